@@ -36,7 +36,7 @@ from placements.web import (
     rollouts,
     search,
     semantics,
-    staged_updates,
+    staged_strategies,
     tokens,
     users,
     what_if,
@@ -197,7 +197,7 @@ urlpatterns = [
     ),
     path(f"{_PLACEMENT}plan/", rollouts.plan, name="placement-plan"),
     *rollout_actions(_PLACEMENT, ActionKind.ROLLING, "placement"),
-    path(f"{_PLACEMENT}staged-run/", staged_updates.start, name="staged-run-create"),
+    path(f"{_PLACEMENT}staged-run/", staged_strategies.start, name="staged-run-create"),
     # /drafts/
     path("drafts/completions/", editor.complete, name="draft-completions"),
     path("drafts/<int:number>/", editor.draft, name="draft"),
@@ -245,7 +245,7 @@ urlpatterns = [
     # /rollouts/staged/: two words after it, so that no placement and number is meant
     path(
         "rollouts/staged/runs/<full_name:name>/",
-        staged_updates.staged_run,
+        rollouts.staged_run,
         name="staged-run",
     ),
     *rollout_actions(
@@ -253,21 +253,23 @@ urlpatterns = [
     ),
     path(
         "rollouts/staged/strategies/",
-        staged_updates.strategies,
+        staged_strategies.strategies,
         name="staged-strategies",
     ),
     path(
         "rollouts/staged/new-strategy/",
-        staged_updates.new_strategy,
+        staged_strategies.new_strategy,
         name="staged-strategy-new",
     ),
-    path(_STRATEGY, staged_updates.strategy, name="staged-strategy"),
+    path(_STRATEGY, staged_strategies.strategy, name="staged-strategy"),
     path(
-        f"{_STRATEGY}edit/", staged_updates.edit_strategy, name="staged-strategy-edit"
+        f"{_STRATEGY}edit/",
+        staged_strategies.edit_strategy,
+        name="staged-strategy-edit",
     ),
     path(
         f"{_STRATEGY}delete/",
-        staged_updates.delete_strategy_page,
+        staged_strategies.delete_strategy_page,
         name="staged-strategy-delete",
     ),
     # /decisions/

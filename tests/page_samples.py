@@ -103,6 +103,7 @@ SAMPLES = {
     "staged-run-abandon": "/rollouts/staged/runs/one/abandon/",
     "staged-run-skip-wait": "/rollouts/staged/runs/one/skip-wait/all/",
     "staged-run-retry": "/rollouts/staged/runs/one/retry/{cluster}/",
+    "staged-run-retry-failed": "/rollouts/staged/runs/one/retry-failed/",
     "staged-strategies": "/rollouts/staged/strategies/",
     "staged-strategy-new": "/rollouts/staged/new-strategy/",
     "staged-strategy": "/rollouts/staged/strategies/careful/",

@@ -29,7 +29,7 @@ from placements.models import (
 from placements.services.actions import ACTIONS, Action, ActionKind
 from placements.services.bulk_changes import BULK_ACTIONS
 from placements.services.disruption.drains import drain
-from placements.services.rollouts import operations, staged_operations
+from placements.services.rollouts import operations
 from tests.rows import NOW, api_token, person
 from tests.services.rollouts.staged import StagedWorld, stage, staged_spec
 from tests.services.rollouts.world import World, updating_world, world_once
@@ -77,11 +77,11 @@ def delete() -> None:
 
 
 def abandon() -> None:
-    staged_operations.abandon("one", **BY)
+    operations.abandon("one", **BY)
 
 
 def stop_run() -> None:
-    staged_operations.set_state("one", "Stop", **BY)
+    operations.set_state("one", "Stop", **BY)
 
 
 def abandon_stopped() -> None:
@@ -95,7 +95,7 @@ def cordon_first() -> None:
 
 def fail_step() -> None:
     run = StagedRun.objects.get()
-    plan = staged_operations.plan_of(run)
+    plan = operations.plan_of(run)
     steps = tuple(
         replace(step, failed_at=NOW, failures=1) for step in plan.current.steps
     )
@@ -235,6 +235,7 @@ CASES = [
     *staged("approve", nothing, abandon, "prod"),
     *staged("skip-wait", nothing, nothing, "prod", world="timed"),
     *staged("retry", fail_step, nothing, "c000"),
+    *staged("retry-failed", fail_step, nothing),
     *_cases(ActionKind.CLUSTER, "cordon", ("rolling", nothing), None, ""),
     *_cases(ActionKind.CLUSTER, "uncordon", ("rolling", cordon_first), None, ""),
     *_cases(ActionKind.CLUSTER, "leave", ("rolling", nothing), None, ""),

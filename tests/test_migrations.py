@@ -175,6 +175,7 @@ CONTENT = {
     "placements/migrations/0021_agreement_on_demand.py": "040447d97923dab2",
     "placements/migrations/0022_no_pending_hub_decisions.py": "44b2331f4cf2c913",
     "placements/migrations/0023_unused_contract.py": "53c0031edbdd2099",
+    "placements/migrations/0024_samples_of_staged_runs.py": "152b8f019594e354",
 }
 """The content of each migration: they are added and never changed, for databases that have applied them."""
 

@@ -26,7 +26,6 @@ from placements.api import (
     resources,
     rollouts,
     simulate,
-    staged_updates,
     what_if,
 )
 from placements.api.base import Router
@@ -54,7 +53,7 @@ router.register("resources", resources.ResourceViewSet, "resource")
 router.register("overrides", overrides.OverrideViewSet, "override")
 router.register("budgets", disruption.BudgetViewSet, "budget-state")
 router.register("evictions", disruption.EvictionViewSet, "eviction")
-router.register("staged-runs", staged_updates.StagedRunViewSet, "staged-run")
+router.register("staged-runs", rollouts.StagedRunViewSet, "staged-run")
 router.register("events", events.EventViewSet, "event")
 
 router.register(
@@ -65,7 +64,7 @@ router.register(
     "notifications/messages", notifications.MessageViewSet, "notification-message"
 )
 
-strategies = staged_updates.StagedStrategyViewSet.as_view
+strategies = rollouts.StagedStrategyViewSet.as_view
 
 first_version: list[URLPattern | URLResolver] = [
     path("token", auth.TokenViewSet.as_view({"post": "create"}), name="token"),

@@ -691,6 +691,12 @@ def eta_sentence(eta: Document, *, now: datetime) -> str:
     return f"about {number:,} {unit}{of_work or ' left'} ({basis})"
 
 
+def eta_words(eta: Document, *, is_paused: bool, now: datetime) -> str:
+    """Return the time left of a run in progress, or why it is not known."""
+    reason = NO_FORECAST.get("paused" if is_paused else eta.get("reason", ""), "")
+    return reason if is_paused else eta_sentence(eta, now=now) or reason
+
+
 def _timestamp(moment: datetime | None) -> str | None:
     return None if moment is None else moment.isoformat().replace("+00:00", "Z")
 

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from enum import StrEnum
 from typing import NamedTuple
 
 from fleetui.apimachinery.words import counted
@@ -17,18 +18,27 @@ from placements.engine.rollout.staged_run import (
 from placements.explain.rollouts import blocked_groups, in_progress_sentence
 from placements.explain.staged_updates import wait_sentence
 
-UPDATED, REMOVED, UPDATING = "updated", "removed", "updating"
-FAILED, NOT_AVAILABLE, PENDING = "failed", "not available", "pending"
+
+class Part(StrEnum):
+    """How far a cluster has come with a run, in the order of the bar; a cluster is in one of them."""
+
+    UPDATED = "updated"
+    REMOVED = "removed"
+    UPDATING = "updating"
+    FAILED = "failed"
+    NOT_AVAILABLE = "not available"
+    PENDING = "pending"
+
+
 LEVELS = {
-    UPDATED: "healthy",
-    REMOVED: "healthy",
-    UPDATING: "progress",
-    FAILED: "failed",
-    NOT_AVAILABLE: "attention",
-    PENDING: "pending",
+    Part.UPDATED: "healthy",
+    Part.REMOVED: "healthy",
+    Part.UPDATING: "progress",
+    Part.FAILED: "failed",
+    Part.NOT_AVAILABLE: "attention",
+    Part.PENDING: "pending",
 }
-"""The states of clusters in a run, each with its level; a cluster is in one of them."""
-_ALWAYS = (UPDATED, UPDATING, NOT_AVAILABLE, PENDING)
+_ALWAYS = (Part.UPDATED, Part.UPDATING, Part.NOT_AVAILABLE, Part.PENDING)
 _MOST_NAMES = 8
 
 
@@ -52,33 +62,31 @@ class WaitRow(NamedTuple):
     until: datetime | None = None
 
 
-def state_counts(states: Iterable[str]) -> list[RunCount]:
+def state_counts(parts: Iterable[Part]) -> list[RunCount]:
     """Return the disjoint counts of clusters by state, which sum to the total."""
-    counts = Counter(states)
+    counts = Counter(parts)
     total = counts.total()
     shown = [state for state in LEVELS if counts[state] or state in _ALWAYS]
     return [
         RunCount(
             f"{counts[state]:,}",
-            f"{state}, of {total:,}" if state == UPDATED else state,
+            f"{state}, of {total:,}" if state == Part.UPDATED else state,
             LEVELS[state],
         )
         for state in shown
     ]
 
 
-def verdict_words(states: Iterable[str], waits: str = "") -> str:
+def verdict_words(parts: Iterable[Part], waits: str = "") -> str:
     """Return how far a run is: "50 of 96 clusters updated, 2 not available", and what it waits for."""
-    counts = Counter(states)
+    counts = Counter(parts)
     total = counts.total()
-    done = (
-        f"{counts[UPDATED]:,} of {counted(total - counts[REMOVED], 'cluster')} updated"
-    )
-    if counts[REMOVED] == total:
+    done = f"{counts[Part.UPDATED]:,} of {counted(total - counts[Part.REMOVED], 'cluster')} updated"
+    if counts[Part.REMOVED] == total:
         done = f"{counted(total, 'cluster')} removed"
     troubles = [
         f"{counts[state]:,} {state}"
-        for state in (FAILED, NOT_AVAILABLE)
+        for state in (Part.FAILED, Part.NOT_AVAILABLE)
         if counts[state]
     ]
     return ", ".join([done, *troubles, *([waits] if waits else [])])
@@ -91,7 +99,7 @@ def wait_rows(
     rows = []
     for group in blocked_groups(result):
         names = group.clusters[:_MOST_NAMES]
-        level, state = _BLOCKED.get(group.reason, ("pending", PENDING))
+        level, state = _BLOCKED.get(group.reason, ("pending", Part.PENDING))
         message = messages.get(names[0], "")
         why = f"{group.why} {message}" if message else group.why
         rows.append(
@@ -121,7 +129,7 @@ def wait_rows(
         rows.append(
             WaitRow(
                 "progress",
-                f"{len(clusters):,} {'removing' if state == 'removing' else UPDATING}",
+                f"{len(clusters):,} {'removing' if state == 'removing' else Part.UPDATING}",
                 clusters[:_MOST_NAMES],
                 max(0, len(clusters) - _MOST_NAMES),
                 why or f"{state.capitalize()}.",
@@ -132,15 +140,15 @@ def wait_rows(
 
 
 _BLOCKED = {
-    BlockReason.NOT_AVAILABLE: ("attention", NOT_AVAILABLE),
+    BlockReason.NOT_AVAILABLE: ("attention", Part.NOT_AVAILABLE),
     BlockReason.UNREACHABLE: ("attention", "unreachable"),
-    BlockReason.RETRY_LATER: ("failed", FAILED),
+    BlockReason.RETRY_LATER: ("failed", Part.FAILED),
 }
 _ORDER = ("failed", "attention", "progress", "pending")
 
 
 def rolling_effects(
-    states: Iterable[str],
+    parts: Iterable[Part],
     *,
     name: str,
     revision: str,
@@ -148,46 +156,44 @@ def rolling_effects(
     can_roll_back: bool,
 ) -> list[tuple[str, str]]:
     """Return what each action on a rolling update does now."""
-    counts = Counter(states)
-    running, left = counts[UPDATING], counts[PENDING]
-    done, total = counts[UPDATED], counts.total()
-    failed = counts[FAILED]
+    counts = Counter(parts)
+    running, left = counts[Part.UPDATING], counts[Part.PENDING]
+    done, total = counts[Part.UPDATED], counts.total()
     finish = f"The {running:,} updating finish; the" if running else "The"
     pause = ("Pause", f"{finish} {left:,} pending wait until you resume.")
     if is_paused:
         pause = ("Resume", f"The {left:,} pending updates continue.")
+    stop = f"Ends this rollout at {done:,} of {total:,}; a new rollout continues."
+    back = ""
+    if can_roll_back:
+        back = f"Makes an older revision the newest one and pins {name} to it."
+    return [pause, ("Stop", stop), *_common_effects(counts, revision, back)]
+
+
+def _common_effects(
+    counts: Counter[Part], revision: str, back: str
+) -> list[tuple[str, str]]:
+    failed = counts[Part.FAILED]
     retry = "Nothing to do: no cluster failed."
     if failed:
         retry = f"Applies {revision} again on the {failed:,} failed now."
-    back = f"Makes an older revision the newest one and pins {name} to it."
-    return [
-        pause,
-        (
-            "Stop",
-            f"Ends this rollout at {done:,} of {total:,}; a new rollout continues.",
-        ),
-        ("Retry", retry),
-        (
-            "Roll back",
-            back if can_roll_back else "Nothing to go back to: no earlier revision.",
-        ),
-    ]
+    nothing = "Nothing to go back to: no earlier revision."
+    return [("Retry", retry), ("Roll back", back or nothing)]
 
 
-def step_state(step: ClusterStep) -> str:
-    """Return the state of a cluster of a staged run, in the words of the counts."""
+def part_of_step(step: ClusterStep) -> Part:
     if step.done_at:
-        return UPDATED
+        return Part.UPDATED
     if step.failed_at:
-        return FAILED
-    return UPDATING if step.started_at else PENDING
+        return Part.FAILED
+    return Part.UPDATING if step.started_at else Part.PENDING
 
 
 def staged_wait_rows(result: StagedUpdateResult, who: str) -> list[WaitRow]:
     """Return what a staged run waits for, each with the sentence of all its clusters; `who` may approve."""
     rows = []
     for wait in result.waits:
-        level, title = _STAGED_WAITS.get(wait.reason, ("progress", UPDATING))
+        level, title = _STAGED_WAITS.get(wait.reason, ("progress", Part.UPDATING))
         names = wait.names[:_MOST_NAMES]
         why, then = wait_sentence(wait), ""
         if wait.reason in _APPROVALS:
@@ -230,38 +236,31 @@ _STAGED_WAITS = {
     WaitReason.APPROVAL_AFTER: ("approval", "approval"),
     WaitReason.TIME: ("progress", "timed wait"),
     WaitReason.REMOVALS: ("progress", "removing"),
-    WaitReason.RETRY: ("failed", FAILED),
+    WaitReason.RETRY: ("failed", Part.FAILED),
     WaitReason.UNREACHABLE: ("attention", "unreachable"),
     WaitReason.NOT_MONITORED: ("unknown", "not monitored"),
 }
 
 
 def staged_effects(
-    states: Iterable[str], *, may_stop: bool, is_prepared: bool
+    parts: Iterable[Part],
+    *,
+    revision: str,
+    may_stop: bool,
+    is_prepared: bool,
+    older: int | None,
 ) -> list[tuple[str, str]]:
-    """Return what each action on a staged run does now."""
-    counts = Counter(states)
-    done, total = counts[UPDATED], counts.total()
-    left = counted(counts[PENDING], "pending cluster")
+    """Return what each action on a staged run does now; `older` is an earlier revision."""
+    counts = Counter(parts)
+    done, total = counts[Part.UPDATED], counts.total()
+    running = counts[Part.UPDATING]
+    left = counted(counts[Part.PENDING], "pending cluster")
     first = ("Resume", f"The run continues with {left}.")
     if is_prepared:
         first = ("Start", f"The first stage starts; {left}.")
     elif may_stop:
-        running = (
-            f"The {counts[UPDATING]:,} updating finish. " if counts[UPDATING] else ""
-        )
-        first = ("Stop", f"{running}No new updates start until you resume.")
-    failed = counts[FAILED]
-    retry = (
-        f"Each of the {failed:,} failed has a button below."
-        if failed
-        else "Nothing to do: no cluster failed."
-    )
-    return [
-        first,
-        (
-            "Abort",
-            f"Ends the run at {done:,} of {total:,}; clusters keep their revision.",
-        ),
-        ("Retry", retry),
-    ]
+        finish = f"The {running:,} updating finish. " if running else ""
+        first = ("Stop", f"{finish}No new updates start until you resume.")
+    abort = f"Ends the run at {done:,} of {total:,}; clusters keep their revision."
+    back = "" if older is None else f"Starts another run with r{older}, by the stages."
+    return [first, ("Abort", abort), *_common_effects(counts, revision, back)]

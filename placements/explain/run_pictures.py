@@ -375,24 +375,27 @@ def run_picture(
     if is_planned_run:
         # Before the first start, all of the line is the plan.
         points = points if now is not None else []
-        points += _planned_points(placed, now, old, new)
+        points += _planned_points(placed, now, old, new, number)
     limits = []
     minimums: list[tuple[float, float, int]] = []
     # In an initial deployment nothing can become unavailable.
     is_initial = bool(moments) and not moments[0][1].available
+    lowest = [
+        (place, place + column.width, column.minimum)
+        for place, column in placed
+        if column.minimum is not None and not is_initial
+    ]
     if progress and progress.min_available and not is_initial:
         limits.append((f"minimum {progress.min_available:,}", progress.min_available))
         minimums.append((0.0, float(empty.slots), progress.min_available))
     if progress and has_maximum and progress.max_total != progress.number:
         limits.append((f"maximum {progress.max_total:,}", progress.max_total))
         minimums.append((0.0, float(empty.slots), progress.max_total))
-    for place, column in placed:
-        if column.minimum is not None:
-            minimums.append((place, place + column.width, column.minimum))
-    least = [one.minimum for one in columns if one.minimum is not None]
-    if least:
-        limits.append((f"minimum {least[-1]:,}", least[-1]))
-    if least or not progress:
+    minimums += lowest
+    if lowest:
+        minimum = lowest[-1][2]
+        limits.append((f"minimum {minimum:,}", minimum))
+    if lowest or not progress:
         limits.append((f"all {number:,}", number))
     highest = [one.old + one.new for one in points] + [value for _, value in limits]
     top = max(1, *highest, number) * 1.25  # with room for the title
@@ -435,7 +438,11 @@ def _thinned(
 
 
 def _planned_points(
-    placed: Sequence[tuple[float, RunColumn]], now: float | None, old: int, new: int
+    placed: Sequence[tuple[float, RunColumn]],
+    now: float | None,
+    old: int,
+    new: int,
+    number: int,
 ) -> list[LinePoint]:
     """Return what the line does if no update fails: a wave leaves the old revision for the new one."""
     points = [] if now is None else [LinePoint(now, old, new, is_planned=True)]
@@ -446,17 +453,16 @@ def _planned_points(
             points.append(LinePoint(place + column.width, old, new, is_planned=True))
         elif column.start is None and left:
             # A stage updates as many clusters at once as its minimum leaves; a wave all of them.
-            total = old + new
             size = len(left)
             if column.minimum is not None:
-                size = max(1, total - column.minimum)
+                size = max(1, number - column.minimum)
             batches = range(0, len(left), size)
             for turn, first in enumerate(batches):
-                number = len(left[first : first + size])
+                updated = len(left[first : first + size])
                 at = place + column.width * turn / len(batches)
-                old = max(0, old - number)
+                old = max(0, old - updated)
                 points.append(LinePoint(at, old, new, is_planned=True))
-                new += number
+                new += updated
             points.append(LinePoint(place + column.width, old, new, is_planned=True))
     return points
 

@@ -94,6 +94,7 @@ NO_PAGES = frozenset(_WAY_OF).difference(_ONLY_FORMS) | {
     "staged-run-create",
     "staged-run-resume",
     "staged-run-retry",
+    "staged-run-retry-failed",
     "staged-run-skip-wait",
     "staged-run-stop",
     "staged-strategy-delete",

@@ -46,6 +46,8 @@ from placements.models.rollouts import (
     ClusterUpdate,
     Rollout,
     RolloutSample,
+    Run,
+    RunKind,
     StagedRun,
     StagedStrategy,
 )
@@ -100,6 +102,8 @@ __all__ = [
     "ResourceSnapshotPart",
     "Rollout",
     "RolloutSample",
+    "Run",
+    "RunKind",
     "StagedRun",
     "StagedStrategy",
     "StalePick",

@@ -1,5 +1,6 @@
-"""Rollouts, staged runs with their strategies and approval requests, and progress over time."""
+"""Runs, rolling and staged, with strategies of stages, approval requests, and progress over time."""
 
+from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
@@ -20,13 +21,74 @@ from placements.models.placements import LONGEST_FULL_NAME, LONGEST_NAME, Placem
 from placements.models.snapshots import ResourceSnapshot
 
 
-class Rollout(HubRow):
-    """One rollout of a placement: from the first difference between wanted and running to the end.
+class RunKind(models.TextChoices):
+    ROLLING = "rolling"
+    STAGED = "staged"
 
-    One of a live hub is observed: made by this console from the conditions of the bindings there. `eta` is
-    the last forecast of the time left (`placements.services.rollouts.forecasts`). `verdict` is the phase in
-    the result, which is long, as a column.
+
+class Run(HubRow):
+    """What rolling updates and staged update runs have in common.
+
+    `sync_result` is what happens next and what it waits for, `eta` the last forecast of the time left
+    (`placements.services.rollouts.forecasts`). `progress_version` is incremented with every change.
     """
+
+    kind: RunKind
+    placement: Any
+    BEGAN: str
+    """The column by which lists order it."""
+    LONG_COLUMNS: tuple[str, ...]
+    failed: int
+    gate: str | None = None
+    """Annotated `with_status`: on how many clusters it failed, and what it waits for first."""
+
+    placement_name = models.CharField(max_length=LONGEST_FULL_NAME)
+    resource_snapshot = models.ForeignKey(
+        ResourceSnapshot, models.SET_NULL, null=True, related_name="+"
+    )
+    resource_number = models.PositiveIntegerField(null=True)
+    ended_at = models.DateTimeField(null=True)
+    progress_version = models.PositiveBigIntegerField(default=1)
+    sync_result = models.JSONField(default=dict)
+    eta = models.JSONField(default=dict)
+
+    class Meta:
+        abstract = True
+
+    @property
+    def label(self) -> str:
+        """Return what lists call it."""
+        return str(self)
+
+    @property
+    def page(self) -> tuple[str, ...]:
+        """Return the name and the arguments of its page."""
+        return "staged-run", self.label
+
+    @property
+    def is_staged(self) -> bool:
+        return self.kind == RunKind.STAGED
+
+    @property
+    def is_running(self) -> bool:
+        return self.ended_at is None
+
+    @property
+    def began_at(self) -> datetime:
+        began_at: datetime = getattr(self, self.BEGAN)
+        return began_at
+
+
+class Rollout(Run):
+    """One rolling update of a placement: from the first difference between wanted and running to the end.
+
+    One of a live hub is observed: made by this console from the conditions of the bindings there.
+    `verdict` is the phase in the result, which is long, as a column.
+    """
+
+    kind = RunKind.ROLLING
+    BEGAN = "started_at"
+    LONG_COLUMNS = ("sync_result", "waves")
 
     class State(models.TextChoices):
         RUNNING = "running"
@@ -37,25 +99,17 @@ class Rollout(HubRow):
     placement = models.ForeignKey(
         Placement, models.SET_NULL, null=True, related_name="rollouts"
     )
-    placement_name = models.CharField(max_length=LONGEST_FULL_NAME)
     number = models.PositiveIntegerField()
     state = models.CharField(
         max_length=10, choices=State.choices, default=State.RUNNING
     )
-    resource_snapshot = models.ForeignKey(
-        ResourceSnapshot, models.SET_NULL, null=True, related_name="+"
-    )
-    resource_number = models.PositiveIntegerField(null=True)
     version = models.CharField(max_length=64, blank=True)
     is_deletion = models.BooleanField(default=False)
     trigger = models.CharField(max_length=200)
     started_at = models.DateTimeField()
     started_by = models.CharField(max_length=150)
-    ended_at = models.DateTimeField(null=True)
     ended_reason = models.CharField(max_length=200, blank=True)
-    progress_version = models.PositiveBigIntegerField(default=1)
     waves = models.JSONField(default=list)
-    sync_result = models.JSONField(default=dict)
     verdict = models.GeneratedField(
         expression=Coalesce(
             KT("sync_result__verdict"), Value(""), output_field=models.TextField()
@@ -63,7 +117,6 @@ class Rollout(HubRow):
         output_field=models.TextField(),
         db_persist=True,
     )
-    eta = models.JSONField(default=dict)
 
     class Meta:
         indexes = [
@@ -93,7 +146,15 @@ class Rollout(HubRow):
         ]
 
     def __str__(self) -> str:
-        return f"rollout {self.placement_name}/{self.number}"
+        return f"rollout {self.label}"
+
+    @property
+    def label(self) -> str:
+        return f"{self.placement_name}/{self.number}"
+
+    @property
+    def page(self) -> tuple[str, ...]:
+        return "rollout", self.placement_name, str(self.number)
 
     @property
     def is_initial(self) -> bool:  # nothing was placed before
@@ -143,29 +204,6 @@ class ClusterUpdate(HubRow):
         return f"{self.what} {self.cluster_name}"
 
 
-class RolloutSample(HubRow):
-    """Counts of a rollout's clusters by state at one time.
-
-    The columns are those of `placements.engine.rollout.waves.RolloutProgress`; written when they change.
-    """
-
-    rollout = models.ForeignKey(Rollout, models.CASCADE, related_name="samples")
-    at = models.DateTimeField()
-    old = models.PositiveIntegerField()
-    new = models.PositiveIntegerField()
-    unavailable = models.PositiveIntegerField()
-    removing = models.PositiveIntegerField()
-    number = models.PositiveIntegerField()
-    min_available = models.PositiveIntegerField()
-    max_total = models.PositiveIntegerField()
-
-    class Meta:
-        indexes = [models.Index(fields=["rollout", "at"], name="point_of_rollout")]
-
-    def __str__(self) -> str:
-        return f"{self.at:%H:%M:%S}: {self.old + self.new} available of {self.number}"
-
-
 _LONGEST_NAME = 253
 INITIALISING = "initialising"
 """The status of a run whose placement the scheduler has not decided yet."""
@@ -190,18 +228,21 @@ class StagedStrategy(ObjectRow):
         return self.full_name
 
 
-class StagedRun(HubRow):
+class StagedRun(Run):
     """A staged run: its spec, and its progress.
 
     `strategy` holds the stages as they were when it was created. `plan` is the run as a value
     (`placements.engine.rollout.staged_run`), None until it is initialized; `overrides` the keys of the
-    override snapshots that it froze, by cluster; `sync_result` what happens next and what it waits for.
+    override snapshots that it froze, by cluster.
     `skipped_waits` and `retries` are actions of users: by stage since when the skipped wait counts, by
-    cluster after how many failures it is to be retried. `progress_version` is incremented with every change.
-    `eta` is the forecast, as of a rollout.
+    cluster after how many failures it is to be retried.
     `hub_status` is the status of a run of a live hub as that wrote it, at its `generation`: that of its
     spec, 0 where it is not known.
     """
+
+    kind = RunKind.STAGED
+    BEGAN = "created_at"
+    LONG_COLUMNS = ("plan", "sync_result", "strategy", "overrides", "document")
 
     namespace = models.CharField(max_length=LONGEST_NAMESPACE, blank=True, default="")
     name = models.CharField(max_length=_LONGEST_NAME)
@@ -212,31 +253,18 @@ class StagedRun(HubRow):
     placement = models.ForeignKey(
         Placement, models.SET_NULL, null=True, related_name="staged_runs"
     )
-    placement_name = models.CharField(max_length=LONGEST_FULL_NAME)
     strategy = models.JSONField()
-    resource_snapshot = models.ForeignKey(
-        ResourceSnapshot, models.SET_NULL, null=True, related_name="+"
-    )
-    resource_number = models.PositiveIntegerField(null=True)
     overrides = models.JSONField(default=dict)
     plan = models.JSONField(null=True)
-    sync_result = models.JSONField(default=dict)
-    eta = models.JSONField(default=dict)
     status = models.CharField(max_length=12, default=INITIALISING)
     skipped_waits = models.JSONField(default=dict)
     retries = models.JSONField(default=dict)
-    progress_version = models.PositiveBigIntegerField(default=1)
     created_at = models.DateTimeField()
     created_by = models.CharField(max_length=150)
     started_at = models.DateTimeField(null=True)
     started_by = models.CharField(max_length=150, blank=True)
-    ended_at = models.DateTimeField(null=True)
     generation = models.PositiveBigIntegerField(default=0)
     hub_status = OrderedJSONField(null=True)
-
-    failed: int
-    gate: str | None
-    """Annotated `with_status`: on how many clusters it failed, and what it waits for first."""
 
     class Meta:
         indexes = [
@@ -269,6 +297,35 @@ class StagedRun(HubRow):
     @property
     def spec_generation(self) -> int:
         return self.generation or 1
+
+
+class RolloutSample(HubRow):
+    """Counts of a run's clusters by state as they were observed at one time.
+
+    It belongs to a rolling update or to a staged run. The columns are
+    those of `placements.engine.rollout.waves.RolloutProgress`; written when they change.
+    """
+
+    rollout = models.ForeignKey(
+        Rollout, models.CASCADE, null=True, related_name="samples"
+    )
+    staged_run = models.ForeignKey(
+        StagedRun, models.CASCADE, null=True, related_name="samples"
+    )
+    at = models.DateTimeField()
+    old = models.PositiveIntegerField()
+    new = models.PositiveIntegerField()
+    unavailable = models.PositiveIntegerField()
+    removing = models.PositiveIntegerField()
+    number = models.PositiveIntegerField()
+    min_available = models.PositiveIntegerField()
+    max_total = models.PositiveIntegerField()
+
+    class Meta:
+        indexes = [models.Index(fields=["rollout", "at"], name="point_of_rollout")]
+
+    def __str__(self) -> str:
+        return f"{self.at:%H:%M:%S}: {self.old + self.new} available of {self.number}"
 
 
 WAITS_FOR_APPROVAL = Q(approved_at=None, run__ended_at=None) & ~Q(

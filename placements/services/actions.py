@@ -22,8 +22,8 @@ from placements.services.disruption.drains import (
 )
 from placements.services.disruption.evictions import evict
 from placements.services.rescheduling import reschedule, reschedule_refusal
-from placements.services.rollouts import operations, staged_operations
-from placements.services.rollouts.approvals import why_not_approve
+from placements.services.rollouts import operations
+from placements.services.rollouts.queries import why_not_approve
 from placements.services.rollouts.staged_runs import why_not_state
 from placements.services.teams import labels_in, labels_of_run, of_placement, of_run
 
@@ -264,7 +264,7 @@ _ACTIONS = (
         "Start or resume run {name}",
         "Starts the run, or resumes it. A timed wait in progress restarts.",
         "Staged update run {name} started.",
-        partial(staged_operations.set_state, state=RunState.RUN),
+        partial(operations.set_state, state=RunState.RUN),
         partial(why_not_state, state=RunState.RUN),
     ),
     _staged(
@@ -272,7 +272,7 @@ _ACTIONS = (
         "Stop run {name}",
         "No new updates start. Running updates finish. The run can be resumed.",
         "Staged update run {name} stopped.",
-        partial(staged_operations.set_state, state=RunState.STOP),
+        partial(operations.set_state, state=RunState.STOP),
         partial(why_not_state, state=RunState.STOP),
     ),
     _staged(
@@ -281,8 +281,8 @@ _ACTIONS = (
         "Ends the run. Clusters keep their current revision. Running updates finish. Failed updates are not"
         " retried.",
         "Staged update run {name} aborted.",
-        staged_operations.abandon,
-        staged_operations.why_not_abandon,
+        operations.abandon,
+        operations.why_not_abandon,
         is_dangerous=True,
     ),
     _staged(
@@ -290,8 +290,8 @@ _ACTIONS = (
         "Approve stage {value} of {name}",
         "Approves stage {value}. Your name and the time are recorded.",
         "Stage {value} of {name} approved.",
-        staged_operations.approve,
-        staged_operations.why_not_pending,
+        operations.approve,
+        operations.why_not_pending,
         argument="stage",
         permission=why_not_approve,
         verb="approve stages",
@@ -302,8 +302,8 @@ _ACTIONS = (
         "Skip the wait of stage {value}",
         "The wait after stage {value} of {name} ends now. An approval cannot be skipped.",
         "Wait skipped for stage {value} of {name}.",
-        staged_operations.skip_wait,
-        staged_operations.why_not_skip_wait,
+        operations.skip_wait,
+        operations.why_not_skip_wait,
         argument="stage",
     ),
     _staged(
@@ -311,9 +311,17 @@ _ACTIONS = (
         "Retry {name} on {value}",
         "Retries the failed update on {value} immediately.",
         "Retrying {name} on {value}.",
-        staged_operations.retry,
-        staged_operations.why_not_retry,
+        operations.retry_run,
+        operations.why_not_retry_run,
         argument="cluster",
+    ),
+    _staged(
+        "retry-failed",
+        "Retry failed clusters of {name}",
+        "Retries the failed updates on all clusters immediately.",
+        "Retrying {name} on its failed clusters.",
+        operations.retry_run,
+        operations.why_not_retry_run,
     ),
     _cluster(
         "cordon",

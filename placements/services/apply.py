@@ -109,7 +109,7 @@ from placements.services.results import (
     name_on_hub,
     stored_document,
 )
-from placements.services.rollouts.staged_operations import APPROVAL, apply_approval
+from placements.services.rollouts.operations import APPROVAL, apply_approval
 from placements.services.rollouts.staged_runs import STAGED_RUN, save_run
 from placements.services.rollouts.staged_strategies import (
     STAGED_STRATEGY,

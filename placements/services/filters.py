@@ -46,7 +46,7 @@ from placements.services.health import (
     IS_SUSPENDED,
 )
 from placements.services.loss.evaluation import impact_of
-from placements.services.rollouts.under_way import runs_under_way, waiting_runs
+from placements.services.rollouts.queries import runs_under_way, waiting_runs
 
 Row = TypeVar("Row", bound=Model)
 

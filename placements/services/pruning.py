@@ -143,11 +143,14 @@ def prunable(*, now: datetime) -> Iterator[tuple[str, QuerySet[Any], int]]:
     """
     is_local = current_hub_id() == LOCAL_HUB
     before = now - (settings.KEEP_ROLLOUTS if is_local else settings.KEEP_HUB_HISTORY)
-    samples = RolloutSample.objects.filter(at__lt=before, rollout__ended_at=None)
-    later_sample = RolloutSample.objects.filter(
-        rollout=OuterRef("rollout"), pk__gt=OuterRef("pk")
-    )
-    yield "rollout samples", samples.filter(Exists(later_sample)), _BATCH
+    for run in ("rollout", "staged_run"):
+        samples = RolloutSample.objects.filter(
+            at__lt=before, **{f"{run}__isnull": False, f"{run}__ended_at": None}
+        )
+        later_sample = RolloutSample.objects.filter(
+            pk__gt=OuterRef("pk"), **{run: OuterRef(run)}
+        )
+        yield "rollout samples", samples.filter(Exists(later_sample)), _BATCH
 
     updates = ClusterUpdate.objects.filter(ended_at__lt=before, rollout__ended_at=None)
     later_update = ClusterUpdate.objects.filter(

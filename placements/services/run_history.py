@@ -1,12 +1,13 @@
 """The history of a rollout for its pictures: the progress over time, and every start."""
 
 from dataclasses import dataclass
+from datetime import datetime
 
 from placements.engine.rollout.actions import UpdateReason
 from placements.engine.rollout.waves import RolloutProgress
 from placements.explain.charts.figure import seconds_between
 from placements.explain.run_pictures import Start
-from placements.models import ClusterUpdate, Rollout, RolloutSample
+from placements.models import ClusterUpdate, Rollout, StagedRun
 
 _COUNTS = (
     "old",
@@ -46,9 +47,16 @@ def history_of(run: Rollout) -> RunHistory:
         at = first.at if first else seconds_between(run.started_at, started_at)
         starts[name] = Start(name, at, ended)
         adds = adds or what == UpdateReason.ADD
-    samples = RolloutSample.objects.filter(rollout=run).order_by("at", "pk")
-    moments = tuple(
-        (seconds_between(run.started_at, at), RolloutProgress(*counts))
+    moments = moments_of(run, since=run.started_at)
+    return RunHistory(tuple(starts.values()), tuple(moments), adds)
+
+
+def moments_of(
+    run: Rollout | StagedRun, *, since: datetime
+) -> list[tuple[float, RolloutProgress]]:
+    """Return the progress of a run as it was observed, in seconds since a moment."""
+    samples = run.samples.order_by("at", "pk")
+    return [
+        (seconds_between(since, at), RolloutProgress(*counts))
         for at, *counts in samples.values_list("at", *_COUNTS)
-    )
-    return RunHistory(tuple(starts.values()), moments, adds)
+    ]

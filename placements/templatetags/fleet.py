@@ -256,6 +256,11 @@ def address(view: str, *arguments: object) -> str:
     return _address(get_script_prefix(), view, *arguments)
 
 
+def run_address(run: Any) -> str:
+    view, *arguments = run.page
+    return address(f"web:{view}", *arguments)
+
+
 @lru_cache(maxsize=10_000)
 def _address(_prefix: str, view: str, *arguments: object) -> str:
     return reverse(view, args=arguments)

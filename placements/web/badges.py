@@ -23,7 +23,7 @@ from placements.engine.status import (
 from placements.explain.rollouts import DELETED, RELEASED, REMOVED, UP_TO_DATE
 from placements.explain.vocabulary import NONE
 from placements.manifests.policy import PlacementType
-from placements.models import ClusterUpdate, Placement, Rollout, StagedRun
+from placements.models import ClusterUpdate, Placement, Rollout, RunKind, StagedRun
 from placements.models.rollouts import INITIALISING
 
 _OUTCOMES = {
@@ -152,27 +152,28 @@ def phase_state(phase: str, block: str = "", *, failure: str = "") -> Badge:
 
 
 def run_state(run: Any) -> Badge:
-    """Return the status of a Rollout; one in progress is loaded `with_failed`."""
+    """Return the status of a run, loaded `with_status`."""
+    if run.is_running and run.placement and run.placement.paused_since:
+        return Badge("suspended", "Paused")
+    status = run.status if run.kind == RunKind.STAGED else _rolling_status(run)
+    gate = GATES.get(run.gate or "") if status == RunStatus.WAITING else None
+    if gate:
+        level, words, _ = gate
+        return Badge(APPROVAL if words == WAITS_FOR_APPROVAL else level, words)
+    is_at_work = status in (RunStatus.PROGRESSING, RunStatus.STUCK)
+    return _at_work(_RUNS[status], run.failed if is_at_work else 0)
+
+
+def _rolling_status(run: Rollout) -> str:
+    """Return the status of a rolling update in the values of a staged run, or how it ended."""
     if run.state == Rollout.State.FINISHED:
         is_complete = run.ended_reason in ("", UP_TO_DATE, REMOVED, RELEASED, DELETED)
-        return (
-            Badge("healthy", "Completed")
-            if is_complete
-            else Badge("attention", "Completed with issues")
-        )
-    if run.ended_reason == DELETED:
-        return Badge("suspended", "Canceled")
-    if run.state == Rollout.State.SUPERSEDED:
-        return Badge("pending", "Superseded")
-    if run.state == Rollout.State.STOPPED:
-        return Badge("suspended", "Stopped")
-    if run.placement and run.placement.paused_since:
-        return Badge("suspended", "Paused")
+        return RunStatus.SUCCEEDED if is_complete else _INCOMPLETE
+    if not run.is_running:
+        return _CANCELED if run.ended_reason == DELETED else run.state
     is_news = run.placement is not None and run.placement.needs_sync
     is_stalled = run.verdict == RunPhase.HALTED and not is_news
-    return _at_work(
-        _STAGED[RunStatus.STUCK if is_stalled else RunStatus.PROGRESSING], run.failed
-    )
+    return RunStatus.STUCK if is_stalled else RunStatus.PROGRESSING
 
 
 def _at_work(badge: Badge, failed: int) -> Badge:
@@ -185,7 +186,8 @@ def _at_work(badge: Badge, failed: int) -> Badge:
     return Badge("failed", words) if failed else badge
 
 
-_STAGED: dict[str, Badge] = {
+_INCOMPLETE, _CANCELED = "incomplete", "canceled"
+_RUNS: dict[str, Badge] = {
     INITIALISING: Badge("progress", "Initializing"),
     RunStatus.INITIALISED: Badge("suspended", "Initialized"),
     RunStatus.PROGRESSING: Badge("progress", "Progressing"),
@@ -196,22 +198,10 @@ _STAGED: dict[str, Badge] = {
     RunStatus.SUCCEEDED: Badge("healthy", "Completed"),
     RunStatus.FAILED: Badge("failed", "Failed"),
     RunStatus.ABANDONED: Badge("pending", "Aborted"),
+    Rollout.State.SUPERSEDED.value: Badge("pending", "Superseded"),
+    _INCOMPLETE: Badge("attention", "Completed with issues"),
+    _CANCELED: Badge("suspended", "Canceled"),
 }
-
-
-def staged_state(run: StagedRun) -> Badge:
-    """Return the status of a staged run, loaded `with_status`."""
-    if run.ended_at is None and run.placement and run.placement.paused_since:
-        return Badge("suspended", "Paused")
-    if run.status == RunStatus.WAITING and (gate := GATES.get(run.gate or "")):
-        level, words, _ = gate
-        return Badge(APPROVAL if words == WAITS_FOR_APPROVAL else level, words)
-    badge = _STAGED[run.status]
-    return (
-        _at_work(badge, run.failed)
-        if run.status in (RunStatus.PROGRESSING, RunStatus.STUCK)
-        else badge
-    )
 
 
 def without_status(sentences: Iterable[str], state: Badge) -> list[str]:
@@ -226,24 +216,18 @@ _PARTS = {
     "failed": Badge("failed", "Failed"),
     "not reached": Badge("pending", "Not reached"),
     "not started": Badge("pending", "Not started"),
-    "running": Badge("progress", "In progress"),
     "skipped": Badge("pending", "Skipped"),
     "to come": Badge("pending", "Not started"),
 }
 
 
-def step_state(state: str, phase: str) -> Badge:
-    """Return the status of a cluster of a stage: while it is worked on, the phase of its binding."""
-    return phase_state(phase) if state == "running" and phase else _PARTS[state]
-
-
 def stage_state(state: str, run: StagedRun, *, failed: int) -> Badge:
     """Return the status of a stage; where the run waits, the current one has the status of the run."""
-    of_run = staged_state(run)
+    of_run = run_state(run)
     if state == "current" and of_run.words == "Waiting for approval":
         return Badge(of_run.kind, "Pending approval")
     is_held = state == "current" and not of_run.words.startswith(
-        _STAGED[RunStatus.PROGRESSING].words
+        _RUNS[RunStatus.PROGRESSING].words
     )
     return of_run if is_held else _at_work(_PARTS[state], failed)
 

@@ -24,7 +24,7 @@ from fleetui.permissions import (
 )
 from fleetui.polling import TOKEN, polled, read_version_again, shared_fragment
 from placements.explain.vocabulary import measure_word
-from placements.models import Placement, ProblemKind
+from placements.models import Placement, ProblemKind, Run
 from placements.services.dashboard import queries
 from placements.services.dashboard.causes import Snooze, attention, snoozes_from
 from placements.services.dashboard.pictures import pictures_of
@@ -34,7 +34,7 @@ from placements.services.demo.load import DEMO_SIZES
 from placements.services.fleet.queries import Skew
 from placements.services.problems.book import bring_up_to_date, stored_problems
 from placements.services.problems.root_causes import AttentionSection
-from placements.templatetags.fleet import address
+from placements.templatetags.fleet import run_address
 from placements.web import badges
 from placements.web.fleet_map import MAP_FIELDS, kept_map_context
 from placements.web.layout import counts_of
@@ -59,29 +59,22 @@ class HeadroomRow:
     state: badges.Badge
     skews: list[tuple[Skew, badges.Badge]]
     measure: str
-    run: badges.Badge | None
+    run: Run | None
+    run_state: badges.Badge | None
     run_url: str
-    run_number: int | None
-    """The number of the rollout; None for a staged update run."""
-    staged_name: str
 
 
 def headroom_row(headroom: PlacementHeadroom) -> HeadroomRow:
-    placement, run, staged = headroom.placement, headroom.run, headroom.staged
-    shown: tuple[badges.Badge | None, str, int | None, str] = (None, "", None, "")
-    if staged:
-        url = address("web:staged-run", staged.full_name)
-        shown = badges.staged_state(staged), url, None, staged.full_name
-    elif run:
-        url = address("web:rollout", placement.full_name, run.number)
-        shown = badges.run_state(run), url, run.number, ""
+    placement, run = headroom.placement, headroom.run
     return HeadroomRow(
         placement,
         badges.picked_of(placement, headroom.health.counts),
         badges.placement_state(headroom.health),
         skew_badges(headroom.skews),
         measure_word(Semantics(placement.semantics)),
-        *shown,
+        run,
+        badges.run_state(run) if run else None,
+        run_address(run) if run else "",
     )
 
 

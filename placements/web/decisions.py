@@ -68,7 +68,7 @@ from placements.explain.vocabulary import (
     policy_sentence,
     reason_sentence,
 )
-from placements.models import Decision, Rollout
+from placements.models import Decision, RunKind
 from placements.services.checks import fleet_examination
 from placements.services.decisions.exact import searched
 from placements.services.decisions.records import (
@@ -78,6 +78,7 @@ from placements.services.decisions.records import (
     problems_of,
     ranking_decision,
 )
+from placements.templatetags.fleet import run_address
 from placements.web.outcomes import OutcomeTable, outcome_table
 from placements.web.request import (
     UnknownWord,
@@ -238,13 +239,8 @@ class DecisionPage(DecisionView):
         run = self.rollout
         if run is None:
             return None
-        if isinstance(run, Rollout):
-            return f"rollout {run.placement_name}/{run.number}", reverse(
-                "web:rollout", args=[run.placement_name, run.number]
-            )
-        return f"staged update run {run.full_name}", reverse(
-            "web:staged-run", args=[run.full_name]
-        )
+        name = str(run) if run.kind == RunKind.ROLLING else f"staged update run {run}"
+        return name, run_address(run)
 
     @cached_property
     def exact(self) -> ExactRecord | None:

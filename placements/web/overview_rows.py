@@ -10,7 +10,7 @@ from fleetui.apimachinery.words import counted, first_names
 from placements.engine.problems import Noun, ProblemLevel
 from placements.explain.vocabulary import measure_word
 from placements.manifests.policy import PlacementType
-from placements.models import ProblemKind, StagedRun
+from placements.models import ProblemKind, RunKind
 from placements.services.dashboard import queries
 from placements.services.dashboard.causes import Attention, AttentionItem
 from placements.services.dashboard.pictures import Picture
@@ -18,7 +18,7 @@ from placements.services.dashboard.progress import RunProgress
 from placements.services.dashboard.queries import PlacementHeadroom
 from placements.services.filters import PlacementFilterState
 from placements.services.problems.root_causes import AttentionSection
-from placements.templatetags.fleet import address
+from placements.templatetags.fleet import address, run_address
 from placements.web import badges
 
 
@@ -184,18 +184,8 @@ _NO_LIMIT = {
 
 def run_line(progress: RunProgress) -> RunLine:
     run = progress.run
-    if isinstance(run, StagedRun):
-        url, state, step = (
-            address("web:staged-run", run.full_name),
-            badges.staged_state(run),
-            "stage",
-        )
-    else:
-        url, state = (
-            address("web:rollout", run.placement_name, run.number),
-            badges.run_state(run),
-        )
-        step = "wave"
+    state = badges.run_state(run)
+    step = "stage" if run.kind == RunKind.STAGED else "wave"
     is_numbered = (
         progress.current is not None
         and len(progress.groups) > 1
@@ -204,7 +194,7 @@ def run_line(progress: RunProgress) -> RunLine:
     words = (
         f"{step} {progress.current} of {len(progress.groups)}" if is_numbered else ""
     )
-    return RunLine(progress, run.placement_name, url, state, words)
+    return RunLine(progress, run.placement_name, run_address(run), state, words)
 
 
 _ADVICE_ROWS = 3

@@ -87,12 +87,13 @@ from placements.services.loss.queries import (
     with_fleet_version,
 )
 from placements.services.placements import delete_placement
-from placements.services.rollouts.approvals import with_status
-from placements.services.rollouts.queries import latest_run, progress_of
-from placements.services.rollouts.staged_queries import (
+from placements.services.rollouts.queries import (
+    latest_run,
+    progress_of,
     result_in,
     sentences_of,
     waits_for_run,
+    with_status,
 )
 from placements.services.status import manifest_of, scheduled_condition
 from placements.services.teams import labels_in, of_placement
@@ -148,11 +149,10 @@ _ORDERS = {
 
 @dataclass(frozen=True, slots=True)
 class PlacementListRow:
-    """One line of the list: the status of a placement, its last decision, and its latest staged run."""
+    """One line of the list: the status of a placement, its last decision, and its latest run."""
 
     placement: Placement
     health: PlacementHealth
-    staged: Any
     limits: HeadroomRow
     decision: Decision | None
     actions: Mapping[str, str]
@@ -188,8 +188,8 @@ class PlacementListRow:
     def band(self) -> list[badges.Segment]:
         """Return the bar of the wanted clusters by their state; what is missing is empty."""
         health, counts = self.health, self.health.counts
-        run = self.staged
-        is_rolling = run is not None and run.ended_at is None and run.gate not in GATES
+        run = self.limits.run
+        is_rolling = run is not None and run.is_running and run.gate not in GATES
         is_waiting = self.placement.is_staged and not is_rolling
         is_suspended = (
             health.level is HealthLevel.SUSPENDED
@@ -244,7 +244,6 @@ def placement_rows(placements: list[Placement]) -> list[PlacementListRow]:
         PlacementListRow(
             one.placement,
             one.health,
-            one.staged,
             headroom_row(one),
             latest.get(one.placement.pk),
             actions,
@@ -613,7 +612,7 @@ def _staged_context(placement: Placement) -> dict[str, Any]:
         StagedRun.objects.filter(placement=placement).select_related("placement")
     )
     run = runs.order_by("-pk").first()
-    state, sentences = badges.staged_state(run) if run else None, list[str]()
+    state, sentences = badges.run_state(run) if run else None, list[str]()
     if run and state and state.words in ("Waiting for approval", "Stopped"):
         sentences = badges.without_status(sentences_of(run, result_in(run)), state)
     rows = Binding.objects.filter(

@@ -1,10 +1,10 @@
 """Rollouts and staged runs: the list and the pending approvals, one rollout, the plan, actions of users."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
@@ -12,11 +12,12 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils.functional import SimpleLazyObject
+from django.utils.http import urlencode
 from django.utils.text import capfirst
 from django.views.decorators.http import require_http_methods, require_safe
 
 from fleetui.apimachinery.errors import InvalidManifest
-from fleetui.apimachinery.words import counted
+from fleetui.apimachinery.words import counted, full_name
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.concurrency import RevisionConflict
 from fleetui.htmx import render_page, wants_fragment
@@ -25,43 +26,66 @@ from fleetui.pagination import Page
 from fleetui.permissions import current_user, for_readers
 from fleetui.polling import TOKEN, polled, shared_fragment
 from placements.engine.rollout.actions import BlockReason, RollingUpdateResult, RunPhase
+from placements.engine.rollout.staged_run import (
+    StagedRunPlan,
+    WaitReason,
+)
 from placements.explain.charts.figure import duration_text, seconds_between
 from placements.explain.charts.rollouts import picture_figure
 from placements.explain.diff import line_diff
 from placements.explain.rollouts import (
-    NO_FORECAST,
     UP_TO_DATE,
     action_words,
     blocked_groups,
     blocked_removals_sentence,
     eta_sentence,
+    eta_words,
     phase_sentence,
     with_names,
 )
 from placements.explain.run_pages import (
     LEVELS,
+    Part,
     RunCount,
     rolling_effects,
+    staged_effects,
+    staged_wait_rows,
     state_counts,
     verdict_words,
     wait_rows,
 )
-from placements.explain.run_pictures import Dot, RunPicture, run_picture, wave_columns
-from placements.explain.vocabulary import NONE
+from placements.explain.run_pictures import (
+    Dot,
+    RunPicture,
+    run_picture,
+    stage_columns,
+    stage_moments,
+    wave_columns,
+)
 from placements.manifests.placement import parse_placement
-from placements.models import Placement, ResourceSnapshot, Rollout, StagedRun
+from placements.manifests.staged_update import (
+    RunState,
+)
+from placements.models import (
+    Placement,
+    ResourceSnapshot,
+    Rollout,
+    Run,
+    RunKind,
+    StagedRun,
+)
 from placements.services.actions import ACTIONS, Action, ActionKind, Reasons
 from placements.services.editor.preview import preview_draft
 from placements.services.editor.queries import plan_now, plan_of_revision
 from placements.services.editor.validation import PlacementDraft
+from placements.services.filters import events_matching
 from placements.services.health import health_of
 from placements.services.history.compare import changes_by_unpinning, compare
 from placements.services.history.queries import revisions_of, spec_restores
 from placements.services.placements import UnschedulesEverything, roll_back_both
 from placements.services.resources.queries import selection_of
-from placements.services.rollouts.approvals import approvals_waiting, waiting_for
+from placements.services.rollout_state import spec_state_of
 from placements.services.rollouts.lists import (
-    RunKind,
     RunListState,
     RunsPage,
     active_runs,
@@ -70,21 +94,31 @@ from placements.services.rollouts.lists import (
     runs_count,
     runs_page,
 )
-from placements.services.rollouts.operations import ActionNotAllowed
+from placements.services.rollouts.operations import (
+    LONGEST_COMMENT,
+    ActionNotAllowed,
+)
 from placements.services.rollouts.queries import (
-    ClusterInRun,
-    Part,
     RolloutReport,
+    approvals_waiting,
     clusters_in,
     events_of,
+    is_rollback,
     latest_run,
+    older_snapshot,
     parts_of,
+    parts_of_steps,
     report_of,
+    result_in,
     run_named,
+    sentences_of,
+    staged_run_named,
+    waiting_for,
 )
-from placements.services.rollouts.staged_operations import LONGEST_COMMENT
-from placements.services.run_history import RunHistory, history_of
-from placements.templatetags.fleet import state_words
+from placements.services.rollouts.staged_runs import plan_of
+from placements.services.rollouts.stages import StageView, Window, stages_of
+from placements.services.run_history import RunHistory, history_of, moments_of
+from placements.templatetags.fleet import run_address, state_words
 from placements.web import badges
 from placements.web.activity import event_rows
 from placements.web.filter_bar import Facet, filter_bar, read_typed
@@ -101,30 +135,23 @@ from placements.web.request import (
 )
 from placements.web.review import preview_context
 
-_ROWS, _CLUSTERS_SHOWN, _EVENTS_SHOWN, _MESSAGES = 50, 20, 50, 20
+_ROWS, _CLUSTERS_SHOWN, _EVENTS_SHOWN, _MESSAGES, _NAMES_SHOWN = 50, 20, 50, 20, 20
 TABS = ("clusters", "events", "plan")
 """Tabs of a rollout with an address of their own; its page shows its clusters."""
 _APPROVAL = "approval"
 _FILTERS = ("placement", "kind", "state", "waiting")
 
 
-@dataclass(frozen=True, slots=True)
-class RunRow:
-    """One line of the list of rollouts and staged runs."""
+class RunRow(NamedTuple):
+    """One line of the list of runs; a run in progress has `done` of `of` clusters."""
 
+    run: Any
     url: str
     title: str
-    is_staged: bool
     state: badges.Badge
-    resources: str
-    ready: str
     began_at: datetime
-    ended_at: datetime | None
-    trigger: str
     ended_reason: str
-    eta: str = ""
-    share: tuple[int, int] | None = None
-    """How many of how many clusters are available, for a bar."""
+    eta: str
 
 
 @for_readers
@@ -206,55 +233,30 @@ def run_rows(placement: str, *, most: int) -> list[RunRow]:
 
 
 def _row(run: Any) -> RunRow:
-    resources = NONE if run.resource_number is None else f"r{run.resource_number}"
-    if isinstance(run, StagedRun):
-        annotated: Any = run
-        is_running = run.ended_at is None and annotated.of is not None
-        return RunRow(
-            reverse("web:staged-run", args=[run.full_name]),
-            f"{run.placement_name} · {run.full_name}",
-            True,
-            badges.staged_state(run),
-            resources,
-            f"{annotated.done} of {annotated.of} in {annotated.stage}"
-            if is_running
-            else "",
-            run.started_at or run.created_at,
-            run.ended_at,
-            f"{run.started_by or run.created_by}: strategy {annotated.strategy_name}",
-            "",
-        )
-    is_running = run.state == Rollout.State.RUNNING and run.ready is not None
-    return RunRow(
-        reverse("web:rollout", args=[run.placement_name, run.number]),
-        f"{run.placement_name}/{run.number}",
-        False,
-        badges.run_state(run),
-        "Deletion" if run.is_deletion else resources,
-        f"{int(run.ready):,} of {int(run.of):,}" if is_running else "",
-        run.started_at,
-        run.ended_at,
-        f"{run.started_by}: {run.trigger}",
-        "" if run.ended_reason == UP_TO_DATE else run.ended_reason,
-        eta_sentence(run.eta, now=datetime.now(UTC)) if is_running else "",
-        (int(run.ready), int(run.of)) if is_running and run.of else None,
-    )
+    title, ended_reason, eta = run.label, "", ""
+    if run.is_staged:
+        title = f"{run.placement_name} · {run.label}"
+    else:
+        ended_reason = "" if run.ended_reason == UP_TO_DATE else run.ended_reason
+    if run.is_running and run.of is not None and not run.is_staged:
+        eta = eta_sentence(run.eta, now=datetime.now(UTC))
+    began_at = run.started_at or run.created_at
+    state = badges.run_state(run)
+    return RunRow(run, run_address(run), title, state, began_at, ended_reason, eta)
 
 
 @for_readers
 @require_safe
 def newest(_request: HttpRequest, name: str) -> HttpResponse:
-    """Redirect to the latest rollout or staged run of a placement."""
+    """Redirect to the latest run of a placement."""
     run = newest_run(name)
-    if run is None and Placement.objects.filter(full_name=name).exists():
+    if run is not None:
+        return redirect(run_address(run))
+    if Placement.objects.filter(full_name=name).exists():
         raise Http404(f"The placement {name} has no rollout yet.")
-    if run is None:
-        raise Http404(
-            f"No placement is named {name}, and no rollout of such a placement is kept."
-        )
-    if isinstance(run, Rollout):
-        return redirect("web:rollout", name, run.number)
-    return redirect("web:staged-run", run.full_name)
+    raise Http404(
+        f"No placement is named {name}, and no rollout of such a placement is kept."
+    )
 
 
 @for_readers
@@ -275,7 +277,6 @@ def rollout(
 
 def _rollout(request: HttpRequest, name: str, number: int, tab: str) -> HttpResponse:
     run, now = run_named(name, number), datetime.now(UTC)
-    is_running = run.state == Rollout.State.RUNNING
     placement = run.placement
     report = report_of(run)
     result = report.result
@@ -288,55 +289,33 @@ def _rollout(request: HttpRequest, name: str, number: int, tab: str) -> HttpResp
         if one.reason is BlockReason.NOT_AVAILABLE
     }
     parts = {**parts_of(run), **late}
-    state = badges.run_state(run)
-    # The plan lists the waves that are left.
     picture = None
-    if tab != "plan":
-        picture = _picture(run, parts, history_of(run), result, state, now=now)
-    if picture and request.GET.get("figure") == "picture":
-        figure = picture_figure(picture).to_json(validate=True, engine="json")
-        return HttpResponse(figure, content_type="application/json")
-    health = (
-        health_of(placement, now=now)
-        if placement and latest and not is_running
-        else None
-    )
+    if tab != "plan":  # the plan lists the waves that are left
+        picture = _picture(run, parts, history_of(run), result, now=now)
+    health = None
+    if placement and latest and not run.is_running:
+        health = health_of(placement, now=now)
     why_not = Reasons(ActionKind.ROLLING, placement, stop=run)
-    is_paused = placement is not None and placement.paused_since is not None
     context = {
+        **_run_context(request, run, parts, picture, now=now),
         "tab": tab,
-        "run": run,
-        "placement": placement,
-        "state": state,
-        "is_running": is_running,
         "why_not": why_not,
-        "eta": (
-            eta_sentence(run.eta, now=now)
-            or NO_FORECAST.get(run.eta.get("reason", ""), "")
-        )
-        if is_running
-        else "",
         "is_at_rest": result is not None and result.phase is RunPhase.HALTED,
-        "now": now,
         "has_plan": has_plan,
         "latest": latest,
         "verdict": verdict_words(parts.values(), _waits_words(parts, result)),
-        "counts": state_counts(parts.values()),
-        "picture": picture,
-        "figure_url": f"{request.path}?figure=picture",
         "health": health,
         "health_state": badges.placement_state(health) if health else None,
         "clusters_count": len(parts),
-        "failed_count": sum(one is Part.FAILED for one in parts.values()),
     }
     if result:
         context |= _waiting_context(run, result, report)
-    if is_running and has_plan and placement:
+    if run.is_running and has_plan and placement:
         context["effects"] = rolling_effects(
             parts.values(),
             name=placement.full_name,
             revision=f"r{run.resource_number}",
-            is_paused=is_paused,
+            is_paused=placement.paused_since is not None,
             can_roll_back=not why_not["roll_back"],
         )
     if tab == "clusters":
@@ -351,11 +330,178 @@ def _rollout(request: HttpRequest, name: str, number: int, tab: str) -> HttpResp
                 f"Rollout {name}/{number} has no plan. The latest rollout of a placement has one."
             )
         context |= _plan_context(placement)
-    if wants_fragment(request):
+    return _render_run(request, context)
+
+
+def _run_context(
+    request: HttpRequest,
+    run: Run,
+    parts: Mapping[str, Part],
+    picture: RunPicture | None,
+    *,
+    now: datetime,
+) -> dict[str, Any]:
+    """Return what the page of a run of either kind shows: its status, its counts, its picture."""
+    placement: Placement | None = run.placement
+    is_paused = placement is not None and placement.paused_since is not None
+    has_gate = picture is not None and any(one.gate for one in picture.columns)
+    return {
+        "run": run,
+        "placement": placement,
+        "now": now,
+        "state": badges.run_state(run),
+        "is_running": run.is_running,
+        "eta": eta_words(run.eta, is_paused=is_paused, now=now)
+        if run.is_running
+        else "",
+        "counts": state_counts(parts.values()),
+        "failed_count": sum(part is Part.FAILED for part in parts.values()),
+        "picture": picture,
+        "figure_url": "" if has_gate else f"{request.path}?figure=picture",
+    }
+
+
+def _render_run(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
+    if context["picture"] and request.GET.get("figure") == "picture":
+        figure = picture_figure(context["picture"])
+        return HttpResponse(
+            figure.to_json(validate=True, engine="json"),
+            content_type="application/json",
+        )
+    if wants_fragment(request) and not context["run"].is_staged:
         context["csrf_token"] = TOKEN
     return render_page(
         request, "rollouts/rollout.html", context, fragment="rollouts/_live.html"
     )
+
+
+@for_readers
+@require_safe
+@polled
+def staged_run(request: HttpRequest, name: str) -> HttpResponse:
+    """Show one staged run; until it has ended the page polls its fragment."""
+    run, now = staged_run_named(name), datetime.now(UTC)
+    result = result_in(run)
+    user, spec_state = current_user(request), spec_state_of(run)
+    wanted = request.GET.get("stage", "")
+    window = None
+    if wanted:
+        window = Window(wanted, number_of(request.GET.get("from", "")) or 0)
+    stages = stages_of(run, result, window) if result else []
+    plan = plan_of(run)
+    waits = result.waits if result else ()
+    times = [wait.stage for wait in waits if wait.reason is WaitReason.TIME]
+    skippable = next(iter(times), "")
+    parts = parts_of_steps(run, plan, now=now)
+    asked = [one for one in run.approvals.all() if one.approved_at is None]
+    pending = waiting_for(asked[0], user) if asked else None
+    may_stop = run.is_running and spec_state is RunState.RUN
+    context = _run_context(
+        request, run, parts, _stages_picture(run, plan, parts, now=now), now=now
+    )
+    actions = ActionKind.STAGED
+    context |= {
+        "tab": "",
+        "sentences": badges.without_status(sentences_of(run, result), context["state"]),
+        "verdict": verdict_words(parts.values()) if result and run.is_running else "",
+        "waits": staged_wait_rows(result, pending.who if pending else "an approver")
+        if result
+        else [],
+        "approval": pending,
+        "effects": [],
+        "is_at_rest": bool(waits) and all(wait.reason in _BY_USERS for wait in waits),
+        "is_prepared": spec_state is RunState.INITIALIZE,
+        "may_stop": may_stop,
+        "is_rollback": is_rollback(run),
+        "strategy": full_name(run.namespace, run.strategy["metadata"]["name"]),
+        "stages": [_stage_row(stage, run, wanted, parts) for stage in stages],
+        "skippable": skippable,
+        "left_failed": [],
+        "again": "",
+        "back": "",
+        "why_not": Reasons(actions, run, user, skip_wait=skippable),
+        "why_not_again": ACTIONS[actions, "resume"].refusal(run, user),
+        "why_not_approve": ACTIONS[actions, "approve"].refusal(run, user),
+        "events": event_rows(
+            events_matching(kind="staged-run", name=run.full_name).order_by(
+                "-at", "-id"
+            )[:_EVENTS_SHOWN]
+        ),
+    }
+    if not run.is_running:
+        failed = [step.name for step in plan.steps if step.failed_at]
+        context["left_failed"] = failed[:_NAMES_SHOWN]
+        context["again"] = start_again(run, run.resource_number)
+    elif result and not run.is_mirrored:
+        older = older_snapshot(run)
+        context["back"] = "" if older is None else start_again(run, older)
+        context["effects"] = staged_effects(
+            parts.values(),
+            revision=f"r{run.resource_number}",
+            may_stop=may_stop,
+            is_prepared=run.started_at is None,
+            older=older,
+        )
+    return _render_run(request, context)
+
+
+def _stages_picture(
+    run: StagedRun, plan: StagedRunPlan, parts: Mapping[str, Part], *, now: datetime
+) -> RunPicture | None:
+    """Return the stages with the gates between them, and the line of observed available clusters."""
+    until = run.ended_at or now
+    since = run.started_at or until
+    dots = {}
+    for step in plan.steps:
+        took = ""
+        if step.started_at:
+            took = duration_text(
+                seconds_between(step.started_at, step.done_at or until)
+            )
+        part = parts[step.name]
+        dots[step.name] = Dot(step.name, LEVELS[part], part, took)
+    moments = moments_of(run, since=since)
+    if not moments and run.is_mirrored:
+        moments = stage_moments(plan, since=since)  # as the hub observed its steps
+    return run_picture(
+        stage_columns(plan, dots, since=since, until=until),
+        moments,
+        until=seconds_between(since, until),
+        is_running=run.is_running,
+        has_maximum=False,
+        unit="stage",
+    )
+
+
+def _stage_row(
+    stage: StageView, run: StagedRun, wanted: str, parts: Mapping[str, Part]
+) -> tuple[StageView, badges.Badge, list[Any]]:
+    """Return a stage with its status and its clusters; a large one shows them only in its turn."""
+    state = badges.stage_state(stage.state, run, failed=stage.failed)
+    is_shown = stage.state == "current" or stage.failed or wanted == stage.stage.name
+    rows = stage.rows if is_shown or stage.total == len(stage.rows) else ()
+    steps = [(row, part_state(row.phase, parts[row.step.name])) for row in rows]
+    return stage, state, steps
+
+
+_BY_USERS = (
+    WaitReason.RUN,
+    WaitReason.RESUME,
+    WaitReason.APPROVAL_BEFORE,
+    WaitReason.APPROVAL_AFTER,
+)
+"""A run that waits for nothing else continues only after an action of a user."""
+
+
+def start_again(run: StagedRun, snapshot: int | None) -> str:
+    """Return the address for starting a run like this one, with a resource snapshot."""
+    if run.placement is None:
+        return ""
+    query = {"strategy": run.strategy["metadata"]["name"]}
+    if snapshot is not None:
+        query["snapshot"] = str(snapshot)
+    page = reverse("web:staged-run-create", args=[run.placement.full_name])
+    return f"{page}?{urlencode(query)}"
 
 
 def _waits_words(parts: Mapping[str, Part], result: RollingUpdateResult | None) -> str:
@@ -376,12 +522,10 @@ def _picture(
     parts: Mapping[str, Part],
     history: RunHistory,
     result: RollingUpdateResult | None,
-    state: badges.Badge,
     *,
     now: datetime,
 ) -> RunPicture:
     """Return the waves that started and those that are planned, with the line of available clusters."""
-    is_running = run.state == Rollout.State.RUNNING
     until = seconds_between(run.started_at, run.ended_at or now)
     starts = history.starts
     took = {one.cluster: (one.ended or until) - one.at for one in starts}
@@ -405,15 +549,22 @@ def _picture(
     ]
     rest = None
     if result and result.phase is RunPhase.HALTED:
-        rest = (state.words.partition(" ")[0], phase_sentence(result))
+        word = badges.run_state(run).words.partition(" ")[0]
+        rest = (word, phase_sentence(result))
     columns = wave_columns(
-        starts, pending, before, dots, until=until, is_running=is_running, rest=rest
+        starts,
+        pending,
+        before,
+        dots,
+        until=until,
+        is_running=run.is_running,
+        rest=rest,
     )
     return run_picture(
         columns,
         history.moments,
         until=until,
-        is_running=is_running,
+        is_running=run.is_running,
         has_maximum=history.adds,
         unit="wave",
     )
@@ -422,14 +573,14 @@ def _picture(
 def _clusters_context(
     request: HttpRequest, run: Rollout, parts: dict[str, Part], report: RolloutReport
 ) -> dict[str, Any]:
-    is_running, result = run.state == Rollout.State.RUNNING, report.result
+    result = report.result
     planned = [name for wave in run.waves for name in wave]
     names = (
-        list(dict.fromkeys([*planned, *sorted(parts)])) if is_running else list(parts)
+        list(dict.fromkeys([*planned, *sorted(parts)]))
+        if run.is_running
+        else list(parts)
     )
-    blocked = (
-        {one.cluster for one in result.blocked} if result and is_running else set[str]()
-    )
+    blocked = {one.cluster for one in result.blocked} if result else set[str]()
     names.sort(
         key=lambda one: _ORDER[None if one in blocked else parts.get(one, Part.PENDING)]
     )
@@ -439,7 +590,11 @@ def _clusters_context(
     last = first + len(rows)
     return {
         "clusters": [
-            (row, part_state(row, parts.get(row.cluster, Part.PENDING))) for row in rows
+            (
+                row,
+                part_state(row.phase, parts.get(row.cluster, Part.PENDING), row.block),
+            )
+            for row in rows
         ],
         "first": first + 1,
         "last": last,
@@ -449,10 +604,11 @@ def _clusters_context(
     }
 
 
-def part_state(row: ClusterInRun, part: Part) -> badges.Badge:
+def part_state(phase: str, part: Part, block: str = "") -> badges.Badge:
     """Return the status of a cluster in the words of the counts, with its phase where that says more."""
-    detail = badges.phase_state(row.phase, row.block)
-    if part in (Part.UPDATING, Part.REMOVED) or detail.words == "Unreachable":
+    detail = badges.phase_state(phase, block)
+    says_more = part in (Part.UPDATING, Part.REMOVED) or detail.words == "Unreachable"
+    if phase and says_more:
         return detail
     return badges.Badge(LEVELS[part], part.capitalize())
 

@@ -166,3 +166,15 @@ def test_thinning_loses_no_dip(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert len(picture.points) <= 10
     assert 3 in [one.old for one in picture.points]
+
+
+def test_a_first_deployment_by_stages_has_no_minimum_and_updates_as_many_at_once() -> (
+    None
+):
+    dots = tuple(Dot(name, "pending", "pending") for name in "abcd")
+    columns = [RunColumn("1 canary", dots=dots, minimum=3)]
+
+    picture = _picture(columns, [(0.0, _progress(0, 0))])
+
+    assert [one.words for one in picture.labels] == ["0 available"]
+    assert [(one.at, one.new) for one in picture.points] == [(0, 0), (0.5, 2), (1, 4)]

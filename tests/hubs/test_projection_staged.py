@@ -7,11 +7,7 @@ from django.test import Client
 
 from fleetui.models import Event
 from placements.models import ApprovalRequest, StagedRun, StagedStrategy
-from placements.services.rollouts.staged_queries import (
-    result_in,
-    run_manifest,
-    sentences_of,
-)
+from placements.services.rollouts.queries import result_in, run_manifest, sentences_of
 from tests.hubs.hub_documents import (
     approval,
     condition,

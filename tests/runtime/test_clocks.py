@@ -52,14 +52,14 @@ ACT = """
 from datetime import UTC, datetime
 from django.contrib.auth.models import User
 from clusters.models import MemberCluster
-from placements.services.rollouts import operations, staged_operations
+from placements.services.rollouts import operations
 from tests.rows import person
 now = datetime.now(UTC)
 """
 RECONNECT = 'MemberCluster.objects.filter(name="c000").update(connection={})\n'
 APPROVE = """
 by = User.objects.filter(username="ann").first() or person("ann", "approver")
-staged_operations.approve("one", "first", by=by, now=now)
+operations.approve("one", "first", by=by, now=now)
 """
 WORKER = ("manage.py", "up", "--only", "worker")
 pytestmark = [
@@ -139,7 +139,7 @@ def test_two_workers_with_different_clocks(stage: Stage, shifted: Clock) -> None
         act(
             stage,
             RECONNECT
-            + 'staged_operations.retry("one", "c000", by=None, now=now)\n'
+            + 'operations.retry_run("one", "c000", by=None, now=now)\n'
             + 'operations.retry("rolling", "c000", by=None, now=now)',
             shifted(60),
         )
@@ -150,7 +150,7 @@ def test_two_workers_with_different_clocks(stage: Stage, shifted: Clock) -> None
         eventually(lambda: stage.query(waiting) == [(1,)], seconds=60)
         act(
             stage,
-            'staged_operations.skip_wait("one", "second", by=None, now=now)',
+            'operations.skip_wait("one", "second", by=None, now=now)',
             shifted(-30),
         )
         succeeded = (

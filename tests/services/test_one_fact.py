@@ -20,7 +20,7 @@ from placements.services.notifications.evaluation import evaluate, matches
 from placements.services.placements import delete_placement
 from placements.services.problems.book import compare_all
 from placements.services.problems.inbox import inbox
-from placements.services.rollouts.approvals import approvals_waiting
+from placements.services.rollouts.queries import approvals_waiting
 from tests.rows import NOW, all_joined, decided, person, pick_n_spec
 from tests.services.rollouts.staged import StagedWorld, stage, staged_spec
 

@@ -33,8 +33,7 @@ from placements.services.filters import (
 )
 from placements.services.placements import delete_placement, save_placement
 from placements.services.problems.book import compare_all
-from placements.services.rollouts.operations import pause
-from placements.services.rollouts.staged_operations import abandon
+from placements.services.rollouts.operations import abandon, pause
 from placements.services.verification import STALENESS_EVERY, refresh_staleness
 from tests.rows import decided, pick_n_spec, placement_document, saved, spec
 from tests.services.rollouts.staged import StagedWorld, stage, staged_spec

@@ -132,6 +132,7 @@ WRITE = [
     "/rollouts/staged/runs/one/resume/",
     "/rollouts/staged/runs/one/stop/",
     "/rollouts/staged/runs/one/abandon/",
+    "/rollouts/staged/runs/one/retry-failed/",
     "/rollouts/staged/runs/one/skip-wait/all/",
     "/rollouts/staged/runs/one/retry/bravelion/",
     "/rollouts/staged/new-strategy/",

@@ -19,7 +19,7 @@ from placements.services.placements import save_placement
 from placements.services.problems.book import compare_all
 from placements.services.rollouts import operations
 from placements.services.rollouts.controller import sync_due_rollouts
-from placements.services.rollouts.staged_operations import abandon, set_state
+from placements.services.rollouts.operations import abandon, set_state
 from placements.services.rollouts.staged_runs import save_run
 from placements.services.rollouts.worker import run_cluster_calls
 from placements.templatetags.fleet import remaining
@@ -203,6 +203,8 @@ def test_an_older_snapshot_is_called_a_rollback(
     waiting.change()
     waiting.begin("two")
 
+    newer = text_of(operator, "/rollouts/staged/runs/two/")
+    assert f'id="roll-back" href="{START}?strategy=careful&amp;snapshot=0"' in newer
     assert f'href="{START}?snapshot=0"' in text_of(operator, "/placements/web/history/")
     page = text_of(operator, f"{START}?strategy=careful&snapshot=0")
     operator.post(START, {"name": "back", "strategy": "careful", "snapshot": "0"})
@@ -462,6 +464,8 @@ def test_a_failed_cluster_is_retried_by_its_button(
         assert "Progressing – 1 failed" in text(text_of(operator, page)), page  # noqa: RUF001
     assert operator.post(f"{RUN}retry/c001/")["Location"] == RUN
     assert list(StagedRun.objects.get().retries) == ["c001"]
+    assert f'action="{RUN}retry-failed/"' in text_of(operator, RUN)
+    assert operator.post(f"{RUN}retry-failed/")["Location"] == RUN
 
 
 @pytest.mark.usefixtures("collected_static")
@@ -817,8 +821,8 @@ def test_a_paused_placement_is_reported_on_the_page_of_its_run(
 def test_a_large_stage_is_shown_from_where_the_work_is(
     viewer: Client, text_of: Fetch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("placements.services.rollouts.staged_queries.ROWS", 2)
-    monkeypatch.setattr("placements.services.rollouts.staged_queries.MORE_ROWS", 3)
+    monkeypatch.setattr("placements.services.rollouts.stages.ROWS", 2)
+    monkeypatch.setattr("placements.services.rollouts.stages.MORE_ROWS", 3)
     world = StagedWorld(
         {"prod": [f"c00{number}" for number in range(6)]}, stage("prod")
     )

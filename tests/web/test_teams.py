@@ -133,6 +133,7 @@ THROUGH = {
         "POST placement-reapply",
     ),
     "POST placement-retry-failed",
+    "POST staged-run-retry-failed",
     *("POST placement-edit", "POST placement-delete", "POST placement-reschedule"),
     *(
         "POST placement-cluster-read",

@@ -1,4 +1,4 @@
-"""The preview of a rolling update in waves, and its progress as counts and limits."""
+"""The preview of a rolling update in waves, and the progress of a run as counts and limits."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -21,6 +21,7 @@ from placements.engine.rollout.rolling_update import (
     plan_work,
     queue_by_budget,
 )
+from placements.engine.rollout.staged_run import StagedUpdateResult
 from placements.engine.rollout.state import (
     ClusterState,
     Phase,
@@ -204,7 +205,26 @@ def rollout_progress(
     state: RolloutState, result: RollingUpdateResult
 ) -> RolloutProgress:
     """Count the clusters as they are once the actions of the result have started."""
-    actions = {action.cluster: action for action in result.actions}
+    updates, additions = result.budgets.updates, result.budgets.additions
+    return RolloutProgress(
+        **_counts(state, result.actions),
+        number=updates.number,
+        min_available=updates.minimum,
+        max_total=additions.maximum,
+    )
+
+
+def staged_progress(state: RolloutState, result: StagedUpdateResult) -> RolloutProgress:
+    """Count the clusters of a staged run in the same way; its minimum is that of a stage."""
+    steps = [step for stage in result.run.stages for step in stage.steps]
+    wanted = state.with_wanted({step.name: step.version for step in steps})
+    counts = _counts(wanted, result.actions)
+    number = len(steps)
+    return RolloutProgress(**counts, number=number, min_available=0, max_total=number)
+
+
+def _counts(state: RolloutState, started: Iterable[Action]) -> dict[str, int]:
+    actions = {action.cluster: action for action in started}
     counts = dict.fromkeys(("old", "new", "unavailable", "removing"), 0)
     for cluster in state.clusters:
         action = actions.get(cluster.name)
@@ -219,10 +239,4 @@ def rollout_progress(
             counts["unavailable"] += 1
         else:
             counts["new" if cluster.running == cluster.wanted else "old"] += 1
-    updates, additions = result.budgets.updates, result.budgets.additions
-    limits = {
-        "number": updates.number,
-        "min_available": updates.minimum,
-        "max_total": additions.maximum,
-    }
-    return RolloutProgress(**counts, **limits)
+    return counts

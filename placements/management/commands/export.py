@@ -24,7 +24,7 @@ from placements.models import (
 )
 from placements.services import status
 from placements.services.results import read_manifest, stored_document
-from placements.services.rollouts.staged_queries import run_manifest
+from placements.services.rollouts.queries import run_manifest
 
 NOT_FOUND = 1
 

@@ -11,13 +11,15 @@ from placements.management.rollout_command import RolloutCommand, revision_numbe
 from placements.models import StagedRun, StagedStrategy
 from placements.services.actions import ActionKind
 from placements.services.results import get_placement
-from placements.services.rollouts.staged_operations import UnknownRunError
-from placements.services.rollouts.staged_queries import (
-    preview_of,
-    progress_of,
+from placements.services.rollouts.queries import (
+    progress_document,
     runs_matching,
+    staged_run_named,
 )
 from placements.services.rollouts.staged_runs import start_run
+from placements.services.rollouts.stages import (
+    preview_of,
+)
 
 
 class Command(RolloutCommand):
@@ -65,12 +67,12 @@ class Command(RolloutCommand):
 
     def handle(self, *, action: str, **options: Any) -> None:
         if action == "list":
-            active = True if options["active"] else None
-            rows = runs_matching(
-                placement=options["placement"], active=active
-            ).order_by("-id")
+            rows = runs_matching(StagedRun, placement=options["placement"])
+            if options["active"]:
+                rows = rows.filter(ended_at=None)
             lines = [
-                f"{run.full_name} of {run.placement_name}: {run.status}" for run in rows
+                f"{run.full_name} of {run.placement_name}: {run.status}"
+                for run in rows.order_by("-id")
             ]
             self.stdout.write("\n".join(lines) or "No staged update runs.")
         elif action == "preview":
@@ -96,12 +98,8 @@ class Command(RolloutCommand):
             )
             self.stdout.write(f"Staged update run {run.full_name} {done}.")
         elif action == "status":
-            row = StagedRun.objects.filter(full_name=options["target"]).first()
-            if row is None:
-                raise UnknownRunError(options["target"])
-            self.stdout.write(
-                json.dumps(progress_of(row), ensure_ascii=False, indent=2)
-            )
+            progress = progress_document(staged_run_named(options["target"]))
+            self.stdout.write(json.dumps(progress, ensure_ascii=False, indent=2))
         else:
             value, user = options.get("value", ""), options.get("user", "")
             more = {"comment": options["comment"]} if "comment" in options else {}

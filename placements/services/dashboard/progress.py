@@ -4,23 +4,22 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from heapq import merge
 from typing import Any
 
+from django.db.models import QuerySet
+
 from placements.engine.rollout.actions import BlockReason
-from placements.engine.rollout.staged_run import ClusterStep
 from placements.explain.rollouts import result_from_document
-from placements.models import Rollout, StagedRun
-from placements.services.rollouts.approvals import with_status
-from placements.services.rollouts.lists import AnyRun, began_at
+from placements.explain.run_pages import Part, part_of_step
+from placements.models import Rollout, Run, StagedRun
+from placements.services.rollouts.lists import merge_runs
 from placements.services.rollouts.queries import (
-    Part,
     part_counts,
     parts_of,
-    with_failed,
+    result_in,
+    runs_under_way,
+    with_status,
 )
-from placements.services.rollouts.staged_queries import result_in
-from placements.services.rollouts.under_way import runs_under_way
 
 NAMED_UP_TO = 120
 """Up to this number of clusters each has a tick of its own in the wave that it belongs to."""
@@ -62,7 +61,7 @@ class RunProgress:
     `current` is the number of the wave or stage that is not done, None where there is one bar for all.
     """
 
-    run: AnyRun
+    run: Run
     groups: tuple[Group, ...]
     current: int | None = None
 
@@ -86,21 +85,15 @@ class RunProgress:
 
 def runs_in_progress(most: int) -> list[RunProgress]:
     """Return the newest runs in progress with their bars: two queries, and one for each rollout."""
-    rolling, staged = runs_under_way()
-    rolling = with_failed(
-        rolling.select_related("placement").defer("placement__document")
-    )
-    staged = with_status(staged.select_related("placement"))
-    staged = staged.defer("document", "strategy", "overrides", "placement__document")
-    newest: tuple[Iterable[Any], ...] = (
-        rolling.order_by("-id")[:most],
-        staged.order_by("-id")[:most],
-    )
-    both = merge(*newest, key=began_at, reverse=True)
-    return [_progress(run) for run in list(both)[:most]]
+    lists: list[QuerySet[Any]] = []
+    for runs in runs_under_way():
+        unread = set(runs.model.LONG_COLUMNS) - {"waves", "plan", "sync_result"}
+        rows = with_status(runs.select_related("placement"))
+        lists.append(rows.defer(*unread, "placement__document").order_by("-id")[:most])
+    return [_progress(run) for run in list(merge_runs(lists))[:most]]
 
 
-def _progress(run: AnyRun) -> RunProgress:
+def _progress(run: Any) -> RunProgress:
     if isinstance(run, StagedRun):
         return _of_staged_run(run)
     if run.placement is None or run.placement.placed_count > NAMED_UP_TO:
@@ -155,28 +148,20 @@ def _of_staged_run(run: StagedRun) -> RunProgress:
     result = result_in(run)
     stages = result.run.stages if result else ()
     groups = [
-        _group(Counter(map(_tick_of_step, stage.steps)).items())
+        _group(Counter(_TICKS[part_of_step(step)] for step in stage.steps).items())
         for stage in stages
         if stage.steps
     ]
     return _with_current(run, groups)
 
 
-def _with_current(run: AnyRun, groups: list[Group]) -> RunProgress:
+def _with_current(run: Run, groups: list[Group]) -> RunProgress:
     open_groups = (
         at
         for at, group in enumerate(groups, 1)
         if any(tick != Tick.UPDATED for tick, _ in group)
     )
     return RunProgress(run, tuple(groups), next(open_groups, None))
-
-
-def _tick_of_step(step: ClusterStep) -> Tick:
-    if step.done_at:
-        return Tick.UPDATED
-    if step.failed_at:
-        return Tick.FAILED
-    return Tick.UPDATING if step.is_running else Tick.WAITING
 
 
 def _group(counts: Iterable[tuple[Tick, int]]) -> Group:

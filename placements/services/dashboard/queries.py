@@ -18,6 +18,7 @@ from placements.models import (
     Placement,
     Resource,
     Rollout,
+    Run,
     StagedRun,
 )
 from placements.services.filters import (
@@ -28,7 +29,7 @@ from placements.services.filters import (
 )
 from placements.services.fleet.queries import Skew, skews_of
 from placements.services.health import stored_healths
-from placements.services.rollouts.approvals import with_gate
+from placements.services.rollouts.queries import with_gate
 
 MANY_CLUSTERS, _KEPT_SECONDS = 200, 10
 WITH_PLACEMENTS = 20
@@ -143,8 +144,7 @@ class PlacementHeadroom:
     placement: Placement
     health: PlacementHealth
     skews: list[Skew]
-    run: Rollout | None
-    staged: StagedRun | None = None
+    run: Run | None
 
 
 def worst_placements(most: int) -> list[PlacementHeadroom]:
@@ -162,38 +162,36 @@ def headroom_of(placements: Collection[Placement]) -> list[PlacementHeadroom]:
 
     A query; a second one for placements with staged update runs.
     """
-    staged: dict[int | None, StagedRun] = {}
+    runs: dict[int | None, Run] = {}
     staged_ids = [one.pk for one in placements if one.is_staged]
     if staged_ids:
         same = StagedRun.objects.filter(placement=OuterRef("placement")).order_by("-pk")
         latest = StagedRun.objects.filter(
             placement__in=staged_ids, pk=Subquery(same.values("pk")[:1])
         )
-        latest = with_gate(latest).only(
-            "placement_id", "full_name", "status", "ended_at"
-        )
-        staged = {row.placement_id: row for row in latest}
-    others = [one for one in placements if one.pk not in staged]
+        latest = latest.only("placement_id", "full_name", "status", "ended_at")
+        runs = {row.placement_id: row for row in with_gate(latest)}
+    others = [one for one in placements if one.pk not in runs]
     rows = Rollout.objects.filter(
         placement__in=others, number=F("placement__runs_made")
     )
     rows = rows.only(
-        "placement_id", "number", "state", "ended_reason", "verdict", "ended_at"
+        "placement_id",
+        "placement_name",
+        "number",
+        "state",
+        "ended_reason",
+        "verdict",
+        "ended_at",
     )
-    runs = {row.placement_id: row for row in rows}
+    runs |= {row.placement_id: row for row in rows}
     healths = stored_healths(placements, now=datetime.now(UTC))
-    for one in placements:
-        counts = healths[one.pk].counts
-        run: Any
-        for run in (runs.get(one.pk), staged.get(one.pk)):
-            if run:
-                run.placement = one
-                run.failed = (
-                    0 if run.ended_at else counts.failed + counts.removal_failed
-                )
-    return [
-        PlacementHeadroom(
-            one, healths[one.pk], skews_of(one), runs.get(one.pk), staged.get(one.pk)
-        )
-        for one in placements
-    ]
+    headrooms = []
+    for placement in placements:
+        health, run = healths[placement.pk], runs.get(placement.pk)
+        if run:
+            run.placement = placement
+            counts = health.counts
+            run.failed = counts.failed + counts.removal_failed if run.is_running else 0
+        headrooms.append(PlacementHeadroom(placement, health, skews_of(placement), run))
+    return headrooms

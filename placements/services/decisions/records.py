@@ -6,6 +6,7 @@ import threading
 import zlib
 from datetime import datetime
 from functools import cached_property, lru_cache, partial
+from operator import attrgetter
 from string import hexdigits
 from typing import Any
 
@@ -397,14 +398,11 @@ def run_after(row: Decision) -> Rollout | StagedRun | None:
     if not earlier.filter(policy_number=row.policy_number).exists():
         since |= Q(plan__policy_snapshot=str(row.policy_number))
     staged_runs = StagedRun.objects.filter(placement=row.placement_id)
-    staged_runs = staged_runs.defer(
-        "plan", "sync_result", "strategy", "overrides", "document"
-    )
+    staged_runs = staged_runs.defer(*StagedRun.LONG_COLUMNS)
     staged = staged_runs.filter(since).order_by("pk").first()
 
-    if rolling is None or staged is None:
-        return rolling or staged
-    return rolling if rolling.started_at <= staged.created_at else staged
+    present = [run for run in (rolling, staged) if run is not None]
+    return min(present, key=attrgetter("began_at"), default=None)
 
 
 class DecisionView:

@@ -53,7 +53,7 @@ from placements.models import (
 )
 from placements.services.decisions.records import reachable_records
 from placements.services.problems.parts import MOST, labels_of, page
-from placements.services.rollouts.approvals import approvals_waiting
+from placements.services.rollouts.queries import approvals_waiting
 from placements.services.rollouts.removals import waiting_removals
 from placements.services.workqueue import FAILING_AFTER, channels_with_failures
 

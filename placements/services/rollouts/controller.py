@@ -1,6 +1,6 @@
 """Sync of a placement's rollout: start it, start its updates, end it (`rules/lifecycle.md#starts`)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from datetime import datetime, timedelta
@@ -9,26 +9,65 @@ from typing import Any
 from django.db import transaction
 from django.db.models import F, Q, QuerySet
 
+from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.audit import SYSTEM, AuditEvent, record
 from fleetui.bulk import batched, claim_batch
+from placements.engine.rollout import staged_update
 from placements.engine.rollout.actions import (
     Action,
-    Remove,
     RollingUpdateResult,
     RunPhase,
+    StartUpdate,
 )
 from placements.engine.rollout.rolling_update import needs_run, next_actions
+from placements.engine.rollout.staged_run import (
+    CannotStart,
+    RunStatus,
+    StagedRunOutcome,
+    StagedUpdateResult,
+    StageReason,
+    run_from_plain,
+)
+from placements.engine.rollout.staged_update import ended
 from placements.engine.rollout.state import EMPTY, Phase, Suspension
-from placements.engine.rollout.waves import plan_waves, rollout_progress
+from placements.engine.rollout.waves import (
+    plan_waves,
+    rollout_progress,
+    staged_progress,
+)
 from placements.explain.rollouts import DELETED, finished_reason, result_document
+from placements.explain.staged_updates import staged_document
 from placements.manifests.binding import BindingState
-from placements.models import Binding, ClusterUpdate, Placement, Rollout, RolloutSample
+from placements.manifests.staged_update import parse_staged_run
+from placements.models import (
+    ApprovalRequest,
+    Binding,
+    ClusterUpdate,
+    Placement,
+    ResourceSnapshot,
+    Rollout,
+    RolloutSample,
+    StagedRun,
+)
 from placements.services.conditions import update_conditions
+from placements.services.overrides.queries import applying_to
+from placements.services.resources.queries import plain_objects, selection_for
+from placements.services.resources.snapshots import take_resource_snapshot
 from placements.services.results import PLACEMENT
-from placements.services.rollout_state import RolloutContext, load_rollout_context
-from placements.services.rollouts.forecasts import eta_of_next, update_forecast
+from placements.services.rollout_state import (
+    RolloutContext,
+    Versions,
+    load_rollout_context,
+    plan_staged_run,
+    staged_run_state,
+)
+from placements.services.rollouts.forecasts import (
+    eta_of_next,
+    staged_eta,
+    update_forecast,
+)
 from placements.services.rollouts.orphans import keep_leftovers
-from placements.services.rollouts.staged_controller import sync_staged_runs
+from placements.services.rollouts.staged_runs import NO_PLAN, STAGED_RUN
 from placements.services.rollouts.starts import (
     Content,
     RunChanged,
@@ -61,6 +100,8 @@ RESYNC = timedelta(seconds=10)
 """While a rollout is in progress it is synced this often: clusters become unreachable without an event."""
 IDLE_RESYNC = timedelta(seconds=30)
 """One that starts nothing is synced less often: what it waits for causes a sync."""
+STAGED_IDLE_RESYNC = timedelta(minutes=1)
+"""While a staged run waits for a user, clusters that move to other stages are noticed this often."""
 LARGE = 1_000
 PAUSE = timedelta(microseconds=150)
 """So long a placement on more than LARGE clusters rests after a sync, for each of them.
@@ -252,38 +293,51 @@ def start_actions(
             rollout__placement=run.placement_id, cluster_name__in=part, outcome=""
         )
         earlier.update(outcome=ClusterUpdate.Outcome.SUPERSEDED, ended_at=now)
-    rows = {binding.cluster_name: binding for binding in context.bindings}
-    starts, updates = [], []
-    for action in actions:
-        content, what = None, "release" if context.is_release else "remove"
-        if not isinstance(action, Remove):
-            overrides = [one.pk for one in context.overrides.get(action.cluster, ())]
-            strategy = (
-                context.versions.strategy_on(action.cluster)
-                if context.versions
-                else None
-            )
-            content, what = (
-                Content(action.version, context.target, overrides, strategy),
-                action.reason,
-            )
-        starts.append(
-            ClusterUpdate(
-                rollout=run,
-                cluster_name=action.cluster,
-                what=what,
-                version=content.version if content else "",
-                attempt=action.attempt,
-                started_at=now,
-            )
+    what = "release" if context.is_release else "remove"
+    starts = [
+        ClusterUpdate(
+            rollout=run,
+            cluster_name=action.cluster,
+            what=action.reason if isinstance(action, StartUpdate) else what,
+            version=action.version if isinstance(action, StartUpdate) else "",
+            attempt=action.attempt,
+            started_at=now,
         )
-        updates.append(
-            build_updates(
-                rows[action.cluster], content, attempt=action.attempt, now=now
-            )
-        )
+        for action in actions
+    ]
     ClusterUpdate.objects.bulk_create(starts, batch_size=500)
-    save_updates(updates, context, now=now)
+    overrides = {
+        name: [snapshot.pk for snapshot in applying]
+        for name, applying in context.overrides.items()
+    }
+    _write_starts(context, actions, context.target, overrides, now=now)
+
+
+def _write_starts(
+    context: RolloutContext,
+    actions: Sequence[Action],
+    snapshot: ResourceSnapshot | None,
+    overrides: Mapping[str, Sequence[int]],
+    *,
+    now: datetime,
+) -> None:
+    """Write what starts into the bindings; `overrides` are keys of override snapshots by cluster."""
+    rows = {binding.cluster_name: binding for binding in context.bindings}
+    versions, updates = context.versions, []
+    for action in actions:
+        content = None
+        if isinstance(action, StartUpdate):
+            cluster = action.cluster
+            strategy = versions.strategy_on(cluster) if versions else None
+            keys = overrides.get(cluster, ())
+            content = Content(action.version, snapshot, keys, strategy)
+        binding = rows.get(action.cluster)
+        if binding is not None:
+            updates.append(
+                build_updates(binding, content, attempt=action.attempt, now=now)
+            )
+    if updates:
+        save_updates(updates, context, now=now)
 
 
 def running_rollout(placement: Placement) -> Rollout | None:
@@ -353,3 +407,198 @@ def end_run(run: Rollout, state: Rollout.State, reason: str, *, now: datetime) -
         open_starts.update(outcome=ClusterUpdate.Outcome.SUPERSEDED, ended_at=now)
         name, after = f"{run.placement_name}/{run.number}", {"because": reason}
         record(AuditEvent(state, ROLLOUT, name, after=after), by=None, now=now)
+
+
+_STORED = (
+    "plan",
+    "sync_result",
+    "eta",
+    "status",
+    "ended_at",
+    "resource_snapshot_id",
+    "resource_number",
+    "overrides",
+)
+
+
+def sync_staged_runs(context: RolloutContext, *, now: datetime) -> datetime | None:
+    """Sync the active runs of a placement, oldest first; return when to sync again.
+
+    Nothing is done while the placement is paused. Raise RunChanged.
+    """
+    if context.placement.paused_since:
+        return None
+    times: list[datetime | None] = []
+    active = StagedRun.objects.filter(placement=context.placement, ended_at=None)
+    runs = list(active.order_by("pk").prefetch_related("approvals"))
+    for run in runs:
+        if times:  # what an earlier run has just started has to be visible to this one
+            context = load_rollout_context(context.placement, now=now)
+        others = [other for other in runs if other is not run]
+        times.append(_sync_run(run, context, others, now=now))
+    return min((time for time in times if time), default=None)
+
+
+def _sync_run(
+    run: StagedRun,
+    context: RolloutContext,
+    others: Iterable[StagedRun],
+    *,
+    now: datetime,
+) -> datetime | None:
+    if run.plan is None:
+        initialised = _initialise(run, context, now=now)
+        if initialised is None:
+            return now + RESYNC
+        _store(run, initialised, now=now)
+    plan = run_from_plain(run.plan)
+    if plan.outcome:
+        return None
+    result = staged_update.next_actions(
+        staged_run_state(run, plan, context, others=others)
+    )
+    _store(run, result, now=now)
+    _write_starts(
+        context, result.actions, run.resource_snapshot, run.overrides, now=now
+    )
+    _record_progress(run, context, result, now=now)
+    if result.run.outcome is StagedRunOutcome.SUCCEEDED:
+        names = [step.name for step in result.run.deletions.steps]
+        gone = {binding.cluster_name for binding in context.left_behind}
+        rows = Binding.objects.filter(
+            placement=context.placement, state=BindingState.UNSCHEDULED
+        )
+        for some in batched(names):
+            part = rows.filter(cluster_name__in=some)
+            part.filter(phase__in=EMPTY).delete()
+            part.filter(cluster_name__in=gone).delete()
+        left = sorted(gone.intersection(names))
+        if left:
+            event = AuditEvent(
+                "left behind",
+                PLACEMENT,
+                context.placement.full_name,
+                after={"clusters": left},
+            )
+            record(event, by=None, now=now)
+    if result.run.outcome:
+        return None
+    is_idle = result.status in (
+        RunStatus.INITIALISED,
+        RunStatus.WAITING,
+        RunStatus.STOPPED,
+    )
+    resync_at = now + (STAGED_IDLE_RESYNC if is_idle else RESYNC)
+    return min(result.requeue_at or resync_at, resync_at)
+
+
+def _record_progress(
+    run: StagedRun,
+    context: RolloutContext,
+    result: StagedUpdateResult,
+    *,
+    now: datetime,
+) -> None:
+    """Keep a sample of the counts that have changed, and request the approvals that are due."""
+    counts = asdict(staged_progress(context.state, result))
+    last = run.samples.order_by("-pk").values(*counts).first()
+    if counts != last:
+        RolloutSample.objects.create(staged_run=run, at=now, **counts)
+    for approval in result.approvals:
+        request, is_new = ApprovalRequest.objects.get_or_create(
+            run=run,
+            stage=approval.stage,
+            side=approval.when,
+            defaults={"requested_at": now},
+        )
+        if is_new:
+            after = {"request": str(request)}
+            record(
+                AuditEvent(
+                    "approval requested", STAGED_RUN, run.full_name, after=after
+                ),
+                by=None,
+                now=now,
+            )
+
+
+def _initialise(
+    run: StagedRun, context: RolloutContext, *, now: datetime
+) -> StagedUpdateResult | None:
+    """Return the plan of a run that starts or cannot; None while it has to wait.
+
+    It waits for a decision, for valid resource selectors (until then it counts as not decided), and for the
+    snapshot that it names. `initialising_sentence` in `queries.py` has the words.
+    """
+    initial = plan_staged_run(run, context, {})
+    if isinstance(initial, CannotStart):
+        failed = NO_PLAN.end(StagedRunOutcome.FAILED, now, *initial.reasons)
+        return ended(failed) if initial.is_final else None
+    placement, target = context.placement, run.resource_snapshot
+    index = parse_staged_run(run.document).spec.resource_snapshot_index
+    if target is None and index:
+        # Named before it existed. Only runs make snapshots: the first one is made by the run that names it.
+        snapshots = ResourceSnapshot.objects.filter(placement=placement)
+        target = snapshots.filter(number=int(index)).first()
+        if target is None and snapshots.exists():
+            return None
+    if target is None:
+        by = run.started_by or run.created_by or SYSTEM
+        try:
+            selected = plain_objects(selection_for(placement).objects)
+            target = take_resource_snapshot(placement, selected, by=by, now=now)
+        except InvalidManifest:  # invalid resource selectors
+            return None
+    if not target.objects_count and all(one.phase in EMPTY for one in context.bindings):
+        return ended(
+            NO_PLAN.end(StagedRunOutcome.FAILED, now, StageReason("no-resources"))
+        )
+    overrides = applying_to(placement.full_name, target)
+    versions = Versions.of(target, context.manifest, overrides)
+    names = [step.name for stage in initial.stages for step in stage.steps]
+    plan = plan_staged_run(
+        run, context, {name: versions.of_cluster(name) for name in names}
+    )
+    run.resource_snapshot, run.resource_number = target, target.number
+    run.overrides = {
+        name: [one.pk for one in overrides[name]] for name in names if name in overrides
+    }
+    return (
+        None
+        if isinstance(plan, CannotStart)
+        else StagedUpdateResult(plan, RunStatus.INITIALISED)
+    )
+
+
+def _store(run: StagedRun, result: StagedUpdateResult, *, now: datetime) -> None:
+    """Write the progress of a run. Raise RunChanged if it has changed meanwhile."""
+    before, eta = (run.plan, run.sync_result, run.status), run.eta
+    expected = run.progress_version
+    run.plan, run.sync_result, run.status = (
+        result.run.to_plain(),
+        staged_document(result),
+        result.status,
+    )
+    run.ended_at = result.run.ended_at
+    run.eta = staged_eta(run, result, now=now)
+    has_moved = before != (run.plan, run.sync_result, run.status)
+    run.progress_version += has_moved or run.eta.get("left") != eta.get("left")
+    rows = StagedRun.objects.filter(pk=run.pk, progress_version=expected)
+    columns = (
+        {name: getattr(run, name) for name in _STORED}
+        if run.progress_version != expected
+        else {}
+    )
+    if not rows.update(progress_version=run.progress_version, **columns):
+        raise RunChanged
+    if run.ended_at:
+        after = (
+            {"why": [reason.code for reason in result.run.reasons]}
+            if result.run.reasons
+            else None
+        )
+        has_failed = run.status == RunStatus.FAILED
+        event = AuditEvent(
+            run.status, STAGED_RUN, run.full_name, after=after, is_warning=has_failed
+        )
+        record(event, by=None, now=now)

@@ -1,34 +1,31 @@
-"""Rollouts and staged runs in one list, the newest first."""
+"""Runs, rolling and staged, in one list, the newest first."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from enum import StrEnum
 from heapq import merge
-from typing import TypeAlias
+from operator import attrgetter
+from typing import Any
 
 from django.db.models import Q, QuerySet
 from django.db.models.fields.json import KT
 
 from placements.engine.rollout.staged_run import RunStatus
-from placements.models import Rollout, StagedRun
-from placements.services.rollouts.approvals import with_status
-from placements.services.rollouts.queries import runs_to_show
-from placements.services.rollouts.staged_queries import runs_matching
+from placements.models import Rollout, Run, RunKind, StagedRun
+from placements.services.rollouts.queries import (
+    IN_PROGRESS,
+    runs_matching,
+    with_status,
+)
 
-AnyRun: TypeAlias = Rollout | StagedRun
 _CURSOR = re.compile(r"(\d{1,18})\.(\d{1,18})")
 _FIRST = (10**18 - 1, 10**18 - 1)
-
-
-class RunKind(StrEnum):
-    ROLLING = "rolling"
-    STAGED = "staged"
+_MODELS: tuple[type[Run], ...] = (Rollout, StagedRun)
 
 
 class RunListState(StrEnum):
-    """The state of a rollout or staged run, as far as a list distinguishes them."""
+    """The state of a run, as far as a list distinguishes them."""
 
     RUNNING = "running"
     FINISHED = "finished"
@@ -37,17 +34,32 @@ class RunListState(StrEnum):
     FAILED = "failed"
 
 
-_STAGED = {
-    RunListState.RUNNING: Q(ended_at=None, started_at__isnull=False),
-    RunListState.FINISHED: Q(status=RunStatus.SUCCEEDED),
-    RunListState.SUPERSEDED: Q(pk__in=()),
-    RunListState.STOPPED: Q(status__in=(RunStatus.ABANDONED, RunStatus.STOPPED)),
-    RunListState.FAILED: Q(status=RunStatus.FAILED)
-    | Q(
-        failed__gt=0,
-        placement__paused_since=None,
-        status__in=(RunStatus.PROGRESSING, RunStatus.STUCK),
-    ),
+_HAS_FAILED = Q(failed__gt=0, placement__paused_since=None)
+_STATES: dict[RunKind, dict[RunListState, Q]] = {
+    RunKind.ROLLING: {
+        **{state: Q(state=state) for state in RunListState},
+        RunListState.FAILED: _HAS_FAILED,
+    },
+    RunKind.STAGED: {
+        RunListState.RUNNING: IN_PROGRESS,
+        RunListState.FINISHED: Q(status=RunStatus.SUCCEEDED),
+        RunListState.SUPERSEDED: Q(pk__in=()),
+        RunListState.STOPPED: Q(status__in=(RunStatus.ABANDONED, RunStatus.STOPPED)),
+        RunListState.FAILED: Q(status=RunStatus.FAILED)
+        | (_HAS_FAILED & Q(status__in=(RunStatus.PROGRESSING, RunStatus.STUCK))),
+    },
+}
+_VALUES = {
+    RunKind.ROLLING: {
+        "done": KT("sync_result__budgets__updates__ready"),
+        "of": KT("sync_result__budgets__updates__number"),
+    },
+    RunKind.STAGED: {
+        "done": KT("sync_result__concurrency__done"),
+        "of": KT("sync_result__concurrency__clusters"),
+        "stage": KT("sync_result__concurrency__stage"),
+        "strategy_name": KT("document__spec__stagedRolloutStrategyName"),
+    },
 }
 
 
@@ -55,41 +67,32 @@ _STAGED = {
 class RunsPage:
     """A page of the list, and the cursor of the next page; None at the end."""
 
-    rows: list[AnyRun]
+    rows: list[Run]
     after: str | None
     before: str | None = None
     """The cursor of the previous page, where that is not the first one."""
 
 
-def began_at(run: AnyRun) -> datetime:
-    return run.started_at if isinstance(run, Rollout) else run.created_at
-
-
-def newest_run(placement: str) -> AnyRun | None:
-    """Return the latest rollout or staged run of the placement that has this name or had it last."""
-    rolling = Rollout.objects.filter(placement_name=placement).order_by("-id").first()
-    staged = StagedRun.objects.filter(placement_name=placement).order_by("-id").first()
-    return max(
-        (one for one in (rolling, staged) if one is not None),
-        key=began_at,
-        default=None,
+def newest_run(placement: str) -> Run | None:
+    """Return the latest run of the placement that has this name or had it last."""
+    newest = (
+        model.objects.filter(placement_name=placement).order_by("-id").first()
+        for model in _MODELS
     )
+    present = [run for run in newest if run is not None]
+    return max(present, key=attrgetter("began_at"), default=None)
 
 
-def latest_runs(*, placement: str, most: int) -> list[AnyRun]:
-    rolling = runs_to_show(placement=placement).order_by("-id")[:most]
-    staged = _staged(placement, "", None, is_ended=None).order_by("-id")[:most]
-    return list(_merge_runs(rolling, staged))[:most]
+def latest_runs(*, placement: str, most: int) -> list[Run]:
+    lists = _lists(placement, state=None, is_ended=None)
+    return list(merge_runs(rows[:most] for rows in lists))[:most]
 
 
 def active_runs(
     *, placement: str, most: int, text: str = "", kind: RunKind | None = None
-) -> list[AnyRun]:
-    rolling = _rolling(placement, text, RunListState.RUNNING, kind=kind)
-    staged = _staged(placement, text, None, is_ended=False, kind=kind)
-    rolling = rolling.order_by("-id")[:most]
-    staged = staged.order_by("-id")[:most]
-    return list(_merge_runs(rolling, staged))
+) -> list[Run]:
+    lists = _lists(placement, text, state=None, kind=kind, is_ended=False)
+    return list(merge_runs(rows[:most] for rows in lists))
 
 
 def runs_page(
@@ -108,23 +111,19 @@ def runs_page(
     """
     match = _CURSOR.fullmatch(after)
     last = (int(match[1]), int(match[2])) if match else _FIRST
-    rolling = _rolling(placement, text, state, kind=kind).order_by("-id")
-    staged = _staged(placement, text, state, kind=kind).order_by("-id")
+    lists = _lists(placement, text, state=state, kind=kind)
     before = None
     if match and start > size:
         times = [
-            (at, pk, False)
-            for at, pk in rolling.values_list("started_at", "pk")[: start - size]
-        ]
-        times += [
-            (at, pk, True)
-            for at, pk in staged.values_list("created_at", "pk")[: start - size]
+            (at, at_kind, pk)
+            for at_kind, rows in enumerate(lists)
+            for at, pk in rows.values_list(_MODELS[at_kind].BEGAN, "pk")[: start - size]
         ]
         earlier = sorted(times, reverse=True)[: start - size]
-        before = _cursor(((pk, is_staged) for _, pk, is_staged in earlier), _FIRST)
-    rolling, staged = rolling.filter(pk__lt=last[0]), staged.filter(pk__lt=last[1])
-    rows = list(_merge_runs(rolling[: size + 1], staged[: size + 1]))
-    keys = ((run.pk, isinstance(run, StagedRun)) for run in rows[:size])
+        before = _cursor(((pk, at_kind) for _, at_kind, pk in earlier), _FIRST)
+    parts = zip(lists, last, strict=True)
+    rows = list(merge_runs(part.filter(pk__lt=key)[: size + 1] for part, key in parts))
+    keys = ((run.pk, _MODELS.index(type(run))) for run in rows[:size])
     after = _cursor(keys, last) if len(rows) > size else ""
     return RunsPage(rows[:size], after or None, before)
 
@@ -137,73 +136,45 @@ def runs_count(
     kind: RunKind | None = None,
 ) -> int:
     """Return how many are in a state, or, without, have ended."""
-    rolling, staged = (
-        find(placement, text, state, kind=kind).values_list("pk")
-        for find in (_rolling, _staged)
-    )
+    lists = _lists(placement, text, state=state, kind=kind)
+    rolling, staged = (rows.order_by().values_list("pk") for rows in lists)
     return rolling.union(staged, all=True).count()
 
 
-def _cursor(keys: Iterable[tuple[int, bool]], last: tuple[int, int]) -> str:
-    """Return the cursor after rows with these keys, true for staged runs, which continue after `last`."""
+def merge_runs(lists: Iterable[Iterable[Run]]) -> Iterator[Run]:
+    return merge(*lists, key=attrgetter("began_at"), reverse=True)
+
+
+def _cursor(keys: Iterable[tuple[int, int]], last: Sequence[int]) -> str:
+    """Return the cursor after rows with these keys and the place of their kind, continuing after `last`."""
     least = list(last)
-    for pk, is_staged in keys:
-        least[is_staged] = min(pk, least[is_staged])
+    for pk, at_kind in keys:
+        least[at_kind] = min(pk, least[at_kind])
     return f"{least[0]}.{least[1]}"
 
 
-def _merge_runs(
-    rolling: QuerySet[Rollout], staged: QuerySet[StagedRun]
-) -> Iterator[AnyRun]:
-    return merge(rolling, staged, key=began_at, reverse=True)
-
-
-def _rolling(
+def _lists(
     placement: str,
-    text: str,
-    state: RunListState | None,
+    text: str = "",
     *,
+    state: RunListState | None,
     kind: RunKind | None = None,
-) -> QuerySet[Rollout]:
-    rows = runs_to_show(placement=placement, text=text)
-    if kind is RunKind.STAGED:
-        return rows.none()
-    if state is RunListState.FAILED:
-        return rows.filter(Q(failed__gt=0, placement__paused_since=None))
-    return (
-        rows.filter(state=state) if state else rows.exclude(state=Rollout.State.RUNNING)
-    )
-
-
-def _staged(
-    placement: str,
-    text: str,
-    state: RunListState | None,
-    *,
     is_ended: bool | None = True,
-    kind: RunKind | None = None,
-) -> QuerySet[StagedRun]:
-    rows = runs_matching(placement=placement).filter(
-        placement_name__contains=text.lower()
-    )
-    rows = rows.none() if kind is RunKind.ROLLING else rows
-    rows = rows.select_related("placement")
-    rows = rows.defer(
-        "plan",
-        "sync_result",
-        "strategy",
-        "overrides",
-        "document",
-        "placement__document",
-    )
-    rows = with_status(rows)
-    if state:
-        rows = rows.filter(_STAGED[state])
-    elif is_ended is not None:
-        rows = rows.filter(ended_at__isnull=not is_ended)
-    return rows.annotate(
-        strategy_name=KT("document__spec__stagedRolloutStrategyName"),
-        stage=KT("sync_result__concurrency__stage"),
-        done=KT("sync_result__concurrency__done"),
-        of=KT("sync_result__concurrency__clusters"),
-    )
+) -> list[QuerySet[Any]]:
+    """Return the runs of each kind, the newest first, with the values of a list: `done` of `of` clusters."""
+    lists = []
+    for model in _MODELS:
+        rows: QuerySet[Any]
+        rows = runs_matching(model, placement=placement, text=text)
+        rows = rows.select_related("placement").defer(
+            *model.LONG_COLUMNS, "placement__document"
+        )
+        if kind not in (None, model.kind):
+            rows = rows.none()
+        rows = with_status(rows).annotate(**_VALUES[model.kind])
+        if state:
+            rows = rows.filter(_STATES[model.kind][state])
+        elif is_ended is not None:
+            rows = rows.filter(ended_at__isnull=not is_ended)
+        lists.append(rows.order_by("-id"))
+    return lists

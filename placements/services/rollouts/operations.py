@@ -1,39 +1,64 @@
-"""Actions of users on a rolling update: pause, stop, retry, roll back, and so on.
+"""Actions of users on rolling updates and staged runs: pause, stop, approve, retry, roll back, and so on.
 
-See `rules/lifecycle.md#history`.
+See `rules/lifecycle.md#actions`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from datetime import UTC, datetime
 from typing import Any
 
 from django.contrib.auth.models import User
+from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.db.models import QuerySet
 
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
-from fleetui.apimachinery.words import names_and_more
+from fleetui.apimachinery.words import full_name, names_and_more
 from fleetui.audit import AuditEvent, actor_name, record
+from fleetui.concurrency import check_revision
 from fleetui.errors import FleetError
+from fleetui.permissions import check_change
 from fleetui.task_queue import enqueue
 from placements.engine.rollout.rolling_update import plan_work
+from placements.engine.rollout.staged_run import RunStatus, StagedRunOutcome, WaitReason
 from placements.engine.rollout.state import NO_FAILURE, Phase
 from placements.manifests.binding import BindingState
+from placements.manifests.staged_update import (
+    approval_change_errors,
+    parse_approval_request,
+)
 from placements.models import (
+    ApprovalRequest,
     Binding,
     Placement,
     ResourceSnapshot,
     ResourceSnapshotPart,
     Rollout,
+    StagedRun,
 )
 from placements.services.pruning import prune_resource_snapshots
 from placements.services.resources.queries import selection_for
-from placements.services.results import PLACEMENT
+from placements.services.results import PLACEMENT, OperationResult
 from placements.services.rollout_state import load_rollout_context
 from placements.services.rollouts.cluster_objects import REAPPLIED
 from placements.services.rollouts.controller import end_run, running_rollout
 from placements.services.rollouts.orphans import keep_leftovers
-from placements.services.teams import check_rollback, locked_placement
+from placements.services.rollouts.queries import UnknownRunError, why_not_approve
+from placements.services.rollouts.staged_runs import (
+    STAGED_RUN,
+    end_staged_run,
+    locked_run,
+    plan_of,
+    save_run,
+    show_progress,
+)
+from placements.services.teams import (
+    check_placement_as_is,
+    check_rollback,
+    labels_of_run,
+    locked_placement,
+)
 from placements.services.workqueue import RUN_CLUSTER_CALLS, enqueue_rollout
 
 _STARTED = "started again"
@@ -310,8 +335,12 @@ def why_not_retry(placement: Placement, cluster: str = "") -> str:
     refusal = _why_not_rolling(placement)
     if refusal or _failed_bindings(placement, cluster).exists():
         return refusal
+    return _nothing_failed_words(placement.full_name, cluster)
+
+
+def _nothing_failed_words(name: str, cluster: str) -> str:
     where = f" on {cluster}" if cluster else ""
-    return f"nothing of {placement.full_name} has failed{where}; only what failed can be retried"
+    return f"nothing of {name} has failed{where}; only what failed can be retried"
 
 
 def _failed_bindings(placement: Placement, cluster: str) -> QuerySet[Binding]:
@@ -393,3 +422,230 @@ def _save(
     )
     record(event, by=by, now=now)
     enqueue_rollout([placement.pk])
+
+
+APPROVAL = "approval-request"
+
+
+LONGEST_COMMENT = 500
+"""Characters of the comment of an approval; the column is as long."""
+
+
+@transaction.atomic
+def set_state(
+    name: str,
+    state: str,
+    *,
+    by: User | None,
+    now: datetime,
+    expected: int | None = None,
+) -> StagedRun:
+    """Start, stop or resume a run. Raise UnknownRunError, InvalidManifest, RevisionConflict."""
+    run = _locked_run(
+        name, expected, by=by, removes=True
+    )  # to start it again is checked where it is saved
+    document: dict[str, Any] = deepcopy(run.document)
+    document["spec"]["state"] = state
+    return save_run(document, by=by, now=now).object
+
+
+@transaction.atomic
+def approve(
+    name: str, stage: str, *, by: User | None, now: datetime, comment: str = ""
+) -> ApprovalRequest:
+    """Approve a stage with a pending request; again does nothing.
+
+    Raise UnknownRunError, PermissionDenied, ActionNotAllowed when the stage has no pending request,
+    InvalidManifest for a comment that is too long.
+    """
+    if len(comment) > LONGEST_COMMENT:
+        message = f"The comment has {len(comment):,} characters; at most {LONGEST_COMMENT} are allowed"
+        raise InvalidManifest(
+            [
+                FieldError(
+                    "comment",
+                    "too-long",
+                    message,
+                    f"at most {LONGEST_COMMENT} characters",
+                )
+            ]
+        )
+    run = _locked_run(
+        name, by=None, removes=True
+    )  # whether the user may approve is checked below
+    why_not = why_not_approve(run, by)
+    if by is None or why_not:
+        raise PermissionDenied(why_not)
+    check_possible(why_not_pending(run, stage))
+    request = _request_of(run, stage)
+    if request.approved_at is None:
+        request.approved_at, request.approved_by, request.comment = (
+            now,
+            by.get_username(),
+            comment,
+        )
+        request.save(update_fields=["approved_at", "approved_by", "comment"])
+        _remove_wait(run, WaitReason(f"approval-{request.side}"), stage)
+        facts = {"request": str(request)} | ({"comment": comment} if comment else {})
+        _save_run(run, "approved", facts, by=by, now=now)
+    return request
+
+
+@transaction.atomic
+def apply_approval(
+    document: Mapping[str, Any], *, by: User | None, now: datetime
+) -> OperationResult:
+    """Approve a stage by the status of its request's document. Raise InvalidManifest."""
+    manifest = parse_approval_request(dict(document))
+    run = full_name(
+        manifest.namespace, manifest.spec.parent_stage_rollout
+    )  # which it is beside
+    name, stage = manifest.full_name, manifest.spec.target_stage
+    requests = ApprovalRequest.objects.filter(
+        stage=name.rpartition("-")[2]
+    ).select_related("run")
+    request = next((one for one in requests if str(one) == name), None)
+    if request is None:
+        message = f"stage {stage} of {run} has no request of this name"
+        raise InvalidManifest(
+            [FieldError("metadata.name", "not-found", message, "a pending request")]
+        )
+    if errors := approval_change_errors(
+        parse_approval_request(request.to_manifest()), manifest
+    ):
+        raise InvalidManifest(errors)
+    if request.approved_at or not manifest.is_approved:
+        return OperationResult.UNCHANGED
+    try:
+        approve(run, stage, by=by, now=now)
+    except (PermissionDenied, ActionNotAllowed) as error:
+        raise InvalidManifest(
+            [
+                FieldError(
+                    "status.conditions", "forbidden", str(error), "set by an approver"
+                )
+            ]
+        ) from error
+    return OperationResult.CHANGED
+
+
+@transaction.atomic
+def skip_wait(name: str, stage: str, *, by: User | None, now: datetime) -> StagedRun:
+    """End the timed wait of a stage. Raise UnknownRunError, ActionNotAllowed when it does not wait."""
+    run = _locked_run(name, by=by)
+    check_possible(why_not_skip_wait(run, stage))
+    since = plan_of(run).current.updated_at
+    _remove_wait(run, WaitReason.TIME, stage)
+    run.skipped_waits = {**run.skipped_waits, stage: since.isoformat() if since else ""}
+    _save_run(run, "wait skipped", {"stage": stage}, by=by, now=now)
+    return run
+
+
+@transaction.atomic
+def retry_run(
+    name: str, cluster: str = "", *, by: User | None, now: datetime
+) -> StagedRun:
+    """Retry what failed on one cluster or on all. Raise UnknownRunError, ActionNotAllowed as `retry`."""
+    run = _locked_run(name, by=by)
+    check_possible(why_not_retry_run(run, cluster))
+    failures = _failures_of(run, cluster)
+    run.retries = {**run.retries, **failures}
+    after = {"cluster": cluster} if cluster else {"clusters": sorted(failures)}
+    _save_run(run, "retried", after, by=by, now=now)
+    return run
+
+
+@transaction.atomic
+def abandon(name: str, *, by: User | None, now: datetime) -> StagedRun:
+    """Abort a run; running updates on clusters finish. Raise ActionNotAllowed if it has ended."""
+    run = _locked_run(name, by=by, removes=True)
+    check_possible(why_not_abandon(run))
+    end_staged_run(run, StagedRunOutcome.ABANDONED, by=by, now=now)
+    return run
+
+
+def why_not_pending(run: StagedRun, stage: str) -> str:
+    """Return why a stage cannot be approved; one that is approved already can, which does nothing."""
+    request = _request_of(run, stage)
+    if request is None or (run.ended_at and request.approved_at is None):
+        return f"stage {stage} of {run.full_name} is not pending approval"
+    return ""
+
+
+def _request_of(run: StagedRun, stage: str) -> Any:
+    requests = run.approvals.filter(stage=stage)
+    return (
+        requests.filter(approved_at=None).first()
+        or requests.order_by("-approved_at").first()
+    )
+
+
+def why_not_skip_wait(run: StagedRun, stage: str) -> str:
+    waits = [
+        (wait["reason"], wait["stage"]) for wait in run.sync_result.get("waits", [])
+    ]
+    is_waiting = (WaitReason.TIME, stage) in waits and plan_of(run).current.updated_at
+    return (
+        ""
+        if is_waiting
+        else f"stage {stage} of {run.full_name} has no timed wait in progress"
+    )
+
+
+def why_not_retry_run(run: StagedRun, cluster: str = "") -> str:
+    if run.is_running and _failures_of(run, cluster):
+        return ""
+    return _nothing_failed_words(run.full_name, cluster)
+
+
+def _failures_of(run: StagedRun, cluster: str) -> dict[str, int]:
+    """Return how often the steps have failed that wait for a retry, on one cluster or on all."""
+    failed = {step.name: step for step in plan_of(run).steps if step.failed_at}
+    return {
+        name: step.failures for name, step in failed.items() if cluster in ("", name)
+    }
+
+
+def why_not_abandon(run: StagedRun) -> str:
+    return f"{run.full_name} has ended already ({run.status})" if run.ended_at else ""
+
+
+def _locked_run(
+    name: str, expected: int | None = None, *, by: User | None, removes: bool = False
+) -> StagedRun:
+    run = locked_run(name)
+    if run is None:
+        raise UnknownRunError(name)
+    check_change(by, labels_of_run(run), what=f"staged run {name}")
+    if run.placement is not None and not removes:
+        check_placement_as_is(by, run.placement_name, run.placement.document)
+    check_revision(STAGED_RUN, name, expected=expected, revision=run.revision)
+    return run
+
+
+def _remove_wait(run: StagedRun, reason: WaitReason, stage: str) -> None:
+    waits = run.sync_result.get("waits", [])
+    left = [one for one in waits if (one["reason"], one["stage"]) != (reason, stage)]
+    if left != waits:
+        show_progress(
+            run, RunStatus(run.status) if left else RunStatus.PROGRESSING, left
+        )
+
+
+def _save_run(
+    run: StagedRun,
+    verb: str,
+    after: Mapping[str, Any] | None,
+    *,
+    by: User | None,
+    now: datetime,
+) -> None:
+    run.revision, run.progress_version = run.revision + 1, run.progress_version + 1
+    run.save()
+    record(
+        AuditEvent(verb, STAGED_RUN, run.full_name, revision=run.revision, after=after),
+        by=by,
+        now=now,
+    )
+    if run.placement_id:
+        enqueue_rollout([run.placement_id])

@@ -1,33 +1,69 @@
-"""Queries for rollouts: lists, one rollout, its clusters, its progress."""
+"""Queries for runs, rolling and staged: one run, its clusters, its progress, its pending approvals."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
-from enum import StrEnum
+from datetime import UTC, datetime
 from functools import cache, partial
-from typing import Any
+from typing import Any, TypeVar
 
-from django.db.models import Case, Count, OuterRef, Q, QuerySet, Subquery, When
+from django.contrib.auth.models import User
+from django.db.models import Case, Count, Exists, OuterRef, Q, QuerySet, Subquery, When
 from django.db.models.fields.json import KT
 from django.db.models.functions import Coalesce
 
+from fleetui.apimachinery.words import counted, split_full_name
+from fleetui.audit import SYSTEM
 from fleetui.errors import UnknownObject
 from fleetui.models import Event
-from placements.engine.rollout.actions import BlockReason, RollingUpdateResult
+from fleetui.permissions import Role, may_change
+from placements.engine.rollout.actions import BlockReason, RollingUpdateResult, RunPhase
+from placements.engine.rollout.staged_run import (
+    ApprovalPoint,
+    RunStatus,
+    StagedRunPlan,
+    StagedUpdateResult,
+    StageReason,
+)
 from placements.engine.rollout.state import EMPTY, IN_FLIGHT, Phase
 from placements.explain.cluster_objects import with_reason
 from placements.explain.rollouts import (
     Progress,
+    eta_document,
     result_from_document,
     version_name,
     waiting_sentence,
     wanted_name,
 )
+from placements.explain.run_pages import Part, part_of_step
+from placements.explain.staged_updates import (
+    NOT_INITIALIZED,
+    hub_run_sentences,
+    moment,
+    progress_facts,
+    reason_sentence,
+    run_sentences,
+    run_status,
+    staged_result,
+)
 from placements.manifests.binding import BindingState
+from placements.manifests.placement import parse_placement
 from placements.manifests.strategy import StrategyType
-from placements.models import Binding, ClusterUpdate, Placement, Rollout, StagedRun
-from placements.services.rollouts.staged_queries import result_in, sentences_of
+from placements.models import (
+    WAITS_FOR_APPROVAL,
+    ApprovalRequest,
+    Binding,
+    ClusterUpdate,
+    Placement,
+    ResourceSnapshot,
+    Rollout,
+    Run,
+    StagedRun,
+)
+from placements.models.rollouts import INITIALISING
+from placements.services.teams import labels_of_run
+
+AnyRun = TypeVar("AnyRun", bound=Run)
 
 
 class UnknownRolloutError(UnknownObject):
@@ -37,15 +73,23 @@ class UnknownRolloutError(UnknownObject):
         super().__init__(f"rollout {number} of placement {placement[:63]!r} not found")
 
 
+IN_PROGRESS = Q(ended_at=None, started_at__isnull=False)
+
+
+class UnknownRunError(UnknownObject):
+    problem_type = "unknown-run"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"no staged run is named {name!r}")
+
+
 def runs_matching(
-    *, placement: str = "", state: str = "", text: str = ""
-) -> QuerySet[Rollout]:
-    """Return rollouts that match, without their large columns; unordered. `text` is part of a placement."""
-    rows = Rollout.objects.defer("sync_result").filter(
-        placement_name__contains=text.lower()
-    )
-    rows = rows.filter(placement_name=placement) if placement else rows
-    return rows.filter(state=state) if state else rows
+    model: type[AnyRun], *, placement: str = "", text: str = ""
+) -> QuerySet[AnyRun]:
+    """Return runs of a kind without their long columns; unordered. `text` is part of a placement."""
+    rows = model.objects.defer(*model.LONG_COLUMNS)
+    rows = rows.filter(placement_name__contains=text.lower())
+    return rows.filter(placement_name=placement) if placement else rows
 
 
 _FAILED = (Phase.FAILED.value, Phase.REMOVE_FAILED.value)
@@ -60,23 +104,6 @@ def with_failed(rows: QuerySet[Any]) -> QuerySet[Any]:
     return rows.annotate(failed=Case(When(ended_at=None, then=count), default=0))
 
 
-def runs_to_show(
-    *, placement: str = "", state: str = "", text: str = ""
-) -> QuerySet[Rollout]:
-    """Return the same with the values of a list: `ready` of `of` clusters; unordered."""
-    rows = runs_matching(placement=placement, state=state, text=text).select_related(
-        "placement"
-    )
-    return (
-        with_failed(rows)
-        .defer("sync_result", "waves", "placement__document")
-        .annotate(
-            ready=KT("sync_result__budgets__updates__ready"),
-            of=KT("sync_result__budgets__updates__number"),
-        )
-    )
-
-
 def events_of(run: Rollout) -> QuerySet[Event]:
     """Return the events of a rollout, and those of its placement meanwhile; unordered."""
     meanwhile = Q(kind="placement", name=run.placement_name, at__gte=run.started_at)
@@ -84,12 +111,6 @@ def events_of(run: Rollout) -> QuerySet[Event]:
     return Event.objects.filter(
         Q(kind="rollout", name=f"{run.placement_name}/{run.number}") | meanwhile
     )
-
-
-def running_count() -> int:
-    staged = StagedRun.objects.filter(ended_at=None, started_at__isnull=False)
-    rolling = Rollout.objects.filter(state=Rollout.State.RUNNING)
-    return rolling.values_list("pk").union(staged.values_list("pk"), all=True).count()
 
 
 def run_named(placement: str, number: int) -> Rollout:
@@ -100,6 +121,15 @@ def run_named(placement: str, number: int) -> Rollout:
     run = with_failed(rows).order_by("-pk").first()
     if run is None:
         raise UnknownRolloutError(placement, number)
+    return run
+
+
+def staged_run_named(name: str) -> StagedRun:
+    """Return a staged run with its approvals. Raise UnknownRunError."""
+    rows = StagedRun.objects.select_related("placement").prefetch_related("approvals")
+    run: StagedRun | None = with_status(rows).filter(full_name=name).first()
+    if run is None:
+        raise UnknownRunError(name)
     return run
 
 
@@ -293,19 +323,8 @@ def names_in(run: Rollout, bound: Collection[str] | None = None) -> list[str]:
     return [*dict.fromkeys(planned), *sorted(others.difference(planned))]
 
 
-class Part(StrEnum):
-    """How far a cluster has come with a rollout, in the order of the bar."""
-
-    UPDATED = "updated"
-    REMOVED = "removed"
-    UPDATING = "updating"
-    FAILED = "failed"
-    NOT_AVAILABLE = "not available"
-    PENDING = "pending"
-
-
 def parts_of(run: Rollout) -> dict[str, Part]:
-    """Return how far each cluster of a rollout has come; of an ended one how it was left."""
+    """Return how far each cluster of a rolling update has come; of an ended one how it was left."""
     if run.state != Rollout.State.RUNNING or run.placement_id is None:
         updates = ClusterUpdate.objects.filter(rollout=run).order_by("pk")
         left = dict(updates.values_list("cluster_name", "outcome"))
@@ -325,6 +344,35 @@ def parts_of(run: Rollout) -> dict[str, Part]:
     # What has no binding is not selected any more.
     waves = (name for wave in run.waves for name in wave)
     return dict.fromkeys(waves, Part.REMOVED) | parts
+
+
+def parts_of_steps(
+    run: StagedRun, plan: StagedRunPlan, *, now: datetime
+) -> dict[str, Part]:
+    """Return how far each cluster of a staged run has come.
+
+    A step is done once; what is observed on its cluster since then counts while the run is in progress.
+    """
+    parts = {step.name: part_of_step(step) for step in plan.steps}
+    removed = {step.name for step in plan.deletions.steps if step.done_at}
+    parts |= dict.fromkeys(removed, Part.REMOVED)
+    if run.placement is None or not run.is_running:
+        return parts
+    late_since = now - run.placement.unavailable_period
+    rows = Binding.objects.filter(placement=run.placement_id).exclude(
+        phase=Phase.AVAILABLE
+    )
+    columns = ("cluster_name", "phase", "phase_changed_at", "untrackable_since")
+    for name, phase, changed_at, untrackable_since in rows.values_list(*columns):
+        is_done = parts.get(name) is Part.UPDATED
+        is_late = changed_at is not None and changed_at < late_since
+        if is_done and phase == Phase.FAILED:
+            parts[name] = Part.FAILED
+        elif phase != Phase.APPLIED or untrackable_since is not None:
+            continue
+        elif is_done or (is_late and parts.get(name) is Part.UPDATING):
+            parts[name] = Part.NOT_AVAILABLE
+    return parts
 
 
 def part_counts(run: Rollout) -> Counter[Part]:
@@ -442,3 +490,258 @@ def progress_of(run: Rollout, *, now: datetime) -> Progress | None:
     is_updated = (Q(phase=Phase.AVAILABLE) | is_untrackable) & _is_wanted(run)
     counts = selected.aggregate(done=Count("pk", filter=is_updated), number=Count("pk"))
     return Progress(counts["done"], counts["number"])
+
+
+_LONGEST = 63
+
+
+def run_manifest(run: StagedRun) -> dict[str, Any]:
+    """Return the document of a run as it was written, with its status."""
+    if run.is_mirrored:
+        return {**run.document, "status": run.hub_status or {}}
+    result = result_in(run)
+    if result:
+        return {
+            **run.document,
+            "status": run_status(result, snapshot=run.resource_number),
+        }
+    waiting = {
+        "type": "Initialized",
+        "status": "Unknown",
+        "reason": "UpdateRunInitializing",
+    }
+    return {
+        **run.document,
+        "status": {"conditions": [{**waiting, "message": initialising_sentence(run)}]},
+    }
+
+
+def initialising_sentence(run: StagedRun) -> str:
+    """Return what a run waits for that is not initialized."""
+    index = run.document["spec"].get("resourceSnapshotIndex")
+    placement = run.placement
+    if placement and placement.selection_faults:
+        return reason_sentence(StageReason("invalid-selectors"))
+    if (
+        index
+        and run.resource_snapshot_id is None
+        and placement
+        and not placement.is_due
+    ):
+        return reason_sentence(StageReason("no-snapshot", (f"r{index}",)))
+    if placement is None or placement.is_due:
+        return reason_sentence(StageReason("not-decided"))
+    if placement.paused_since:
+        return "The run is not initialized while the placement is paused."
+    return "A worker initializes the run in a moment."
+
+
+def sentences_of(run: StagedRun, result: StagedUpdateResult | None) -> list[str]:
+    """Return in a sentence each what a run is doing and waits for, first that its placement is paused.
+
+    Of a run of a live hub, the status on the hub is first.
+    """
+    if run.is_mirrored:
+        words = hub_run_sentences(run.hub_status or {})
+        return [*words, *(run_sentences(result) if result else ())] or [NOT_INITIALIZED]
+    placement, sentences = (
+        run.placement,
+        run_sentences(result) if result else [initialising_sentence(run)],
+    )
+    if placement and placement.paused_since and run.ended_at is None:
+        by = placement.paused_by
+        sentences.insert(
+            0,
+            f"{placement.full_name} is paused by {by}: no new updates start, and no stage continues.",
+        )
+    elif result and result.status is RunStatus.PROGRESSING and not result.waits:
+        sentences.append(
+            "The run continues in a moment."
+        )  # after an action that no worker has processed
+    return sentences
+
+
+def eta_of(run: StagedRun) -> dict[str, Any]:
+    """Return the time left as plain data (`rules/foresight.md#time-left`)."""
+    now = datetime.now(UTC)
+    return eta_document(
+        run.eta, started_at=run.started_at or now, ended_at=run.ended_at, now=now
+    )
+
+
+def progress_document(run: StagedRun) -> dict[str, Any]:
+    result = result_in(run)
+    return {
+        "name": run.full_name,
+        "placement": run.placement_name,
+        "snapshot": run.resource_number,
+        "startedBy": run.started_by,
+        "approvals": [
+            {
+                "name": request.name_in(run),
+                "stage": request.stage,
+                "side": request.side,
+                "askedAt": moment(request.requested_at),
+                "approvedAt": moment(request.approved_at),
+                "approvedBy": request.approved_by,
+                "comment": request.comment,
+            }
+            for request in run.approvals.order_by("pk")
+        ],
+        **(progress_facts(result) if result else _NOT_STARTED),
+        "eta": eta_of(run),
+        "sentences": sentences_of(run, result),
+    }
+
+
+_NOT_STARTED: dict[str, Any] = {
+    "status": INITIALISING,
+    "stage": None,
+    "waits": [],
+    "stuck": [],
+    "mayStillHold": [],
+    "stages": [],
+}
+
+
+def result_in(run: StagedRun) -> StagedUpdateResult | None:
+    """Return what a run does and waits for; None before it is initialised."""
+    return staged_result(run.plan, run.sync_result) if run.plan else None
+
+
+def waits_for_run(placement: Placement) -> str:
+    """Return what of a staged placement waits for its next run, in words; empty without anything."""
+    is_new = ~Q(state=BindingState.UNSCHEDULED) & ~Q(resource_snapshot__is_latest=True)
+    is_left = Q(state=BindingState.UNSCHEDULED) & ~Q(phase__in=EMPTY)
+    if count := Binding.objects.filter(is_new | is_left, placement=placement).count():
+        return f"{counted(count, 'cluster')} {'waits' if count == 1 else 'wait'} for a staged update run."
+    if not placement.has_newer_resources:
+        return ""
+    number = placement.resource_snapshots.get(is_latest=True).number
+    return f"The resources changed after r{number}. The change waits for a staged update run."
+
+
+def older_snapshot(run: StagedRun) -> int | None:
+    """Return the number of the newest resource snapshot that is older than that of a run."""
+    if run.resource_number is None:
+        return None
+    rows = ResourceSnapshot.objects.filter(
+        placement=run.placement_id, number__lt=run.resource_number
+    )
+    return rows.order_by("-number").values_list("number", flat=True).first()
+
+
+def is_rollback(run: StagedRun) -> bool:
+    """Return whether a run rolls out older resources than were the latest when it was created."""
+    if (
+        run.resource_number is None
+        or "resourceSnapshotIndex" not in run.document["spec"]
+    ):
+        return False
+    newer = ResourceSnapshot.objects.filter(
+        placement=run.placement_id,
+        number__gt=run.resource_number,
+        created_at__lte=run.created_at,
+    )
+    return newer.exists()
+
+
+def free_name(placement: str) -> str:
+    """Return a name for the next run of a placement: the first of web-1, web-2 … that is free beside it."""
+    namespace, own = split_full_name(placement)
+    number = StagedRun.objects.filter(placement_name=placement).count() + 1
+    while True:
+        ending = f"-{number}"
+        name = own[: _LONGEST - len(ending)].rstrip("-.") + ending
+        if not StagedRun.objects.filter(namespace=namespace, name=name).exists():
+            return name
+        number += 1
+
+
+@dataclass(frozen=True, slots=True)
+class PendingApproval:
+    """A pending request; `why_not` is why the reader may not approve it, empty if they may."""
+
+    request: ApprovalRequest
+    who: str
+    why_not: str
+
+    @property
+    def run(self) -> StagedRun:
+        return self.request.run
+
+    @property
+    def side(self) -> str:
+        return (
+            "before the stage"
+            if self.request.side == ApprovalPoint.BEFORE
+            else "after the stage"
+        )
+
+
+def approvals_waiting() -> QuerySet[ApprovalRequest]:
+    """Return the requests that runs wait for, with run and placement; unordered. A stopped one has none."""
+    rows = ApprovalRequest.objects.filter(WAITS_FOR_APPROVAL)
+    columns = [f"run__{name}" for name in StagedRun.LONG_COLUMNS]
+    return rows.select_related("run__placement").defer(*columns)
+
+
+def with_status(rows: QuerySet[Any]) -> QuerySet[Any]:
+    """Return the runs with how many clusters they failed on, and what they wait for first."""
+    return with_gate(with_failed(rows))
+
+
+def with_gate(rows: QuerySet[Any]) -> QuerySet[Any]:
+    return rows.annotate(gate=KT("sync_result__waits__0__reason"))
+
+
+def waiting_for(request: ApprovalRequest, user: User | None) -> PendingApproval:
+    """Return who may approve, and why this user may not."""
+    run = request.run
+    is_person = run.started_by not in ("", SYSTEM)
+    other = (
+        f" other than {run.started_by}, who started it"
+        if is_person and _requires_another(run)
+        else ""
+    )
+    return PendingApproval(request, f"an approver{other}", why_not_approve(run, user))
+
+
+def why_not_approve(run: StagedRun, user: User | None) -> str:
+    """Return why a user may not approve a stage of a run; empty if they may."""
+    if user is None or not may_change(user, labels_of_run(run), role=Role.APPROVER):
+        return f"only an approver may approve a stage; required role: {Role.APPROVER}"
+    if _requires_another(run) and user.get_username() == run.started_by:
+        demand = f"{run.placement_name} requires another approver than {run.started_by}"
+        return f"{demand}, who started the run"
+    return ""
+
+
+def _requires_another(run: StagedRun) -> bool:
+    return (
+        run.placement is not None
+        and parse_placement(run.placement.document).approver_differs
+    )
+
+
+def runs_under_way() -> tuple[QuerySet[Rollout], QuerySet[StagedRun]]:
+    rolling = Rollout.objects.filter(IN_PROGRESS)
+    return rolling, StagedRun.objects.filter(IN_PROGRESS)
+
+
+def running_count() -> int:
+    rolling, staged = (rows.values_list("pk") for rows in runs_under_way())
+    return rolling.union(staged, all=True).count()
+
+
+def waiting_runs() -> tuple[QuerySet[Rollout], QuerySet[StagedRun]]:
+    """Return the runs in progress that stalled or wait for a user."""
+    is_paused = Q(placement__paused_since__isnull=False)
+    is_pending = Exists(
+        ApprovalRequest.objects.filter(run=OuterRef("pk"), approved_at=None)
+    )
+    is_idle = Q(status__in=(RunStatus.STOPPED, RunStatus.STUCK))
+    rolling, staged = runs_under_way()
+    return rolling.filter(Q(verdict=RunPhase.HALTED) | is_paused), staged.filter(
+        is_idle | is_paused | is_pending
+    )

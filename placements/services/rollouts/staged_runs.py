@@ -307,7 +307,7 @@ def plan_of(run: StagedRun) -> StagedRunPlan:
     return run_from_plain(run.plan) if run.plan else NO_PLAN
 
 
-def end_run(
+def end_staged_run(
     run: StagedRun,
     outcome: StagedRunOutcome,
     *reasons: StageReason,
@@ -352,4 +352,4 @@ def end_runs_of(
         placement=placement, ended_at=None
     )
     for run in rows.order_by("pk"):
-        end_run(run, StagedRunOutcome.FAILED, reason, by=by, now=now)
+        end_staged_run(run, StagedRunOutcome.FAILED, reason, by=by, now=now)

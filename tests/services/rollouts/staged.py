@@ -11,7 +11,7 @@ from typing import Any
 from clusters.operations.edit import change_labels
 from placements.engine.rollout.staged_run import StagedRunPlan, run_from_plain
 from placements.models import ApprovalRequest, Binding, StagedRun
-from placements.services.rollouts.staged_operations import approve, set_state
+from placements.services.rollouts.operations import approve, set_state
 from placements.services.rollouts.staged_runs import save_run
 from placements.services.rollouts.staged_strategies import save_strategy
 from tests.rows import person, spec

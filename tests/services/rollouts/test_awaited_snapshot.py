@@ -8,7 +8,7 @@ from fleetui.apimachinery.yaml import Document
 from placements.models import Placement, StagedRun
 from placements.services.apply import apply_documents
 from placements.services.resources.snapshots import take_resource_snapshot
-from placements.services.rollouts.staged_queries import progress_of, run_manifest
+from placements.services.rollouts.queries import progress_document, run_manifest
 from placements.services.rollouts.staged_runs import save_run
 from tests.rows import namespace, placement_document
 from tests.services.rollouts.staged import (
@@ -42,7 +42,9 @@ def world_of_one_file() -> StagedWorld:
 def test_one_file_with_placement_strategy_and_run_is_rolled_out() -> None:
     world = world_of_one_file()
     run = StagedRun.objects.get()
-    assert progress_of(run)["sentences"] == ["The placement is not scheduled yet."]
+    assert progress_document(run)["sentences"] == [
+        "The placement is not scheduled yet."
+    ]
 
     world.run(until=lambda: StagedRun.objects.get().ended_at is not None)
 
@@ -55,7 +57,7 @@ def test_a_run_waits_with_a_reason_until_its_snapshot_exists() -> None:
     world.run(until=lambda: StagedRun.objects.get().ended_at is not None)
     world.begin("two", index="1")
     run = StagedRun.objects.get(name="two")
-    assert progress_of(run)["sentences"] == [WAITS]
+    assert progress_document(run)["sentences"] == [WAITS]
     assert run_manifest(run)["status"]["conditions"][0]["message"] == WAITS
 
     made = (HubObject.of(namespace("web", team="a")),)

@@ -6,7 +6,7 @@ import pytest
 
 from placements.engine.rollout.state import Phase
 from placements.models import Binding
-from placements.services.rollouts import operations, staged_operations
+from placements.services.rollouts import operations
 from tests.rows import spec
 from tests.services.rollouts.staged import StagedWorld, stage, staged_spec
 from tests.services.rollouts.world import World
@@ -31,7 +31,7 @@ def test_an_approval_counts(side: str, skew: timedelta) -> None:
     world = begun(**{side: True})
     world.run(until=lambda: f"approval-{side}" in world.waits("one"))
 
-    staged_operations.approve("one", "prod", by=world.approver, now=world.now + skew)
+    operations.approve("one", "prod", by=world.approver, now=world.now + skew)
     world.work()
 
     world.run(until=lambda: world.status("one") == "succeeded")
@@ -43,7 +43,7 @@ def test_a_skipped_wait_is_over(skew: timedelta) -> None:
     world = begun(wait="2h")
     world.run(until=lambda: "time" in world.waits("one"))
 
-    staged_operations.skip_wait("one", "prod", by=None, now=world.now + skew)
+    operations.skip_wait("one", "prod", by=None, now=world.now + skew)
     world.work()
 
     assert world.status("one") == "succeeded"
@@ -61,7 +61,7 @@ def test_a_retry_starts_at_once(skew: timedelta) -> None:
     world.inject("c001")
     assert world.plan("one").current.steps[1].failures > 2
 
-    staged_operations.retry("one", "c001", by=None, now=world.now + skew)
+    operations.retry_run("one", "c001", by=None, now=world.now + skew)
     world.work()
 
     assert world.phases()["c001"] == Phase.APPLIED

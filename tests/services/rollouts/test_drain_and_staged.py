@@ -14,7 +14,7 @@ from placements.services.disruption.preview import drain_impact
 from placements.services.disruption.queries import step_sentence
 from placements.services.placements import save_placement
 from placements.services.rollouts import operations
-from placements.services.rollouts.staged_operations import abandon
+from placements.services.rollouts.operations import abandon
 from tests.rows import placement_document, spec
 from tests.services.rollouts.staged import StagedWorld, stage, staged_spec
 

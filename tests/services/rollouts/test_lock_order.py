@@ -23,7 +23,7 @@ from placements.services.editor.operations import (
 )
 from placements.services.editor.preview import preview_draft
 from placements.services.editor.validation import PlacementDraft
-from placements.services.rollouts import staged_operations
+from placements.services.rollouts import operations
 from placements.services.rollouts.controller import sync_rollout
 from tests.rows import (
     deployment,
@@ -97,13 +97,11 @@ def waiting_run() -> StagedWorld:
 def test_actions_on_a_staged_run_wait_for_its_placement_first(action: str) -> None:
     world = waiting_run()
     action_on = {
-        "approve": lambda: staged_operations.approve(
+        "approve": lambda: operations.approve(
             "one", "prod", by=world.approver, now=world.now
         ),
-        "stop": lambda: staged_operations.set_state(
-            "one", "Stop", by=None, now=world.now
-        ),
-        "abandon": lambda: staged_operations.abandon("one", by=None, now=world.now),
+        "stop": lambda: operations.set_state("one", "Stop", by=None, now=world.now),
+        "abandon": lambda: operations.abandon("one", by=None, now=world.now),
     }
 
     with held(lock_placement, action_on[action]):
@@ -112,7 +110,7 @@ def test_actions_on_a_staged_run_wait_for_its_placement_first(action: str) -> No
 
 def test_a_look_at_staged_runs_waits_for_the_placement_first() -> None:
     world = waiting_run()
-    staged_operations.approve("one", "prod", by=world.approver, now=world.now)
+    operations.approve("one", "prod", by=world.approver, now=world.now)
     placement = Placement.objects.get()
 
     with held(lock_placement, lambda: sync_rollout(placement.pk, now=world.now)):

@@ -12,7 +12,7 @@ from placements.manifests.binding import BindingState
 from placements.models import Binding, Placement
 from placements.services.disruption.evictions import evict
 from placements.services.rollout_state import RolloutContext, load_rollout_context
-from placements.services.rollouts import controller, staged_operations
+from placements.services.rollouts import controller, operations
 from placements.services.rollouts.controller import sync_due_rollouts, sync_rollout
 from placements.services.scheduling import schedule_due
 from tests.rows import spec
@@ -125,7 +125,7 @@ def test_a_staged_run_does_not_start_where_the_placement_was_evicted_meanwhile(
     world = staged()
     cordon(["c001"], by=None, now=world.now)
     world.work()
-    staged_operations.approve("two", "prod", by=world.approver, now=world.now)
+    operations.approve("two", "prod", by=world.approver, now=world.now)
     meanwhile(monkeypatch, lambda: evict("web", "c001", by=None, now=world.now))
 
     sync_rollout(Placement.objects.get().pk, now=world.now)

@@ -2,8 +2,11 @@
 
 import pytest
 
-from placements.models import Rollout, RolloutSample
-from placements.services.run_history import history_of
+from placements.explain.run_pages import Part
+from placements.models import Rollout, RolloutSample, StagedRun
+from placements.services.rollouts.queries import parts_of_steps
+from placements.services.run_history import history_of, moments_of
+from tests.services.rollouts.staged import StagedWorld, stage, staged_spec
 from tests.services.rollouts.world import World
 
 pytestmark = pytest.mark.django_db
@@ -66,3 +69,24 @@ def test_a_look_that_finds_nothing_new_leaves_no_point(world: World) -> None:
     world.pass_time(60)
 
     assert RolloutSample.objects.count() == before
+
+
+def test_a_staged_run_counts_what_is_observed_and_not_what_it_planned() -> None:
+    world = StagedWorld({"canary": ["c000", "c001"], "prod": ["c002"]},
+        stage("canary", after=True, most=2), stage("prod"))  # fmt: skip
+    world.place("web", staged_spec())
+    world.begin("one")
+    world.go_on()
+    world.inject("c001", {"kind": "notReady"})
+    world.go_on(60)
+
+    run = StagedRun.objects.get(name="one")
+    moments = [counts for _, counts in moments_of(run, since=world.now)]
+    assert (moments[0].available, moments[0].number) == (0, 3)
+    assert 2 in [one.available for one in moments]
+    assert (moments[-1].new, moments[-1].unavailable) == (1, 1)
+    assert parts_of_steps(run, world.plan("one"), now=world.now) == {
+        "c000": Part.UPDATED,
+        "c001": Part.NOT_AVAILABLE,
+        "c002": Part.PENDING,
+    }

@@ -14,10 +14,9 @@ from placements.engine.rollout.state import Phase
 from placements.models import ApprovalRequest, Placement, StagedRun, StagedStrategy
 from placements.services.overrides.operations import save_override
 from placements.services.placements import delete_placement, save_placement
-from placements.services.rollouts import staged_operations
-from placements.services.rollouts.operations import ActionNotAllowed
-from placements.services.rollouts.staged_operations import apply_approval
-from placements.services.rollouts.staged_queries import progress_of, run_manifest
+from placements.services.rollouts import operations
+from placements.services.rollouts.operations import ActionNotAllowed, apply_approval
+from placements.services.rollouts.queries import progress_document, run_manifest
 from placements.services.rollouts.staged_runs import save_run
 from placements.services.rollouts.staged_strategies import (
     UnknownStrategyError,
@@ -66,9 +65,7 @@ def test_only_an_approver_approves(roles: tuple[str, ...]) -> None:
     world = waiting_world(before=True)
 
     with pytest.raises(PermissionDenied):
-        staged_operations.approve(
-            "one", "prod", by=person("bob", *roles), now=world.now
-        )
+        operations.approve("one", "prod", by=person("bob", *roles), now=world.now)
 
     assert ApprovalRequest.objects.get().approved_at is None
 
@@ -84,7 +81,7 @@ def test_a_placement_may_demand_another_person_than_the_one_who_started() -> Non
     world.work()
 
     with pytest.raises(PermissionDenied, match="requires another approver than eve"):
-        staged_operations.approve("one", "prod", by=both, now=world.now)
+        operations.approve("one", "prod", by=both, now=world.now)
 
     world.approve("one", "prod")
     world.run(until=lambda: world.status("one") == "succeeded")
@@ -148,8 +145,8 @@ def test_a_timed_wait_can_be_skipped_once_it_is_under_way() -> None:
     world = waiting_world(wait="2h")
 
     with pytest.raises(ActionNotAllowed, match="no timed wait"):
-        staged_operations.skip_wait("one", "other", by=None, now=world.now)
-    staged_operations.skip_wait("one", "prod", by=None, now=world.now)
+        operations.skip_wait("one", "other", by=None, now=world.now)
+    operations.skip_wait("one", "prod", by=None, now=world.now)
     world.work()
 
     assert world.status("one") == "succeeded"
@@ -185,13 +182,13 @@ def test_a_failed_cluster_is_retried_at_once_by_hand() -> None:
     world.go_on(60)
     world.inject("c001")
 
-    staged_operations.retry("one", "c001", by=None, now=world.now)
+    operations.retry_run("one", "c001", by=None, now=world.now)
     world.work()
     world.go_on(4)
 
     assert world.status("one") == "succeeded"
     with pytest.raises(ActionNotAllowed, match="only what failed"):
-        staged_operations.retry("one", "c001", by=None, now=world.now)
+        operations.retry_run("one", "c001", by=None, now=world.now)
 
 
 @pytest.mark.nightly
@@ -200,16 +197,16 @@ def test_an_abandoned_run_starts_nothing_more() -> None:
     world.place("web", staged_spec())
     world.begin("one")
 
-    staged_operations.abandon("one", by=None, now=world.now)
+    operations.abandon("one", by=None, now=world.now)
     world.work()
     world.go_on()
 
     assert world.status("one") == "abandoned"
     assert world.phases() == {"c000": Phase.AVAILABLE, "c001": Phase.NOT_STARTED}
     with pytest.raises(ActionNotAllowed, match="has ended already"):
-        staged_operations.abandon("one", by=None, now=world.now)
+        operations.abandon("one", by=None, now=world.now)
     with pytest.raises(InvalidManifest, match="the run has ended"):
-        staged_operations.set_state("one", "Stop", by=None, now=world.now)
+        operations.set_state("one", "Stop", by=None, now=world.now)
 
 
 @pytest.mark.nightly
@@ -332,7 +329,7 @@ def test_a_run_freezes_the_overrides_that_apply_when_it_begins() -> None:
 def test_progress_says_in_sentences_what_a_run_waits_for() -> None:
     world = waiting_world(before=True)
 
-    progress = progress_of(StagedRun.objects.get())
+    progress = progress_document(StagedRun.objects.get())
 
     assert progress["sentences"] == ["Waiting for approval before stage prod."]
     assert [one["state"] for one in progress["stages"]] == ["current", "to come"]

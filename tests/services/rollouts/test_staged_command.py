@@ -101,8 +101,8 @@ def test_lists_what_has_not_ended_of_a_placement(world: StagedWorld) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (["status", "missing"], 2, "no staged run is named 'missing'"),
-        (["stop", "missing"], 2, "no staged run is named 'missing'"),
+        (["status", "missing"], 1, "no staged run is named 'missing'"),
+        (["stop", "missing"], 1, "no staged run is named 'missing'"),
         (
             ["start", "two", "missing", "careful"],
             2,

@@ -6,7 +6,7 @@ import pytest
 
 from placements.explain.rollouts import eta_sentence
 from placements.models import StagedRun
-from placements.services.rollouts.staged_queries import progress_of
+from placements.services.rollouts.queries import progress_document
 from tests.services.rollouts.staged import StagedWorld, stage, staged_spec
 
 pytestmark = pytest.mark.django_db
@@ -56,9 +56,9 @@ def test_the_next_run_is_forecast_from_the_last_one_then_by_its_own_rate_without
         eta, now=world.now
     )
     assert (
-        progress_of(StagedRun.objects.get(full_name="second"))["eta"]["remaining"][
-            "runs"
-        ]
+        progress_document(StagedRun.objects.get(full_name="second"))["eta"][
+            "remaining"
+        ]["runs"]
         == 1
     )
 
@@ -70,9 +70,9 @@ def test_the_next_run_is_forecast_from_the_last_one_then_by_its_own_rate_without
     world.run(until=lambda: world.status("second") == "succeeded")
     assert found == pytest.approx((world.now - at).total_seconds(), abs=60)
     assert (
-        progress_of(StagedRun.objects.get(full_name="second"))["eta"]["remaining"][
-            "seconds"
-        ]
+        progress_document(StagedRun.objects.get(full_name="second"))["eta"][
+            "remaining"
+        ]["seconds"]
         == 0
     )
     assert _eta("second")["waiting"]["approval"] >= 1_700

@@ -8,59 +8,27 @@ from django.contrib import messages
 from django.db.models import TextField
 from django.db.models.fields.json import KT
 from django.db.models.functions import Cast
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
-from django.urls import reverse
-from django.utils.http import urlencode
 from django.views.decorators.http import require_http_methods, require_safe
 
 from clusters.filters import ClusterFilter, clusters_matching, label_keys
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
-from fleetui.apimachinery.words import full_name
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.concurrency import RevisionConflict
 from fleetui.htmx import render_page
 from fleetui.permissions import by_operation, current_user, for_operators, for_readers
-from fleetui.polling import polled
-from placements.engine.rollout.staged_run import StagedUpdateResult, WaitReason
-from placements.explain.charts.figure import duration_text, seconds_between
-from placements.explain.charts.rollouts import picture_figure
-from placements.explain.rollouts import NO_FORECAST, eta_sentence
-from placements.explain.run_pages import (
-    LEVELS,
-    staged_effects,
-    staged_wait_rows,
-    state_counts,
-    step_state,
-    verdict_words,
-)
-from placements.explain.run_pictures import (
-    Dot,
-    run_picture,
-    stage_columns,
-    stage_moments,
-)
 from placements.explain.staged_updates import StageWords, stage_words
 from placements.manifests.staged_update import (
-    RunState,
     StageSpec,
     parse_staged_strategy,
 )
 from placements.models import Placement, StagedRun, StagedStrategy
-from placements.services.actions import ACTIONS, ActionKind, Reasons
 from placements.services.filters import events_matching
 from placements.services.fleet.forms import lines_of, read_strategy
-from placements.services.rollout_state import spec_state_of
-from placements.services.rollouts.approvals import waiting_for, with_status
-from placements.services.rollouts.staged_queries import (
-    StageView,
-    Window,
+from placements.services.rollouts.queries import (
     free_name,
-    is_rollback,
-    preview_of,
-    result_in,
-    sentences_of,
-    stages_of,
+    with_status,
 )
 from placements.services.rollouts.staged_runs import start_run
 from placements.services.rollouts.staged_strategies import (
@@ -68,6 +36,7 @@ from placements.services.rollouts.staged_strategies import (
     delete_strategy,
     save_strategy,
 )
+from placements.services.rollouts.stages import preview_of
 from placements.services.teams import of_placement, of_strategy
 from placements.web import badges
 from placements.web.activity import event_rows
@@ -103,163 +72,6 @@ spec:
           env: prod
       maxConcurrency: 25%
 """
-
-
-@for_readers
-@require_safe
-@polled
-def staged_run(request: HttpRequest, name: str) -> HttpResponse:
-    """Show one run; until it has ended the page polls its fragment."""
-    runs = StagedRun.objects.select_related("placement").prefetch_related("approvals")
-    run = with_status(runs).filter(full_name=name).first()
-    if run is None:
-        raise Http404(f"No staged run is named {name}.")
-    result = result_in(run)
-    wanted = request.GET.get("stage", "")
-    window = (
-        Window(wanted, number_of(request.GET.get("from", "")) or 0) if wanted else None
-    )
-    stages = stages_of(run, result, window) if result else []
-    waits = result.waits if result else ()
-    failed = (
-        [step.name for step in result.run.steps if step.failed_at] if result else []
-    )
-    is_active, spec_state = run.ended_at is None, spec_state_of(run)
-    skippable = next(
-        (wait.stage for wait in waits if wait.reason is WaitReason.TIME), ""
-    )
-    state = badges.staged_state(run)
-    is_paused = run.placement is not None and run.placement.paused_since is not None
-    no_forecast = NO_FORECAST.get(
-        "paused" if is_paused else run.eta.get("reason", ""), ""
-    )
-    eta = (
-        no_forecast
-        if is_paused
-        else eta_sentence(run.eta, now=datetime.now(UTC)) or no_forecast
-    )
-    context = {
-        **_picture_context(request, run, result, may_stop=spec_state is RunState.RUN),
-        "run": run,
-        "placement": run.placement,
-        "now": datetime.now(UTC),
-        "state": state,
-        "sentences": badges.without_status(sentences_of(run, result), state),
-        "eta": eta if is_active else "",
-        "is_active": is_active,
-        "is_at_rest": bool(waits) and all(wait.reason in _BY_USERS for wait in waits),
-        "is_prepared": spec_state is RunState.INITIALIZE,
-        "may_stop": is_active and spec_state is RunState.RUN,
-        "is_rollback": is_rollback(run),
-        "strategy": full_name(run.namespace, run.strategy["metadata"]["name"]),
-        "stages": [_stage_row(stage, run, wanted) for stage in stages],
-        "skippable": skippable,
-        "left_failed": [] if is_active else failed[:_NAMES_SHOWN],
-        "again": "" if is_active else start_again(run),
-        "why_not": Reasons(
-            ActionKind.STAGED, run, current_user(request), skip_wait=skippable
-        ),
-        "why_not_again": ACTIONS[ActionKind.STAGED, "resume"].refusal(
-            run, current_user(request)
-        ),
-        "why_not_approve": ACTIONS[ActionKind.STAGED, "approve"].refusal(
-            run, current_user(request)
-        ),
-        "events": event_rows(
-            events_matching(kind="staged-run", name=run.full_name).order_by(
-                "-at", "-id"
-            )[:_EVENTS_SHOWN]
-        ),
-    }
-    if "figure" in request.GET and result:
-        figure = picture_figure(context["picture"])
-        return HttpResponse(
-            figure.to_json(validate=True, engine="json"),
-            content_type="application/json",
-        )
-    return render_page(
-        request,
-        "staged_updates/run.html",
-        context,
-        fragment="staged_updates/_live.html",
-    )
-
-
-def _picture_context(
-    request: HttpRequest,
-    run: StagedRun,
-    result: StagedUpdateResult | None,
-    *,
-    may_stop: bool,
-) -> dict[str, Any]:
-    """Return the picture of a run, its counts, what it waits for and what each action does."""
-    if result is None:
-        return {}
-    until = run.ended_at or datetime.now(UTC)
-    since = run.started_at or until
-    plan, dots = result.run, {}
-    for step in plan.steps:
-        state = step_state(step)
-        took = ""
-        if step.started_at:
-            took = duration_text(
-                seconds_between(step.started_at, step.done_at or until)
-            )
-        dots[step.name] = Dot(step.name, LEVELS[state], state, took)
-    columns = stage_columns(plan, dots, since=since, until=until)
-    picture = run_picture(
-        columns,
-        stage_moments(plan, since=since),
-        until=seconds_between(since, until),
-        is_running=run.ended_at is None,
-        has_maximum=False,
-        unit="stage",
-    )
-    asked = [one for one in run.approvals.all() if one.approved_at is None]
-    pending = waiting_for(asked[0], current_user(request)) if asked else None
-    states = [step_state(step) for step in plan.steps]
-    has_card = any(column.gate for column in columns)
-    return {
-        "picture": picture,
-        "figure_url": "" if has_card else f"{request.path}?figure=picture",
-        "verdict": verdict_words(states) if run.ended_at is None else "",
-        "counts": state_counts(states),
-        "waits": staged_wait_rows(result, pending.who if pending else "an approver"),
-        "approval": pending,
-        "effects": staged_effects(
-            states, may_stop=may_stop, is_prepared=run.started_at is None
-        )
-        if run.ended_at is None and not run.is_mirrored
-        else [],
-    }
-
-
-def _stage_row(
-    stage: StageView, run: StagedRun, wanted: str
-) -> tuple[StageView, badges.Badge, list[Any], list[Any]]:
-    """Return a stage with its status, its bar and its clusters; a large one shows them only in its turn."""
-    state = badges.stage_state(stage.state, run, failed=stage.failed)
-    is_shown = stage.state == "current" or stage.failed or wanted == stage.stage.name
-    rows = stage.rows if is_shown or stage.total == len(stage.rows) else ()
-    steps = [(step, badges.step_state(step.state, step.phase)) for step in rows]
-    counts = {"healthy": stage.done, "progress": stage.running, "failed": stage.failed}
-    counts["pending"] = stage.total - sum(counts.values())
-    words = ("done", "updating", "failed", "not started")
-    return (
-        stage,
-        state,
-        steps,
-        badges.segments(zip(counts, words, counts.values(), strict=True)),
-    )
-
-
-_BY_USERS = (
-    WaitReason.RUN,
-    WaitReason.RESUME,
-    WaitReason.APPROVAL_BEFORE,
-    WaitReason.APPROVAL_AFTER,
-)
-"""A run that waits for nothing else continues only after an action of a user."""
 
 
 @for_operators("manage staged update runs", of=of_placement)
@@ -321,18 +133,8 @@ def _start_page(
         "name": request.POST.get("name", "") or free_name(placement.full_name),
         "errors": errors,
     }
-    page, part = "staged_updates/start.html", "staged_updates/_preview.html"
+    page, part = "staged_strategies/start.html", "staged_strategies/_preview.html"
     return render_page(request, page, context, fragment=part, status=status)
-
-
-def start_again(run: StagedRun) -> str:
-    """Return the address for starting a run like this one."""
-    if run.placement is None:
-        return ""
-    strategy = run.strategy["metadata"]["name"]
-    snapshot = {} if run.resource_number is None else {"snapshot": run.resource_number}
-    query = urlencode({"strategy": strategy, **snapshot})
-    return f"{reverse('web:staged-run-create', args=[run.placement.full_name])}?{query}"
 
 
 @for_readers
@@ -347,7 +149,9 @@ def strategies(request: HttpRequest) -> HttpResponse:
         for one in page.rows
     ]
     return render(
-        request, "staged_updates/strategies.html", {"rows": rows, "after": page.after}
+        request,
+        "staged_strategies/strategies.html",
+        {"rows": rows, "after": page.after},
     )
 
 
@@ -374,11 +178,11 @@ def strategy(request: HttpRequest, name: str) -> HttpResponse:
         "stages": tuple(
             map(stage_words, parse_staged_strategy(row.document).spec.stages)
         ),
-        "runs": [(run, badges.staged_state(run)) for run in shown[:_RUNS_SHOWN]],
+        "runs": [(run, badges.run_state(run)) for run in shown[:_RUNS_SHOWN]],
         "manifest": dump_yaml(row.document),
         "events": event_rows(events[:_EVENTS_SHOWN]),
     }
-    return render_page(request, "staged_updates/strategy.html", context)
+    return render_page(request, "staged_strategies/strategy.html", context)
 
 
 @for_operators("create strategies", of=by_operation)
@@ -409,7 +213,7 @@ def _edit_strategy(
         "is_beyond_rows": False,
     }
     page, has_rows = (
-        "staged_updates/strategy_edit.html",
+        "staged_strategies/strategy_edit.html",
         request.POST.get("rows") == "1",
     )
     if request.method != "POST":
@@ -479,7 +283,9 @@ def delete_strategy_page(request: HttpRequest, name: str) -> HttpResponse:
     """Show the confirmation, or delete a strategy."""
     row = get_object_or_404(StagedStrategy, full_name=name)
     if request.method != "POST":
-        return render(request, "staged_updates/strategy_delete.html", {"strategy": row})
+        return render(
+            request, "staged_strategies/strategy_delete.html", {"strategy": row}
+        )
     delete_strategy(name, by=current_user(request), now=datetime.now(UTC))
     messages.success(request, f"Strategy {name} deleted.")
     return redirect("web:staged-strategies")

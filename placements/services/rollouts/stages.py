@@ -2,12 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any
+from datetime import datetime
 
-from django.db.models import Q, QuerySet
-
-from fleetui.apimachinery.words import counted, split_full_name
 from placements.engine.rollout.staged_run import (
     ApprovalPoint,
     CannotStart,
@@ -15,28 +11,18 @@ from placements.engine.rollout.staged_run import (
     RunStatus,
     Stage,
     StagedUpdateResult,
-    StageReason,
     WaitReason,
     initialise,
     names_waiting_for,
 )
-from placements.engine.rollout.state import EMPTY, Phase
-from placements.explain.rollouts import eta_document
+from placements.engine.rollout.state import Phase
 from placements.explain.staged_updates import (
-    NOT_INITIALIZED,
     StageWords,
     duration_words,
-    hub_run_sentences,
-    moment,
-    progress_facts,
     reason_sentence,
-    run_sentences,
-    run_status,
     stage_state,
     stage_words,
-    staged_result,
 )
-from placements.manifests.binding import BindingState
 from placements.manifests.staged_update import parse_staged_strategy
 from placements.models import (
     ApprovalRequest,
@@ -46,141 +32,11 @@ from placements.models import (
     StagedRun,
     StagedStrategy,
 )
-from placements.models.rollouts import INITIALISING
 from placements.services.rollout_state import (
     load_rollout_context,
     placement_facts,
     strategy_of,
 )
-
-_LONGEST = 63
-
-
-def run_manifest(run: StagedRun) -> dict[str, Any]:
-    """Return the document of a run as it was written, with its status."""
-    if run.is_mirrored:
-        return {**run.document, "status": run.hub_status or {}}
-    result = result_in(run)
-    if result:
-        return {
-            **run.document,
-            "status": run_status(result, snapshot=run.resource_number),
-        }
-    waiting = {
-        "type": "Initialized",
-        "status": "Unknown",
-        "reason": "UpdateRunInitializing",
-    }
-    return {
-        **run.document,
-        "status": {"conditions": [{**waiting, "message": initialising_sentence(run)}]},
-    }
-
-
-def initialising_sentence(run: StagedRun) -> str:
-    """Return what a run waits for that is not initialized."""
-    index = run.document["spec"].get("resourceSnapshotIndex")
-    placement = run.placement
-    if placement and placement.selection_faults:
-        return reason_sentence(StageReason("invalid-selectors"))
-    if (
-        index
-        and run.resource_snapshot_id is None
-        and placement
-        and not placement.is_due
-    ):
-        return reason_sentence(StageReason("no-snapshot", (f"r{index}",)))
-    if placement is None or placement.is_due:
-        return reason_sentence(StageReason("not-decided"))
-    if placement.paused_since:
-        return "The run is not initialized while the placement is paused."
-    return "A worker initializes the run in a moment."
-
-
-def sentences_of(run: StagedRun, result: StagedUpdateResult | None) -> list[str]:
-    """Return in a sentence each what a run is doing and waits for, first that its placement is paused.
-
-    Of a run of a live hub, the status on the hub is first.
-    """
-    if run.is_mirrored:
-        words = hub_run_sentences(run.hub_status or {})
-        return [*words, *(run_sentences(result) if result else ())] or [NOT_INITIALIZED]
-    placement, sentences = (
-        run.placement,
-        run_sentences(result) if result else [initialising_sentence(run)],
-    )
-    if placement and placement.paused_since and run.ended_at is None:
-        by = placement.paused_by
-        sentences.insert(
-            0,
-            f"{placement.full_name} is paused by {by}: no new updates start, and no stage continues.",
-        )
-    elif result and result.status is RunStatus.PROGRESSING and not result.waits:
-        sentences.append(
-            "The run continues in a moment."
-        )  # after an action that no worker has processed
-    return sentences
-
-
-def eta_of(run: StagedRun) -> dict[str, Any]:
-    """Return the time left as plain data (`rules/foresight.md#time-left`)."""
-    now = datetime.now(UTC)
-    return eta_document(
-        run.eta, started_at=run.started_at or now, ended_at=run.ended_at, now=now
-    )
-
-
-def progress_of(run: StagedRun) -> dict[str, Any]:
-    result = result_in(run)
-    return {
-        "name": run.full_name,
-        "placement": run.placement_name,
-        "snapshot": run.resource_number,
-        "startedBy": run.started_by,
-        "approvals": [
-            {
-                "name": request.name_in(run),
-                "stage": request.stage,
-                "side": request.side,
-                "askedAt": moment(request.requested_at),
-                "approvedAt": moment(request.approved_at),
-                "approvedBy": request.approved_by,
-                "comment": request.comment,
-            }
-            for request in run.approvals.order_by("pk")
-        ],
-        **(progress_facts(result) if result else _NOT_STARTED),
-        "eta": eta_of(run),
-        "sentences": sentences_of(run, result),
-    }
-
-
-_NOT_STARTED: dict[str, Any] = {
-    "status": INITIALISING,
-    "stage": None,
-    "waits": [],
-    "stuck": [],
-    "mayStillHold": [],
-    "stages": [],
-}
-
-
-def runs_matching(
-    *, placement: str = "", active: bool | None = None
-) -> QuerySet[StagedRun]:
-    """Return the runs of a placement, or of all; those that have not ended, or have, or both."""
-    rows = StagedRun.objects.defer(
-        "plan", "sync_result", "strategy", "overrides", "document"
-    )
-    if placement:
-        rows = rows.filter(placement_name=placement)
-    return rows if active is None else rows.filter(ended_at__isnull=active)
-
-
-def result_in(run: StagedRun) -> StagedUpdateResult | None:
-    """Return what a run does and waits for; None before it is initialised."""
-    return staged_result(run.plan, run.sync_result) if run.plan else None
-
 
 ROWS, MORE_ROWS = 20, 50
 DONE, CURRENT, PENDING, NOT_REACHED, NOT_STARTED = (
@@ -215,7 +71,6 @@ class StepView:
     """One cluster of a stage: its progress, how long that took or takes, why it waits."""
 
     step: ClusterStep
-    state: str
     phase: str
     since: datetime | None
     until: datetime | None
@@ -369,18 +224,12 @@ class _StageBuilder:
 
     def step(self, step: ClusterStep, stage: Stage) -> StepView:
         if step.done_at:
-            return StepView(step, DONE, "", step.started_at, step.done_at, "", "")
+            return StepView(step, "", step.started_at, step.done_at, "", "")
         if not step.is_running:
-            state = NOT_REACHED if self.result.run.outcome else PENDING
-            return StepView(
-                step, state, "", None, None, "", self.why_waits(step, stage)
-            )
-        state, binding = (
-            "failed" if step.failed_at else "running",
-            self.bindings.get(step.name),
-        )
+            return StepView(step, "", None, None, "", self.why_waits(step, stage))
+        binding = self.bindings.get(step.name)
         phase, message = (binding.phase, binding.message) if binding else ("", "")
-        return StepView(step, state, phase, step.started_at, None, message, "")
+        return StepView(step, phase, step.started_at, None, message, "")
 
     def why_waits(self, step: ClusterStep, stage: Stage) -> str:
         """Return why a cluster was not started yet."""
@@ -474,42 +323,3 @@ def preview_of(
     return RunPreview(
         stages, plan.deletions.cluster_names, (), True, have_it, number, snapshot
     )
-
-
-def waits_for_run(placement: Placement) -> str:
-    """Return what of a staged placement waits for its next run, in words; empty without anything."""
-    is_new = ~Q(state=BindingState.UNSCHEDULED) & ~Q(resource_snapshot__is_latest=True)
-    is_left = Q(state=BindingState.UNSCHEDULED) & ~Q(phase__in=EMPTY)
-    if count := Binding.objects.filter(is_new | is_left, placement=placement).count():
-        return f"{counted(count, 'cluster')} {'waits' if count == 1 else 'wait'} for a staged update run."
-    if not placement.has_newer_resources:
-        return ""
-    number = placement.resource_snapshots.get(is_latest=True).number
-    return f"The resources changed after r{number}. The change waits for a staged update run."
-
-
-def is_rollback(run: StagedRun) -> bool:
-    """Return whether a run rolls out older resources than were the latest when it was created."""
-    if (
-        run.resource_number is None
-        or "resourceSnapshotIndex" not in run.document["spec"]
-    ):
-        return False
-    newer = ResourceSnapshot.objects.filter(
-        placement=run.placement_id,
-        number__gt=run.resource_number,
-        created_at__lte=run.created_at,
-    )
-    return newer.exists()
-
-
-def free_name(placement: str) -> str:
-    """Return a name for the next run of a placement: the first of web-1, web-2 … that is free beside it."""
-    namespace, own = split_full_name(placement)
-    number = StagedRun.objects.filter(placement_name=placement).count() + 1
-    while True:
-        ending = f"-{number}"
-        name = own[: _LONGEST - len(ending)].rstrip("-.") + ending
-        if not StagedRun.objects.filter(namespace=namespace, name=name).exists():
-            return name
-        number += 1
