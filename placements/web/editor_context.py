@@ -95,9 +95,11 @@ def parse_submission(post: QueryDict, before: PlacementDraft) -> Submission:
         return Submission(before, mode, is_structural=True, message=_TOO_LARGE)
 
     if typed_in is EditorMode.FORM and draft is not before and not is_structural:
-        has_forms = before.form is not None and draft.form is not None
-        is_structural = not has_forms or any(
-            at(before.data, keys) != at(draft.data, keys) for keys in _RESHAPING
+        is_structural = (
+            before.form is None
+            or draft.form is None
+            or before.form.visible().keys() != draft.form.visible().keys()
+            or any(at(before.data, keys) != at(draft.data, keys) for keys in _RESHAPING)
         )
     touched: frozenset[str] | None = frozenset(post.get("touched", "").split())
     if ALL_FIELDS in (touched or ()) or typed_in is EditorMode.YAML:
