@@ -186,6 +186,14 @@ class _Moment:
         self, marks: Any, positions: Sequence[int], *, is_named: bool
     ) -> tuple[LaneBlock, ...]:
         """Return the segments of a lane: who is placed, by step, then the others in the order of marks."""
+        sums: tuple[LaneBlock, ...] = ()
+        if (
+            not is_named
+        ):  # those placed before are counted, of which there may be thousands
+            members = np.asarray(positions, dtype=np.int64)
+            is_old = marks[members] == Mark.PLACED
+            positions, size = members[~is_old].tolist(), int(is_old.sum())
+            sums = (LaneBlock(Mark.PLACED, f"{size:,}", size=size),) if size else ()
         order = list(Mark)
         ordered = sorted(
             positions,
@@ -201,11 +209,7 @@ class _Moment:
             )
         inside = [one for one in segments if one.mark in (Mark.PLACED, Mark.NEW)]
         if not is_named:
-            old = [one for one in inside if one.mark is Mark.PLACED]
-            sums = (
-                [LaneBlock(Mark.PLACED, f"{len(old):,}", size=len(old))] if old else []
-            )
-            return (*sums, *inside[len(old) :])
+            return (*sums, *inside)
         if not self.is_small:
             return tuple(inside)
         if len(segments) > MOST_SLOTS:

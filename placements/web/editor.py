@@ -14,6 +14,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST
 from django_htmx.http import HttpResponseClientRedirect, push_url, reswap, retarget
 
+from clusters.fleet import collector_paused
 from clusters.queries import current_fleet
 from fleetui.apimachinery.errors import split_path
 from fleetui.apimachinery.kinds import NAMESPACED_PLACEMENT_KIND, PLACEMENT_KIND
@@ -287,6 +288,7 @@ def _with_namespace(request: HttpRequest, submission: Submission) -> Submission:
     return replace(submission, is_structural=True, message=message, focus=field)
 
 
+@collector_paused()  # a preview of thousands of clusters would be walked repeatedly
 def _respond(
     request: HttpRequest, target: EditTarget, submission: Submission, *, is_new: bool
 ) -> HttpResponse:
