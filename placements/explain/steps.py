@@ -1,7 +1,7 @@
 """The steps of a decision as its page shows them: the picks, the skew after each, the domains of one."""
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import count
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from clusters.columns import ABSENT, Ints
+from clusters.fleet import Fleet
 from fleetui.apimachinery.words import counted
 from placements.engine.scheduling.candidates import candidates_of
 from placements.engine.scheduling.decision import CycleKind, Decision
@@ -122,6 +123,11 @@ class LanePanel:
         return {segment.mark for lane in self.lanes for segment in lane.segments}
 
 
+def _positions(fleet: Fleet, names: Iterable[str]) -> Ints:
+    here = sorted(fleet.positions[name] for name in names if name in fleet.positions)
+    return np.array(here, dtype=np.int64)
+
+
 class _Moment:
     """The clusters before a step, or at the end: who is placed, who is added, and the mark of each other."""
 
@@ -140,17 +146,13 @@ class _Moment:
         self.candidates = decision.candidates or candidates_of(decision.cycle)
         self.before = self.candidates.placed
         if before is not None:
-            here = [fleet.positions[name] for name in before if name in fleet.positions]
-            self.before = np.array(sorted(here), dtype=np.int64)
+            self.before = _positions(fleet, before)
         chosen = decision.chosen.tolist()
         self.number_of = dict(zip(chosen, count(1), strict=False))
         self.round = None if step is None else decision.round(step)
         if self.round is None or step is None:
             active = (one.cluster for one in decision.bindings_after if one.is_active)
-            places = sorted(
-                fleet.positions[name] for name in active if name in fleet.positions
-            )
-            self.placed = np.array(places, dtype=np.int64)
+            self.placed = _positions(fleet, active)
             self.added = decision.chosen[:0]
             if decision.cycle.policy.placement_type is not PlacementType.PICK_N:
                 self.number_of = {}

@@ -91,7 +91,10 @@ def apply(request: HttpRequest) -> HttpResponse:
         }
         return render(request, "resources/applied.html", page)
     except PartlyApplied as error:
-        page |= _partial_context(error)
+        page |= {"partly": str(error), "results": _linked(error.results)}
+        page["errors"] = getattr(error.cause, "errors", ())
+        is_unconfirmed = isinstance(error.cause, UnschedulesEverything)
+        page["empties"] = error.cause if is_unconfirmed else None
         return render(request, _PAGE, page, status=409)
     except UnschedulesEverything:
         return _show_preview(request, documents, page, status=409)
@@ -170,18 +173,6 @@ def _object_previews(
             label = f"{one.kind} {label}"
         rows.append(ObjectPreview(label, one.did, one.warnings, lines))
     return rows
-
-
-def _partial_context(error: PartlyApplied) -> dict[str, Any]:
-    """Return what was applied before an error, the error, and the confirmation that it may need."""
-    errors = error.cause.errors if isinstance(error.cause, InvalidManifest) else ()
-    empties = error.cause if isinstance(error.cause, UnschedulesEverything) else None
-    return {
-        "partly": str(error),
-        "errors": errors,
-        "empties": empties,
-        "results": _linked(error.results),
-    }
 
 
 def _linked(results: Sequence[Result]) -> list[tuple[Result, str, str]]:

@@ -42,7 +42,7 @@ from placements.services.editor.operations import (
     start_draft,
     write_draft,
 )
-from placements.services.editor.preview import DraftPreview, preview_draft
+from placements.services.editor.preview import preview_draft
 from placements.services.editor.queries import (
     drafts_of,
     manifest_at,
@@ -309,23 +309,12 @@ def _respond(
             messages.warning(request, submission.message)
         return redirect(_with_query(address, {"errors": "all"}))
     if submission.is_structural:
-        if "review" in request.POST:
-            context["focus"] = _first_wrong_field(context["preview"])
         response = render(request, "editor/_editor.html", context)
         return push_url(reswap(retarget(response, "#editor"), "outerHTML"), address)
     response = render(request, "editor/_response.html", context)
     return (
         push_url(response, address) if is_new and target.draft is not None else response
     )
-
-
-def _first_wrong_field(preview: DraftPreview) -> str:
-    """Return the name of the uppermost field with an error; empty without one."""
-    notes = preview.notes.by_name
-    fields = preview.form.fields if preview.form else ()
-    wrong = [one.name for one in fields if one.name in notes and notes[one.name].errors]
-    wrong.sort(key=lambda name: not name.startswith(_FIRST_FIELDS))
-    return next(iter(wrong), "")
 
 
 def _with_query(address: str, query: Mapping[str, str]) -> str:
@@ -350,8 +339,6 @@ def _show(
     if request.GET.get("errors") == "all":  # sent without a script
         submission = replace(submission, touched=None)
     context = _context(target, submission) | (more or {})
-    if submission.touched is None:
-        context["focus"] = _first_wrong_field(context["preview"])
     return render(request, "editor/edit.html", context)
 
 
@@ -363,13 +350,20 @@ def _context(target: EditTarget, submission: Submission) -> dict[str, Any]:
         base=target.base,
         touched=submission.touched,
     )
+    focus, notes = submission.focus, preview.notes.by_name
+    if submission.touched is None and not focus and preview.form:
+        # The uppermost field with an error.
+        names = [one.name for one in preview.form.fields]
+        names.sort(key=lambda name: not name.startswith(_FIRST_FIELDS))
+        wrong = (name for name in names if name in notes and notes[name].errors)
+        focus = next(wrong, "")
     return {
         "address": target.address,
         "draft": target.draft,
         "placement": target.placement,
         "mode": str(submission.mode),
         "message": submission.message,
-        "focus": submission.focus,
+        "focus": focus,
         **conflict_context(target.draft),
         **editor_context(preview),
     }

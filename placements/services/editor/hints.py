@@ -46,7 +46,11 @@ Suggestions = tuple[tuple[str, int | None], ...]
 
 @dataclass
 class FieldNotes:
-    """What is shown beside a field, a row or a list."""
+    """What is shown beside a field, a row or a list.
+
+    `is_pending`: something is wrong here that is not shown yet; `absent_namespace` is named here and not on
+    the hub; `was`: what an edit changed here, against what is saved.
+    """
 
     name: str
     errors: list[FieldError] = field(default_factory=list)
@@ -54,11 +58,8 @@ class FieldNotes:
     hint: str = ""
     left_out: bool = False
     is_pending: bool = False
-    """Something is wrong here that is not shown yet."""
     absent_namespace: str = ""
-    """A Namespace that is named here and not on the hub."""
     was: str = ""
-    """What an edit changed here, against what is saved."""
 
     @property
     def id(self) -> str:
@@ -67,14 +68,16 @@ class FieldNotes:
 
 @dataclass(frozen=True)
 class FormNotes:
-    """The notes of everything that a form shows, by name, and the errors and warnings that have no place."""
+    """The notes of everything that a form shows, by name, and the errors and warnings that have no place.
+
+    `pending` is left out of the preview, like `left_out`, for errors that are not shown yet.
+    """
 
     by_name: Mapping[str, FieldNotes]
     errors: Sequence[FieldError]
     warnings: Sequence[ManifestWarning]
     left_out: Sequence[str]
     pending: Sequence[str] = ()
-    """What else is left out of the preview, of errors that are not shown yet."""
 
 
 def notes_of(
@@ -153,16 +156,13 @@ def edits_of(form: PlacementForm, base: Mapping[str, Any]) -> dict[str, str]:
         for one in form.outer_fields
         if one.value != before.get(one.name, "")
     }
-    for group in form.groups:
-        old_rows = next(one.rows for one in saved.groups if one.name == group.name)
-        old = [at(base, row.keys) for row in old_rows]
-        items = [at(form.data, row.keys) for row in group.rows]
-        for place, (row, item) in enumerate(zip(group.rows, items, strict=True)):
-            if item not in old:
-                is_edited = place < len(old) and old[place] not in items
-                edits[row.name] = "changed" if is_edited else "added"
-        if len(items) < len(old):
-            edits[group.name] = f"{len(old) - len(items)} removed"
+    for group, old in zip(form.groups, saved.groups, strict=True):
+        items = [at(base, row.keys) for row in old.rows]
+        more = len(group.rows) - len(items)
+        word = "added" if more > 0 else "changed"
+        new = [row for row in group.rows if at(form.data, row.keys) not in items]
+        edits |= dict.fromkeys((row.name for row in new), word)
+        edits |= {group.name: f"{-more} removed"} if more < 0 else {}
     return edits
 
 

@@ -5,6 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
+from itertools import islice
 from time import perf_counter
 from typing import Any
 
@@ -45,7 +46,13 @@ from placements.explain.preview import (
     passed_over,
     pick_lines,
 )
-from placements.explain.steps import LanePanel, Mark, domain_words, placed_panels
+from placements.explain.steps import (
+    LaneBlock,
+    LanePanel,
+    Mark,
+    domain_words,
+    placed_panels,
+)
 from placements.explain.vocabulary import OUTCOME_WORDS, policy_sentence
 from placements.manifests.binding import BindingState
 from placements.manifests.placement import (
@@ -94,18 +101,8 @@ _MOST_CHOICES = 200
 _MOST_PLANNED = 200
 _MOST_CHIPS, _MOST_KINDS = 20, 4
 _NAMESPACE = ("", "Namespace")
+# Codes of errors that a field has because another one was changed.
 _CAUSED_ELSEWHERE = ("forbidden-for-type", "conflict")
-"""Codes of errors that a field has because another one was changed."""
-
-
-@dataclass(frozen=True, slots=True)
-class PickChip:
-    """A cluster of a preview: its place in the order of selection, and its domains."""
-
-    number: str
-    cluster: str
-    domains: str
-    mark: Mark
 
 
 @dataclass(frozen=True)
@@ -293,20 +290,19 @@ class SchedulePreview:
         return placed_panels(self.decision, self._placed_before)
 
     @cached_property
-    def chips(self) -> list[PickChip]:
-        """The first clusters in the order of selection, then what is kept and deselected."""
-        numbers = {line.picked.cluster: str(line.place) for line in self.picks}
-        kept = [name for name in self.placed_after if name not in numbers]
-        numbers |= dict.fromkeys(kept[:_MOST_CHIPS], "")
-        numbers |= dict.fromkeys(self.leaves[:_MOST_CHIPS], "−")
+    def chips(self) -> list[LaneBlock]:
+        """The first clusters in the order of selection, then kept and deselected ones, with domains."""
+        numbers = {line.picked.cluster: line.place for line in self.picks}
+        names = dict.fromkeys([*numbers, *self.placed_after, *self.leaves])
+        fleet, gone = self.decision.cycle.fleet, frozenset(self.leaves)
         chips = []
-        for name, number in list(numbers.items())[:_MOST_CHIPS]:
-            mark = Mark.GONE if number == "−" else Mark.PLACED
+        for name in islice(names, _MOST_CHIPS):
+            mark = Mark.GONE if name in gone else Mark.PLACED
             if self._placed_before and name not in self._placed_before:
                 mark = Mark.NEW
-            is_there = name in self.decision.cycle.fleet.positions
-            domains = domain_words(self.decision, name) if is_there else ""
-            chips.append(PickChip(number, name, domains, mark))
+            is_there = name in fleet.positions
+            words = domain_words(self.decision, name) if is_there else ""
+            chips.append(LaneBlock(mark, words, name, numbers.get(name, 0)))
         return chips
 
     @property
@@ -394,7 +390,8 @@ class DraftPreview:
     """A draft on the fleet and hub as they are: fetched once, scheduled once.
 
     `schedule` is None where the text is incomplete; `errors` are those of the draft, with those that only
-    the hub knows.
+    the hub knows; `base` is the manifest that the draft started from; `touched` are the names of the fields
+    that a user touched, None once the form is submitted, and where all errors count.
     """
 
     draft: PlacementDraft
@@ -406,9 +403,7 @@ class DraftPreview:
     milliseconds: int
     now: datetime
     base: Any = None
-    """The manifest that the draft started from."""
     touched: frozenset[str] | None = None
-    """The names of the fields that a user touched; None once the form is submitted, and where all count."""
 
     @property
     def form(self) -> PlacementForm | None:
@@ -428,14 +423,19 @@ class DraftPreview:
         return tuple(one for one in self.errors if one not in self.shown_errors)
 
     def _is_shown(self, error: FieldError) -> bool:
-        if self.touched is None or any(
-            _is_around(name, error.path) for name in self.touched
-        ):
+        if self.touched is None:
             return True
+        # A touched field or list may be the place of the error, around it or inside of it.
+        place = f"{error.path}."
+        for name in self.touched:
+            if f"{name}.".startswith((place, f"{error.path}[")):
+                return True
+            if place.startswith((f"{name}.", f"{name}[")):
+                return True
+        if error.code in ("required", *_CAUSED_ELSEWHERE) or self.saved is not None:
+            return error.code != "required"
         keys = split_path(error.path)
-        is_own = error.code not in _CAUSED_ELSEWHERE and self.saved is None
-        is_as_before = at(self.draft.data, keys) == at(self.base, keys)
-        return error.code != "required" and not (is_own and is_as_before)
+        return bool(at(self.draft.data, keys) != at(self.base, keys))
 
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
@@ -581,12 +581,6 @@ class DraftPreview:
                 self.objects, group, kind, typed, namespace=self.namespace
             )
         return suggestions(self.form, self.fleet, names)
-
-
-def _is_around(name: str, path: str) -> bool:
-    """Return whether a field or list is the place of an error, around it or inside of it."""
-    longer, shorter = sorted((name, path), key=len, reverse=True)
-    return longer == shorter or longer.startswith((f"{shorter}.", f"{shorter}["))
 
 
 def preview_draft(
