@@ -144,7 +144,7 @@ class _Moment:
         self.names = fleet.names
         self.is_small = len(fleet) <= FEW_CLUSTERS
         self.candidates = decision.candidates or candidates_of(decision.cycle)
-        self.before = self.candidates.placed
+        self.before: Any = self.candidates.placed
         if before is not None:
             self.before = _positions(fleet, before)
         chosen = decision.chosen.tolist()

@@ -164,7 +164,7 @@ def _object_previews(
     results: Sequence[Result], changes: Sequence[Event]
 ) -> list[ObjectPreview]:
     by_object = {(one.kind, one.name): one for one in changes}
-    rows = []
+    rows: list[ObjectPreview] = []
     for one in sorted(results, key=lambda one: one.did == UNCHANGED):
         change = by_object.get((one.kind, one.name))
         lines = object_diff(change) if change and len(rows) < _MOST_SHOWN else ()
