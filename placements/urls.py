@@ -8,6 +8,7 @@ from placements.services.actions import ACTIONS, ActionKind
 from placements.web import (
     access_log,
     activity,
+    apply,
     bulk_changes,
     checks,
     cluster_edit,
@@ -297,8 +298,8 @@ urlpatterns = [
     path("disruptions/evictions/<int:number>/", disruptions.eviction, name="eviction"),
     # /resources/
     path("resources/", resources.resources, name="resources"),
-    path("resources/apply/", resources.apply, name="resource-apply"),
-    path("resources/apply/dry-run/", resources.dry_run, name="resource-dry-run"),
+    path("resources/apply/", apply.apply, name="resource-apply"),
+    path("resources/apply/dry-run/", apply.dry_run, name="resource-dry-run"),
     path(_OBJECT, resources.resource, name="resource"),
     path(f"{_OBJECT}delete/", resources.delete, name="resource-delete"),
 ]

@@ -18,7 +18,7 @@ from placements.api.manifest_schema import ObjectCondition, component, ref
 from placements.engine.loss import PlacementImpact
 from placements.engine.rollout.state import FailureKind, Phase
 from placements.engine.status import HealthLevel
-from placements.explain.diff import manifest_diff
+from placements.explain.diff import unified_text
 from placements.manifests.policy import PlacementPolicy
 from placements.models import (
     Binding,
@@ -311,9 +311,7 @@ class ObjectChangeSerializer(CamelCaseSerializer):
     )
 
     def get_diff(self, change: Event) -> str:
-        return manifest_diff(
-            change.kind, change.name, change.verb, change.before, change.after
-        )
+        return unified_text(change)
 
 
 class DeletedSerializer(CamelCaseSerializer):

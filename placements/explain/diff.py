@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import SequenceMatcher, unified_diff
 from itertools import groupby, zip_longest
-from typing import Any
+from typing import Any, Protocol
 
 from fleetui.apimachinery.errors import Keys, format_path
 from fleetui.apimachinery.words import names_and_more
@@ -137,7 +137,7 @@ def line_diff(before: str, after: str, *, context: int = 3) -> list[Piece] | Non
     A piece with the sign "@" marks lines that are left out.
     """
     old, new = before.splitlines(), after.splitlines()
-    if len(old) > MOST_LINES or len(new) > MOST_LINES:
+    if len(old) * len(new) > MOST_LINES**2:
         return None
     signs = {"+": "+", "-": "−"}
     return [
@@ -168,6 +168,8 @@ class LinePair:
 
 
 _LEAST_ALIKE = 0.4
+_FIRST_LINES = ("@@ -0", "@@ -1,", "@@ -1 ")
+"""Nothing is left out before these."""
 _TOKENS = re.compile(r"\w+|\s+|[^\w\s]")
 
 
@@ -176,7 +178,11 @@ def side_by_side(lines: Iterable[Piece]) -> Iterator[LinePair]:
     for is_kept, several in groupby(lines, key=lambda one: one.sign not in ("+", "−")):
         pieces = list(several)
         if is_kept:
-            same = (None if one.sign else [one] for one in pieces)
+            same = (
+                None if one.sign else [one]
+                for one in pieces
+                if not one.text.startswith(_FIRST_LINES)
+            )
             yield from (LinePair(one, one) for one in same)
             continue
         removed, added = ([one for one in pieces if one.sign == sign] for sign in "−+")
@@ -197,18 +203,30 @@ def side_by_side(lines: Iterable[Piece]) -> Iterator[LinePair]:
             yield LinePair(before, after)
 
 
-def manifest_diff(
-    kind: str,
-    name: str,
-    verb: str,
-    before: Mapping[str, Any] | None,
-    after: Mapping[str, Any] | None,
-) -> str:
-    """Return a change of an object on the hub as a unified diff of its YAML; None: there is no object."""
-    old, new = (dump_yaml(one).splitlines() if one else [] for one in (before, after))
-    title = f"{kind} {name}"
-    lines = list(
-        unified_diff(old, new, f"{title} (hub)", f"{title} (applied)", lineterm="")
-    )
-    # Of a cluster the status may differ alone.
-    return "\n".join(lines or [f"{title} {verb}"])
+class ObjectChange(Protocol):
+    """A change of an object on the hub; None: there was, or is, no object."""
+
+    kind: str
+    name: str
+    verb: str
+    before: Any
+    after: Any
+
+
+def object_diff(change: ObjectChange) -> list[Piece] | None:
+    """Compare the manifests of an object line by line, as `line_diff`."""
+    texts = [dump_yaml(one) if one else "" for one in (change.before, change.after)]
+    return line_diff(*texts)
+
+
+_PREFIXES = {"+": "+", "−": "-", "@": "", "": " "}
+
+
+def unified_text(change: ObjectChange) -> str:
+    """Return `object_diff` as a unified diff, as programs read it."""
+    title, lines = f"{change.kind} {change.name}", object_diff(change)
+    if not lines:  # of a cluster the status may differ alone
+        reason = "" if lines is not None else ": too long to compare line by line"
+        return f"{title} {change.verb}{reason}"
+    heads = (f"--- {title} (hub)", f"+++ {title} (applied)")
+    return "\n".join([*heads, *(f"{_PREFIXES[one.sign]}{one.text}" for one in lines)])

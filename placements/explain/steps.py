@@ -1,7 +1,7 @@
 """The steps of a decision as its page shows them: the picks, the skew after each, the domains of one."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import count
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from clusters.columns import ABSENT, Ints
+from clusters.fleet import Fleet
 from fleetui.apimachinery.words import counted
 from placements.engine.scheduling.candidates import candidates_of
 from placements.engine.scheduling.decision import CycleKind, Decision
@@ -40,6 +41,7 @@ class Mark(StrEnum):
 
     PLACED = "placed"
     NEW = "new"
+    GONE = "gone"
     CANDIDATE = "candidate"
     COSTLY = "costly"
     BLOCKED = "blocked"
@@ -50,6 +52,7 @@ class Mark(StrEnum):
 MARK_WORDS = {
     Mark.PLACED: "placed",
     Mark.NEW: "selected in this step",
+    Mark.GONE: "deselected",
     Mark.CANDIDATE: "candidate",
     Mark.COSTLY: "candidate over the soft limit",
     Mark.BLOCKED: "blocked in this step",
@@ -90,6 +93,7 @@ class Lane:
     low: int
     high: int | None
     group: str
+    was: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,24 +123,36 @@ class LanePanel:
         return {segment.mark for lane in self.lanes for segment in lane.segments}
 
 
+def _positions(fleet: Fleet, names: Iterable[str]) -> Ints:
+    here = sorted(fleet.positions[name] for name in names if name in fleet.positions)
+    return np.array(here, dtype=np.int64)
+
+
 class _Moment:
     """The clusters before a step, or at the end: who is placed, who is added, and the mark of each other."""
 
-    def __init__(self, decision: Decision, step: int | None, *, is_start: bool) -> None:
+    def __init__(
+        self,
+        decision: Decision,
+        step: int | None,
+        *,
+        is_start: bool,
+        before: Collection[str] | None = None,
+    ) -> None:
         fleet = decision.cycle.fleet
         self.decision = decision
         self.names = fleet.names
         self.is_small = len(fleet) <= FEW_CLUSTERS
         self.candidates = decision.candidates or candidates_of(decision.cycle)
+        self.before: Any = self.candidates.placed
+        if before is not None:
+            self.before = _positions(fleet, before)
         chosen = decision.chosen.tolist()
         self.number_of = dict(zip(chosen, count(1), strict=False))
         self.round = None if step is None else decision.round(step)
         if self.round is None or step is None:
             active = (one.cluster for one in decision.bindings_after if one.is_active)
-            places = sorted(
-                fleet.positions[name] for name in active if name in fleet.positions
-            )
-            self.placed = np.array(places, dtype=np.int64)
+            self.placed = _positions(fleet, active)
             self.added = decision.chosen[:0]
             if decision.cycle.policy.placement_type is not PlacementType.PICK_N:
                 self.number_of = {}
@@ -163,14 +179,23 @@ class _Moment:
             marks[left & self.round.is_forbidden] = Mark.BLOCKED
         marks[self.placed] = Mark.PLACED
         marks[self.added] = Mark.NEW
-        if self.round is None and self.candidates.placed.size:
-            marks[np.setdiff1d(self.placed, self.candidates.placed)] = Mark.NEW
+        if self.round is None and self.before.size:
+            marks[np.setdiff1d(self.placed, self.before)] = Mark.NEW
+            marks[np.setdiff1d(self.before, self.placed)] = Mark.GONE
         return marks
 
     def lane(
         self, marks: Any, positions: Sequence[int], *, is_named: bool
     ) -> tuple[LaneBlock, ...]:
         """Return the segments of a lane: who is placed, by step, then the others in the order of marks."""
+        sums: tuple[LaneBlock, ...] = ()
+        if (
+            not is_named
+        ):  # those placed before are counted, of which there may be thousands
+            members = np.asarray(positions, dtype=np.int64)
+            is_old = marks[members] == Mark.PLACED
+            positions, size = members[~is_old].tolist(), int(is_old.sum())
+            sums = (LaneBlock(Mark.PLACED, f"{size:,}", size=size),) if size else ()
         order = list(Mark)
         ordered = sorted(
             positions,
@@ -186,11 +211,7 @@ class _Moment:
             )
         inside = [one for one in segments if one.mark in (Mark.PLACED, Mark.NEW)]
         if not is_named:
-            old = [one for one in inside if one.mark is Mark.PLACED]
-            sums = (
-                [LaneBlock(Mark.PLACED, f"{len(old):,}", size=len(old))] if old else []
-            )
-            return (*sums, *inside[len(old) :])
+            return (*sums, *inside)
         if not self.is_small:
             return tuple(inside)
         if len(segments) > MOST_SLOTS:
@@ -207,11 +228,12 @@ def lane_panels(
     *,
     every: bool = False,
     is_start: bool = False,
+    before: Collection[str] | None = None,
 ) -> tuple[LanePanel, ...]:
     """Return the domains of each constraint in a step, or as the decision leaves them.
 
     Of many domains those near the limits are returned, unless `every`; `is_start`: without what the step
-    adds. Raise IndexError.
+    adds; `before` as in `placed_panels`. Raise IndexError.
     """
     policy = decision.cycle.policy
     is_spread = (
@@ -220,7 +242,7 @@ def lane_panels(
     )
     if not is_spread or decision.kind is CycleKind.FAILED:
         return ()
-    moment = _Moment(decision, step, is_start=is_start)
+    moment = _Moment(decision, step, is_start=is_start, before=before)
     candidates = moment.candidates
     pairs = zip(candidates.constraints, candidates.groups, strict=True)
     return tuple(
@@ -228,9 +250,14 @@ def lane_panels(
     )
 
 
-def placed_panels(decision: Decision) -> tuple[LanePanel, ...]:
-    """Return the domains as a decision leaves them; without a spread, by a label that divides the fleet."""
-    panels = lane_panels(decision)
+def placed_panels(
+    decision: Decision, before: Collection[str] | None = None
+) -> tuple[LanePanel, ...]:
+    """Return the domains as a decision leaves them; without a spread, by a label that divides the fleet.
+
+    `before`: the clusters that are placed now, where that is not what the decision keeps.
+    """
+    panels = lane_panels(decision, before=before)
     if panels or decision.kind is CycleKind.FAILED:
         return panels
     key = dividing_key(decision)
@@ -238,7 +265,7 @@ def placed_panels(decision: Decision) -> tuple[LanePanel, ...]:
         return ()
     column = decision.cycle.fleet.label(key)
     constraint = TopologySpreadConstraint(topology_key=key)
-    moment = _Moment(decision, None, is_start=False)
+    moment = _Moment(decision, None, is_start=False, before=before)
     groups = Groups(column.values, column.codes)
     return (_panel(moment, 0, constraint, groups, has_limit=False),)
 
@@ -266,7 +293,7 @@ def _panel(
     strategy = moment.candidates.strategy
     counts = groups.count(moment.placed)
     after = counts + groups.count(moment.added)
-    was = groups.count(moment.candidates.placed)
+    was = groups.count(moment.before)
     projected = strategy.project(constraint, groups, counts)
     is_limited = (
         has_limit
@@ -313,6 +340,7 @@ def _panel(
                 int(lows[code]),
                 int(highs[code]) if is_limited else None,
                 f"{constraint.topology_key}:{groups.values[code]}",
+                int(was[code]),
             )
         )
     lanes += _keyless_lane(moment, marks, constraint.topology_key, groups)

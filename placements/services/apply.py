@@ -4,7 +4,9 @@ Up to 500 documents are applied in one transaction, all or none, if that takes a
 is checked first and then written in batches, so that others can write meanwhile.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -13,7 +15,7 @@ from typing import Any, NamedTuple
 
 from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
-from django.db import DatabaseError, connection
+from django.db import DatabaseError, connection, transaction
 from django.db.models import Model, QuerySet
 
 from clusters.manifest import parse_member
@@ -101,6 +103,7 @@ from placements.services.resources.operations import (
     check_resources_to_apply,
     name_of,
     unchanged_resources,
+    without_namespace,
 )
 from placements.services.resources.queries import hub_objects, selection_of
 from placements.services.results import (
@@ -162,6 +165,45 @@ class PartlyApplied(Exception):
         )
 
 
+class RefusedDocuments(InvalidManifest):
+    """Documents with errors; `pairs` are the errors, each with its document."""
+
+    def __init__(self, pairs: Sequence[tuple[Document, FieldError]]) -> None:
+        errors = attach_lines(pairs)
+        super().__init__(errors)
+        documents = (document for document, _ in pairs)
+        self.pairs = tuple(zip(documents, errors, strict=True))
+
+
+class PreviewChangedError(Exception):
+    """Applying would not do what the user saw in the preview; nothing is written."""
+
+
+def digest_of(results: Iterable[Result], *, now: datetime) -> str:
+    """Return a hash of what an apply did: the results, and each object before and after.
+
+    Read inside of its transaction. Revisions distinguish two edits of a Secret, whose values are hidden.
+    """
+    events = Event.objects.filter(at=now).order_by("kind", "name", "verb", "pk")
+    columns = ("kind", "name", "verb", "revision", "before", "after")
+    done = [(one.kind, one.name, str(one.did)) for one in results]
+    text = json.dumps([done, list(events.values_list(*columns))], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _check_preview(
+    previewed: str,
+    documents: Sequence[Document],
+    done: Mapping[int, Result],
+    *,
+    now: datetime,
+) -> None:
+    """Raise PreviewChangedError where there was a preview, and of something else."""
+    in_their_order = (done[id(one)] for one in documents)
+    if previewed and previewed != digest_of(in_their_order, now=now):
+        raise PreviewChangedError
+
+
 def apply_documents(
     documents: Sequence[Document],
     *,
@@ -169,21 +211,18 @@ def apply_documents(
     now: datetime,
     confirmed: bool = False,
     strict: bool = False,
+    previewed: str = "",
 ) -> list[Result]:
     """Apply resources, then member clusters, then what refers to them; return results in their order.
 
     `confirmed`: the user confirmed which placements are unscheduled everywhere. `strict`: policies and
-    clusters of other systems are errors. Raise InvalidManifest with the errors of all documents, each with
-    its line, or UnschedulesEverything; nothing is changed then.
+    clusters of other systems are errors. `previewed`: the digest of the preview that the user confirmed.
+    Raise InvalidManifest with the errors of all documents, each with its line, UnschedulesEverything or
+    PreviewChangedError; nothing is changed then.
 
     With more than 500 documents to write, or where that takes longer than others may wait, and outside of a
     transaction, raise PartlyApplied for what occurs after a batch was written.
     """
-    if len(documents) > MOST_APPLIED:
-        message = f"Too many: {len(documents):,} documents"
-        raise InvalidManifest.of(
-            "", "too-many", message, f"at most {MOST_APPLIED:,} documents at once"
-        )
     in_order = sorted(documents, key=lambda one: _RANKS.get(_kind(one), 0))
     _validate(in_order, documents, strict=strict)
     # Reading takes no lock: where thousands of documents are unchanged, the others hold it for a moment.
@@ -192,20 +231,35 @@ def apply_documents(
     unchanged = frozenset(results)
     _keep_fleet()
 
-    def write(part: Sequence[Document]) -> None:
+    def apply_part(part: Sequence[Document]) -> dict[int, Result]:
         several = len(documents) > 1
-        results.update(
-            _apply(
-                part, by=by, now=now, as_of=as_of, confirmed=confirmed, several=several
-            )
+        return _apply(
+            part, by=by, now=now, as_of=as_of, confirmed=confirmed, several=several
         )
+
+    def write(part: Sequence[Document]) -> None:
+        with transaction.atomic():  # also inside of another one
+            applied = apply_part(part)
+            if len(part) == len(in_order):
+                _check_preview(previewed, documents, results | applied, now=now)
+        results.update(applied)
 
     def divide() -> Iterator[list[Document]]:
         _check_before_batches(in_order, by=by, confirmed=confirmed)
+        # A batch does not know what the next one does.
+        if previewed:
+
+            def try_all() -> None:
+                done = results | apply_part(in_order)
+                _check_preview(previewed, documents, done, now=now)
+
+            try_out(try_all)
         return _batches(in_order)
 
     try:
         write_in_parts(in_order, write, most=MOST_AT_ONCE, divide=divide)
+        if not in_order:
+            _check_preview(previewed, documents, results, now=now)
     except _STOPS as error:
         if results.keys() == unchanged:
             raise
@@ -382,6 +436,7 @@ class ApplyPreview:
 
     results: tuple[Result, ...]
     changes: tuple[Event, ...]
+    digest: str
     impact: Impact
     findings: tuple[tuple[str, Finding], ...]
 
@@ -405,6 +460,8 @@ def preview_documents(
         results = apply_documents(
             documents, by=by, now=now, confirmed=confirmed, strict=strict
         )
+        digest = digest_of(results, now=now)
+        changes = tuple(Event.objects.filter(at=now).order_by("pk"))
         enqueue_affected_placements()
         after = Placement.objects.values_list("pk", "generation")
         due = [pk for pk, generation in after if before.get(pk) != generation]
@@ -429,7 +486,8 @@ def preview_documents(
                 else one
                 for one in results
             ),
-            tuple(Event.objects.filter(at=now).order_by("pk")),
+            changes,
+            digest,
             impact_on(due, ChangedFleet(fleet), named=named),
             tuple(
                 each
@@ -440,6 +498,32 @@ def preview_documents(
 
     _keep_fleet()
     return try_out(preview)
+
+
+def preview_acceptable(
+    documents: Sequence[Document],
+    *,
+    by: User | None,
+    now: datetime,
+    confirmed: bool = False,
+    strict: bool = False,
+) -> tuple[ApplyPreview | None, dict[int, list[FieldError]]]:
+    """Return what applying the documents without errors would do, and the errors of the others by `id`.
+
+    Raise what `preview_documents` raises, of documents only errors that belong to none of them.
+    """
+    refused: dict[int, list[FieldError]] = {}
+    while rest := [one for one in documents if id(one) not in refused]:
+        try:
+            preview = preview_documents(
+                rest, by=by, now=now, confirmed=confirmed, strict=strict
+            )
+        except RefusedDocuments as error:
+            for document, problem in error.pairs:
+                refused.setdefault(id(document), []).append(problem)
+        else:
+            return preview, refused
+    return None, refused
 
 
 def _overlaps(
@@ -468,6 +552,11 @@ def _validate(
     in_order: Sequence[Document], documents: Sequence[Document], *, strict: bool
 ) -> None:
     """Raise InvalidManifest with the errors of all documents, and of those that are there twice."""
+    if len(documents) > MOST_APPLIED:
+        message = f"Too many: {len(documents):,} documents"
+        raise InvalidManifest.of(
+            "", "too-many", message, f"at most {MOST_APPLIED:,} documents at once"
+        )
     errors: list[tuple[Document, FieldError]] = []
     for one in in_order:
         try:
@@ -478,7 +567,7 @@ def _validate(
         else:
             reason = no_effect_reason(one.data) if strict else ""
             if reason:
-                message = f"{_document_name(one)}: {reason}"
+                message = f"{document_name(one)}: {reason}"
                 errors.append(
                     (
                         one,
@@ -487,6 +576,10 @@ def _validate(
                         ),
                     )
                 )
+    if not errors:
+        resources = [one for one in in_order if _kind(one) not in _KINDS]
+        objects = [HubObject.of(one.data) for one in resources]
+        errors += [(resources[at], error) for at, error in without_namespace(objects)]
     identities: set[tuple[str, ...]] = set()
     for one in documents:
         metadata = one.data.get("metadata") if isinstance(one.data, dict) else None
@@ -495,7 +588,7 @@ def _validate(
             names = (str(metadata.get("namespace") or ""), str(metadata.get("name")))
             identity = (group, str(one.data.get("kind")), *names)
             if identity in identities:
-                message = f"Duplicate value: {_document_name(one)}"
+                message = f"Duplicate value: {document_name(one)}"
                 errors.append((one, FieldError("metadata.name", "duplicate", message)))
             identities.add(identity)
     _raise(errors)
@@ -503,7 +596,7 @@ def _validate(
 
 def _raise(errors: Sequence[tuple[Document, FieldError]]) -> None:
     if errors:
-        raise InvalidManifest(attach_lines(errors))
+        raise RefusedDocuments(errors)
 
 
 def _kind(document: Document) -> str | None:
@@ -524,7 +617,7 @@ def _kind(document: Document) -> str | None:
 def _errors_of(
     document: Document, invalid: InvalidManifest, *, several: bool
 ) -> list[tuple[Document, FieldError]]:
-    prefix = f"{_document_name(document)}: " if several else ""
+    prefix = f"{document_name(document)}: " if several else ""
     return [
         (
             document,
@@ -536,7 +629,7 @@ def _errors_of(
     ]
 
 
-def _document_name(document: Document) -> str:
+def document_name(document: Document) -> str:
     data = document.data if isinstance(document.data, dict) else {}
     metadata = data.get("metadata")
     name = metadata.get("name") if isinstance(metadata, dict) else None

@@ -35,7 +35,20 @@ def field(context: dict[str, Any], one: Any, *, style: str = "") -> dict[str, An
 
 
 @register.inclusion_tag("editor/_group.html", takes_context=True)
-def group(context: dict[str, Any], one: Any, *, style: str = "") -> dict[str, Any]:
+def group(
+    context: dict[str, Any], one: Any, *, is_only: bool = False
+) -> dict[str, Any]:
     """Show a list inside a row."""
     passed_on = {key: context[key] for key in ("preview", "focus", "is_saved")}
-    return {"group": one, "style": style, **passed_on}
+    return {"group": one, "is_only": is_only, **passed_on}
+
+
+@register.filter
+def summary_of(preview: Any, row: Any) -> str:
+    """Return what a row is in words; nothing where it differs from what is saved, or something is noted."""
+    names = (row.name, *(one.name for one in row.fields)) if row else ()
+    notes = [preview.notes.by_name[name] for name in names]
+    is_noted = any(
+        one.was or one.errors or one.warnings or one.absent_namespace for one in notes
+    )
+    return "" if preview.saved is None or is_noted or not row else row.summary

@@ -1,20 +1,27 @@
 """The editor of placements: a form and the YAML of a manifest, with a preview of every change."""
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import parse_qsl, urlencode
 
 from django.contrib import messages
+from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST
 from django_htmx.http import push_url, reswap, retarget
 
+from clusters.fleet import collector_paused
 from clusters.queries import current_fleet
+from fleetui.apimachinery.errors import split_path
 from fleetui.apimachinery.kinds import NAMESPACED_PLACEMENT_KIND, PLACEMENT_KIND
 from fleetui.apimachinery.yaml import MEBIBYTE, dump_yaml
+from fleetui.errors import FleetError
 from fleetui.htmx import redirect_page, wants_fragment
+from fleetui.hub_backend import current_backend
 from fleetui.middleware import costly
 from fleetui.permissions import (
     Role,
@@ -26,6 +33,7 @@ from fleetui.permissions import (
 )
 from placements.models import Draft, Placement
 from placements.services.editor.completion import completions, cursor_at
+from placements.services.editor.form import at
 from placements.services.editor.operations import (
     DraftExists,
     Side,
@@ -43,6 +51,7 @@ from placements.services.editor.queries import (
 )
 from placements.services.editor.templates import TEMPLATES
 from placements.services.editor.validation import PlacementDraft, text_for
+from placements.services.resources.operations import apply_resource
 from placements.services.resources.queries import hub_objects
 from placements.services.teams import of_draft, of_placement
 from placements.web.editor_context import (
@@ -55,6 +64,8 @@ from placements.web.editor_context import (
 from placements.web.request import number_of
 from placements.web.review import conflict_context, own_draft, preview_row
 
+_FIRST_FIELDS = ("metadata.", "spec.resourceSelectors")
+_NOTHING_CHANGED = "There are no changes to review."
 _METHODS = ["GET", "HEAD", "POST"]
 _LATEST_DRAFTS = 5
 _DRAFT_EXISTS = (
@@ -85,7 +96,8 @@ class EditTarget:
     def of_draft(cls, draft: Draft) -> "EditTarget":
         """Return the draft of its owner, who sees all of it."""
         address = reverse("web:draft", args=[draft.pk])
-        return cls(text_for(draft, draft.owner), address, draft.placement, draft)
+        text = text_for(draft, draft.owner)
+        return cls(text, address, draft.placement, draft, draft.base, draft.revision)
 
     @property
     def name(self) -> str:
@@ -250,19 +262,50 @@ def _edit(request: HttpRequest, target: EditTarget) -> HttpResponse:
         submission = Submission(
             draft_now, submission.mode, is_structural=True, message=message
         )
-    if "review" in request.POST and target.draft is not None:
-        review_address = reverse("web:draft-review", args=[target.draft.pk])
-        review_address += "?as=yaml" if submission.mode is EditorMode.YAML else ""
-        return redirect_page(request, review_address)
-    address = target.address.partition("?as=")[0]
+    if "namespace" in request.POST:
+        submission = _with_namespace(request, submission)
+    if "review" in request.POST:
+        submission = replace(submission, is_structural=True, touched=None)
+        if target.draft is None:
+            submission = replace(submission, message=_NOTHING_CHANGED)
+    return _respond(request, target, submission, is_new=is_new)
+
+
+def _with_namespace(request: HttpRequest, submission: Submission) -> Submission:
+    """Create the Namespace that a field of the draft names, as *Apply YAML* would, or say why not."""
+    field = request.POST["namespace"]
+    try:
+        name = str(at(submission.draft.data, split_path(field)))
+        refusal = current_backend().refusal("web:resource-apply", is_form=True)
+        if refusal is not None:
+            raise refusal
+        manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        by, now = current_user(request), datetime.now(UTC)
+        apply_resource(manifest, by=by, now=now, expected=0)
+        message = f"Namespace {name} created."
+    except (FleetError, ValueError, PermissionDenied) as error:
+        message = f"The namespace was not created. {error}"
+    return replace(submission, is_structural=True, message=message, focus=field)
+
+
+@collector_paused()  # a preview of thousands of clusters would be walked repeatedly
+def _respond(
+    request: HttpRequest, target: EditTarget, submission: Submission, *, is_new: bool
+) -> HttpResponse:
+    """Return the editor or what changed in it; the review of a draft without errors, if that is wanted."""
+    context = _context(target, submission)
+    is_fragment, query = wants_fragment(request), {}
     if submission.mode is EditorMode.YAML:
-        address += f"{'&' if '?' in address else '?'}as=yaml"
-    if not wants_fragment(request):
+        query["as"] = "yaml"
+    if "review" in request.POST and target.draft and not context["preview"].errors:
+        address = reverse("web:draft-review", args=[target.draft.pk], query=query)
+        return redirect_page(request, address)
+
+    address = _with_query(target.address, query)
+    if not is_fragment:
         if submission.message:
             messages.warning(request, submission.message)
-        return redirect(address)
-
-    context = _context(target, submission)
+        return redirect(_with_query(address, {"errors": "all"}))
     if submission.is_structural:
         response = render(request, "editor/_editor.html", context)
         return push_url(reswap(retarget(response, "#editor"), "outerHTML"), address)
@@ -270,6 +313,14 @@ def _edit(request: HttpRequest, target: EditTarget) -> HttpResponse:
     return (
         push_url(response, address) if is_new and target.draft is not None else response
     )
+
+
+def _with_query(address: str, query: Mapping[str, str]) -> str:
+    """Return an address with this view of the editor in place of another one."""
+    path, _, before = address.partition("?")
+    kept = [pair for pair in parse_qsl(before) if pair[0] not in ("as", "errors")]
+    after = urlencode([*kept, *query.items()])
+    return f"{path}?{after}" if after else path
 
 
 def _show(
@@ -282,21 +333,35 @@ def _show(
     parsed, message = PlacementDraft.parse(target.text, name=target.name), ""
     if parsed.form is None and mode is EditorMode.FORM:
         mode, message = EditorMode.YAML, parsed.no_form
-    context = _context(target, Submission(parsed, mode, message=message)) | (more or {})
+    submission = Submission(parsed, mode, message=message)
+    if request.GET.get("errors") == "all":  # sent without a script
+        submission = replace(submission, touched=None)
+    context = _context(target, submission) | (more or {})
     return render(request, "editor/edit.html", context)
 
 
 def _context(target: EditTarget, submission: Submission) -> dict[str, Any]:
     preview = preview_draft(
-        submission.draft, saved=target.placement, now=datetime.now(UTC)
+        submission.draft,
+        saved=target.placement,
+        now=datetime.now(UTC),
+        base=target.base,
+        touched=submission.touched,
     )
+    focus, notes = submission.focus, preview.notes.by_name
+    if submission.touched is None and not focus and preview.form:
+        # The uppermost field with an error.
+        names = [one.name for one in preview.form.fields]
+        names.sort(key=lambda name: not name.startswith(_FIRST_FIELDS))
+        wrong = (name for name in names if name in notes and notes[name].errors)
+        focus = next(wrong, "")
     return {
         "address": target.address,
         "draft": target.draft,
         "placement": target.placement,
         "mode": str(submission.mode),
         "message": submission.message,
-        "focus": submission.focus,
+        "focus": focus,
         **conflict_context(target.draft),
         **editor_context(preview),
     }

@@ -1,5 +1,6 @@
 """What the pages of the editor get and send: a submitted form as a draft, a preview as template context."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -31,6 +32,8 @@ _RESHAPING: tuple[Keys, ...] = (
     SEMANTICS,
 )
 _BUTTONS = ("add", "pick", "remove", "tidy")
+ALL_FIELDS = "*"
+"""Among what was touched: the form was submitted, and every error counts."""
 _CHANGED_ELSEWHERE = "The draft was changed in another window and is shown as it is now, without your last input."
 _TOO_LARGE = "The text is larger than 1 MiB and was not saved."
 
@@ -47,7 +50,8 @@ class Submission:
     """The draft that comes of a submitted form, and what to show.
 
     `is_structural`: the whole editor has to be shown again, otherwise only what is beside the fields;
-    `message` says what could not be done; `focus` is the name of the field to go to.
+    `message` says what could not be done; `focus` is the name of the field to go to; `touched` as in a
+    `DraftPreview`.
     """
 
     draft: PlacementDraft
@@ -55,6 +59,7 @@ class Submission:
     is_structural: bool = False
     message: str = ""
     focus: str = ""
+    touched: frozenset[str] | None = frozenset()
 
 
 def parse_submission(post: QueryDict, before: PlacementDraft) -> Submission:
@@ -65,7 +70,7 @@ def parse_submission(post: QueryDict, before: PlacementDraft) -> Submission:
     mode = (
         EditorMode(str(post["as"])) if post.get("as") in list(EditorMode) else typed_in
     )
-    is_structural = any(name in post for name in ("as", *_BUTTONS))
+    is_structural = any(name in post for name in ("as", "namespace", *_BUTTONS))
     try:
         draft = before
         if typed_in is EditorMode.YAML or sends_manifest(post):
@@ -90,11 +95,16 @@ def parse_submission(post: QueryDict, before: PlacementDraft) -> Submission:
         return Submission(before, mode, is_structural=True, message=_TOO_LARGE)
 
     if typed_in is EditorMode.FORM and draft is not before and not is_structural:
-        has_forms = before.form is not None and draft.form is not None
-        is_structural = not has_forms or any(
-            at(before.data, keys) != at(draft.data, keys) for keys in _RESHAPING
+        is_structural = (
+            before.form is None
+            or draft.form is None
+            or before.form.visible().keys() != draft.form.visible().keys()
+            or any(at(before.data, keys) != at(draft.data, keys) for keys in _RESHAPING)
         )
-    return Submission(draft, mode, is_structural, focus=focus)
+    touched: frozenset[str] | None = frozenset(post.get("touched", "").split())
+    if ALL_FIELDS in (touched or ()) or typed_in is EditorMode.YAML:
+        touched = None
+    return Submission(draft, mode, is_structural, focus=focus, touched=touched)
 
 
 def sends_manifest(post: QueryDict) -> bool:
@@ -150,7 +160,9 @@ def _press_button(post: QueryDict, draft: PlacementDraft) -> tuple[PlacementDraf
 
 
 def editor_context(preview: DraftPreview) -> dict[str, Any]:
-    draft, errors, waves = preview.draft, preview.errors, preview.waves_while_typing
+    draft, errors = preview.draft, preview.shown_errors
+    waves = preview.waves_while_typing
+    pending = len(preview.pending_errors)
     lines_with_errors = {error.line for error in errors}
     # Where something is left out, the places in warnings are not those in the text.
     warnings = (
@@ -166,10 +178,11 @@ def editor_context(preview: DraftPreview) -> dict[str, Any]:
         "warnings_summary": counted(len(preview.schedule.warnings), "warning")
         if preview.schedule
         else "",
-        "left_out": [
-            format_path(split_path(path)[-2:]) if draft.form else path
-            for path in preview.notes.left_out
-        ],
+        "pending_summary": f"{counted(pending, 'required value')} missing"
+        if pending
+        else "",
+        "left_out": _short_places(draft, preview.notes.left_out),
+        "pending": _short_places(draft, preview.notes.pending),
         "is_ocm": isinstance(draft.manifest, OcmPlacement),
         "conflicting": [
             error.path
@@ -182,7 +195,15 @@ def editor_context(preview: DraftPreview) -> dict[str, Any]:
         ],
         "warnings_at_lines": at_lines,
         **preview_context(preview),
+        "errors": errors,
+        "waves": waves,
         "rollout": rollout_sentence(preview.schedule, waves)
         if preview.schedule
         else "",
     }
+
+
+def _short_places(draft: PlacementDraft, paths: Sequence[str]) -> list[str]:
+    if draft.form is None:
+        return list(paths)
+    return [format_path(split_path(path)[-2:]) for path in paths]

@@ -1,8 +1,7 @@
-"""The resources on the hub: list, detail, apply and delete."""
+"""The resources on the hub: list, detail and delete."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from datetime import UTC, datetime
-from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib import messages
@@ -12,25 +11,14 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import (
     require_http_methods,
-    require_POST,
     require_safe,
 )
 
-from fleetui.access.secret_values import plain_manifest
-from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.secrets import HubObject
-from fleetui.apimachinery.yaml import Document, dump_yaml
+from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.htmx import render_page
-from fleetui.middleware import costly
-from fleetui.permissions import by_operation, current_user, for_operators, for_readers
+from fleetui.permissions import current_user, for_operators, for_readers
 from placements.models import Placement, Resource
-from placements.services.apply import (
-    UNCHANGED,
-    PartlyApplied,
-    Result,
-    apply_documents,
-    preview_documents,
-)
 from placements.services.filters import (
     LIST_FILTERS,
     RESOURCE_ORDERS,
@@ -38,21 +26,12 @@ from placements.services.filters import (
     resources_matching,
     with_sizes,
 )
-from placements.services.fleet.forms import read_documents
-from placements.services.placements import UnschedulesEverything
 from placements.services.resources.operations import RESOURCE, delete_resource, name_of
 from placements.services.resources.queries import may_select, placements_with
-from placements.services.teams import may_change_resource, of_resource
-from placements.web.activity import event_rows, object_label, resource_url, url_of
-from placements.web.dry_runs import dry_run_response
+from placements.services.teams import of_resource
+from placements.web.activity import event_rows, object_label, resource_url
 from placements.web.filter_bar import Facet, filter_bar, plain_choices, read_filters
-from placements.web.request import (
-    file_or_text,
-    is_confirmed,
-    order_from,
-    page_from,
-    pager_of,
-)
+from placements.web.request import order_from, page_from, pager_of
 
 _EVENTS_SHOWN = 15
 _NAMESPACES_SHOWN = 200
@@ -121,14 +100,15 @@ def resource(
         "subject": object_label(RESOURCE, name_of(one)),
         "url": resource_url(row),
         "apply_from": f"{reverse('web:resource-apply')}?{urlencode({'from': name_of(one)})}",
-        "placements": _selecting([one]),
+        "placements": placements_selecting([one]),
         "manifest": dump_yaml(row.content),
         "events": event_rows(events.order_by("-at", "-id")[:_EVENTS_SHOWN]),
     }
     return render_page(request, "resources/resource.html", context)
 
 
-def _selecting(objects: Collection[HubObject]) -> list[str]:
+def placements_selecting(objects: Collection[HubObject]) -> list[str]:
+    """Return the placements that may select some of these objects."""
     rows = Placement.objects.filter(deleting_since=None).only(
         "namespace", "full_name", "document"
     )
@@ -161,110 +141,6 @@ def delete(
         "url": resource_url(row),
         "subject": object_label(RESOURCE, name_of(one)),
         "inside": inside,
-        "placements": _selecting([one]),
+        "placements": placements_selecting([one]),
     }
     return render(request, "resources/delete.html", context)
-
-
-@for_operators("apply manifests", of=by_operation)
-@costly
-@require_http_methods(["GET", "HEAD", "POST"])
-def apply(request: HttpRequest) -> HttpResponse:
-    """Apply the documents of a text or file, and show the result of each."""
-    if request.method != "POST":
-        key = request.GET.get("from", "").split("/")  # the resource to start with
-        parts = dict(zip(("group", "kind", "namespace", "name"), key, strict=False))
-        row = Resource.objects.filter(**parts).first() if len(key) == 4 else None
-        content = row.content if row else None
-        if row and may_change_resource(current_user(request), row):
-            content = plain_manifest(content, shown_as=str(row))
-        return render(
-            request,
-            "resources/apply.html",
-            {"text": dump_yaml(content) if content else ""},
-        )
-    text = request.POST.get("manifest", "").replace("\r\n", "\n")
-    try:
-        content = file_or_text(request, text)
-        documents, by, now = (
-            read_documents(content),
-            current_user(request),
-            datetime.now(UTC),
-        )
-        manifests = content if isinstance(content, str) else content.decode("utf-8-sig")
-        confirmed, strict = is_confirmed(request), "strict" in request.POST
-        if "preview" in request.POST:
-            preview = preview_documents(
-                documents, by=by, now=now, confirmed=confirmed, strict=strict
-            )
-            context = {
-                "text": manifests,
-                "strict": strict,
-                **_results_context(documents, preview.results),
-                "impact": preview.impact,
-            }
-            return render(request, "resources/apply.html", context)
-        results = apply_documents(
-            documents, by=by, now=now, confirmed=confirmed, strict=strict
-        )
-    except PartlyApplied as error:
-        context = {"text": manifests, "strict": strict, **_partial_context(error)}
-        return render(request, "resources/apply.html", context, status=409)
-    except UnschedulesEverything as error:
-        return render(
-            request,
-            "resources/apply.html",
-            {"text": manifests, "empties": error},
-            status=409,
-        )
-    except InvalidManifest as error:
-        return render(
-            request,
-            "resources/apply.html",
-            {"text": text, "errors": error.errors},
-            status=422,
-        )
-    return render(
-        request, "resources/applied.html", _results_context(documents, results)
-    )
-
-
-def _partial_context(error: PartlyApplied) -> dict[str, Any]:
-    """Return what was applied before an error, the error, and the confirmation that it may need."""
-    errors = error.cause.errors if isinstance(error.cause, InvalidManifest) else ()
-    empties = error.cause if isinstance(error.cause, UnschedulesEverything) else None
-    rows = [
-        (one, object_label(one.kind, one.name), url_of(one.kind, one.name))
-        for one in error.results
-    ]
-    return {"partly": str(error), "errors": errors, "empties": empties, "results": rows}
-
-
-def _results_context(
-    documents: Sequence[Document], results: Sequence[Result]
-) -> dict[str, Any]:
-    """Return the results, and the placements that roll out what changes."""
-    pairs = zip(documents, results, strict=True)
-    changed = [
-        HubObject.of(one.data)
-        for one, result in pairs
-        if result.kind == RESOURCE and result.did != UNCHANGED
-    ]
-    rows = [
-        (one, object_label(one.kind, one.name), url_of(one.kind, one.name))
-        for one in results
-    ]
-    return {"results": rows, "placements": _selecting(changed)}
-
-
-@for_operators("try manifests on the clusters", of=by_operation)
-@costly
-@require_POST
-def dry_run(request: HttpRequest) -> HttpResponse:
-    """Show what the clusters answer to applying the documents of a text or file."""
-    return dry_run_response(
-        request,
-        lambda: file_or_text(
-            request, request.POST.get("manifest", "").replace("\r\n", "\n")
-        ),
-    )

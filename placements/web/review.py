@@ -19,6 +19,7 @@ from fleetui.concurrency import RevisionConflict
 from fleetui.htmx import render_page
 from fleetui.middleware import costly
 from fleetui.permissions import current_user, for_operators
+from placements.engine.rollout.waves import Wave
 from placements.explain.diff import differences
 from placements.explain.preview import beginning
 from placements.explain.vocabulary import policy_sentence
@@ -242,7 +243,7 @@ def decision_context(schedule: SchedulePreview) -> dict[str, Any]:
     }
 
 
-def rollout_sentence(schedule: SchedulePreview, waves: tuple[int, ...] | None) -> str:
+def rollout_sentence(schedule: SchedulePreview, waves: tuple[Wave, ...] | None) -> str:
     """Return how the change would roll out; `waves` is None where they were not planned."""
     if schedule.is_staged:
         words, saved = "Changes wait for a staged update run.", schedule.saved
@@ -255,10 +256,11 @@ def rollout_sentence(schedule: SchedulePreview, waves: tuple[int, ...] | None) -
         return "The review shows the rollout plan."
     if not waves:
         return "Nothing to roll out."
-    sizes = ", ".join(map(str, waves[:WAVES_SHOWN])) + (
-        ", …" if len(waves) > WAVES_SHOWN else ""
-    )
-    clusters = "cluster" if waves == (1,) else "clusters"
+    numbers = [len(wave.actions) for wave in waves]
+    sizes = ", ".join(map(str, numbers[:WAVES_SHOWN]))
+    if len(numbers) > WAVES_SHOWN:
+        sizes += ", …"
+    clusters = "cluster" if numbers == [1] else "clusters"
     return f"Rolls out in {counted(len(waves), 'wave')}: {sizes} {clusters}."
 
 

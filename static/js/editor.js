@@ -43,11 +43,25 @@ document.addEventListener(
   true,
 );
 
+/* What is wrong is shown once its field was touched, or the form was submitted ("*"). A new row is not touched yet. */
+const touched = new Set();
+function touch(name) {
+  touched.add(name);
+  if (name.endsWith("]")) touched.add(name.slice(0, name.lastIndexOf("[")));
+}
+document.addEventListener("focusout", ({ target }) => {
+  const notes = target.form?.id === "editing" && target.isConnected && document.getElementById(`notes-${target.id}`);
+  if (!notes || notes.dataset.pending === undefined) return;
+  touch(notes.dataset.pending);
+  htmx.trigger("#editing", "input");
+});
+
 document.addEventListener("input", (event) => {
   if (event.target.id === "manifest") {
     grow();
   }
   if (event.target.form?.id === "editing") {
+    touch(event.target.name);
     typed += 1;
     late.set(event.target.name, event.target.value);
     sayUnsaved();
@@ -89,9 +103,11 @@ document.addEventListener(
 document.addEventListener("htmx:configRequest", (event) => {
   const { elt, parameters } = event.detail;
   if (elt.id !== "editing") return;
-  elt.querySelectorAll("button[name]").forEach((button) => delete parameters[button.name]);
+  for (const { type, name } of elt.elements) if (type === "submit") delete parameters[name];
   const button = pressed.shift();
+  if (button?.name === "remove") touch(button.value);
   if (button) parameters[button.name] = button.value;
+  if (parameters.touched !== "*") parameters.touched = [...touched].join(" ");
 });
 /* A response that replaces the form does not know what was typed meanwhile. */
 function keepLate() {

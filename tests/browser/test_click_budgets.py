@@ -127,7 +127,7 @@ def test_tasks_take_no_more_clicks_than_planned(
     clicks.begin()
     clicks.press("link", "cache")
     clicks.press("link", "Edit")
-    page.get_by_label("Rollout strategy").select_option("External")
+    page.get_by_label("External (staged update runs)").check(force=True)
     expect(page.locator("#preview")).to_contain_text("staged update run")
     clicks.press("button", "Review changes")
     clicks.press("button", "Save cache")

@@ -4,11 +4,13 @@ import re
 from collections.abc import Callable
 
 import pytest
+import yaml
 from playwright.sync_api import Dialog, Locator, Page, Route, expect
 
 from fleetui.access.secret_values import plain_manifest
 from placements.models import Draft, Placement
-from tests.rows import placed
+from placements.services.resources.operations import apply_resources
+from tests.rows import NOW, placed
 
 Enter = Callable[..., Page]
 _NEW = """\
@@ -214,6 +216,7 @@ def test_a_new_form_keeps_the_selection_of_a_field(enter: Enter) -> None:
         page.get_by_label("Number of clusters"),
         '[name="spec.resourceSelectors[1].kind"]',
     )
+    page.get_by_text("Select another resource").click()
     page.get_by_label("Resource on the hub").press_sequentially("v1 Namespace web")
     expect(page.locator("#unsaved")).to_have_text("")
     page.route(re.compile("/(edit|drafts)/"), lambda route: held.append(route), times=1)  # noqa: PLW0108
@@ -226,3 +229,97 @@ def test_a_new_form_keeps_the_selection_of_a_field(enter: Enter) -> None:
     page.keyboard.type("4")
 
     expect(number).to_have_value("4")
+
+
+@pytest.mark.usefixtures("nine")
+def test_nothing_is_red_before_it_is_touched_or_submitted(enter: Enter) -> None:
+    page = enter("/placements/new/", "operator")
+    red = page.locator(
+        "#editor :is(.fault, [aria-invalid=true], [role=alert], .mark.failed)"
+    )
+    kind = page.locator('[name="spec.resourceSelectors[0].kind"]')
+    page.get_by_label("Name", exact=True).first.fill("shop")
+    page.get_by_role("button", name="Add constraint").click()
+    key = page.locator('[name="spec.policy.topologySpreadConstraints[1].topologyKey"]')
+    expect(key).to_be_focused()
+    expect(page.locator("#state")).to_contain_text("2 required values missing")
+    expect(red).to_have_count(0)
+
+    page.keyboard.press("Tab")
+
+    expect(key).to_have_attribute("aria-invalid", "true")
+    expect(kind).not_to_have_attribute("aria-invalid", "true")
+    page.get_by_role("button", name="Review changes").click()
+    expect(kind).to_have_attribute("aria-invalid", "true")
+    expect(kind).to_be_focused()
+    expect(page.locator("#errors")).to_contain_text(
+        "spec.resourceSelectors[0].kind Required value"
+    )
+    kind.fill("Namespace")
+    expect(kind).not_to_have_attribute("aria-invalid", "true")
+
+
+@pytest.mark.usefixtures("nine")
+def test_a_namespace_is_created_beside_its_field(enter: Enter) -> None:
+    page = enter("/placements/new/", "operator")
+    name = page.locator('[name="spec.resourceSelectors[0].name"]')
+    page.get_by_label("Name", exact=True).first.fill("shop")
+    page.locator('[name="spec.resourceSelectors[0].kind"]').fill("Namespace")
+    name.fill("fresh")
+
+    page.get_by_role("button", name="Create namespace").click()
+
+    expect(page.get_by_text("Namespace fresh created.")).to_be_visible()
+    expect(page.get_by_text("Selects 1 resource: Namespace")).to_be_visible()
+    expect(name).to_be_focused()
+    expect(page.get_by_label("Name", exact=True).first).to_have_value("shop")
+    page.get_by_role("button", name="Review changes").click()
+    expect(page.get_by_role("button", name="Save shop")).to_be_visible()
+
+
+@pytest.mark.usefixtures("nine")
+def test_the_editor_opens_with_the_form_the_picks_and_the_lanes(enter: Enter) -> None:
+    page = enter("/placements/web/edit/", "operator")
+    page.set_viewport_size({"width": 1440, "height": 900})
+    page.get_by_label("Number of clusters").fill("6")
+    expect(page.get_by_text("was 5", exact=True)).to_be_visible()
+
+    for selector in (
+        "#preview .result",
+        "#preview .pick-chips",
+        "#preview .lanes >> nth=0",
+        "#preview .lanes >> nth=1",
+        "#preview .waves",
+        "#spec-policy-topologySpreadConstraints",
+    ):
+        box = page.locator(selector).bounding_box()
+        assert box is not None
+        assert box["y"] + box["height"] <= 900, selector
+    expect(page.locator("#preview .band").first).to_be_visible()
+
+
+@pytest.mark.usefixtures("nine")
+def test_apply_yaml_shows_differences_before_it_applies(
+    enter: Enter, complaints: list[str]
+) -> None:
+    page = enter("/resources/apply/", "operator")
+    manifest = """\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: flags, namespace: web}
+data: {color: blue}
+"""
+    expect(page.get_by_role("button", name="Apply", exact=True)).to_have_count(0)
+    page.get_by_label("Manifests").fill(manifest)
+    page.get_by_role("button", name="Preview", exact=True).click()
+    expect(page.locator(".objects")).to_contain_text("Created ConfigMap web/flags")
+    expect(page.locator(".objects .came").last).to_contain_text("color: blue")
+    apply_resources([yaml.safe_load(manifest.replace("blue", "red"))], by=None, now=NOW)
+
+    page.get_by_role("button", name="Apply", exact=True).click()
+    expect(page.get_by_role("alert")).to_contain_text("has changed since your preview")
+    expect(page.locator(".objects")).to_contain_text("Changed ConfigMap web/flags")
+    page.get_by_role("button", name="Apply", exact=True).click()
+
+    expect(page.get_by_role("heading", level=1)).to_have_text("1 document applied")
+    complaints.clear()  # of the status 409

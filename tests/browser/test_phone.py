@@ -27,7 +27,7 @@ def test_a_field_is_edited_and_the_preview_follows(enter: Enter, dark: bool) -> 
 
     number, joins = (
         page.get_by_label("Number of clusters"),
-        page.locator("#preview .versus .joins"),
+        page.locator("#preview .pick-chips .new"),
     )
     expect(number).to_be_hidden()
     page.get_by_role("heading", name="Where: clusters").click()

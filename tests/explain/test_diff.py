@@ -87,9 +87,14 @@ def test_side_by_side_each_side_is_its_text(
 
 
 def test_side_by_side_marks_the_words_that_differ() -> None:
-    [_, pair] = side_by_side(
-        line_diff("numberOfClusters: 5", "numberOfClusters: 6") or ()
-    )
+    [pair] = side_by_side(line_diff("numberOfClusters: 5", "numberOfClusters: 6") or ())
 
     assert pair.before == [Piece("", "numberOfClusters: "), Piece("−", "5")]
     assert pair.after == [Piece("", "numberOfClusters: "), Piece("+", "6")]
+
+
+def test_nothing_is_left_out_before_the_first_line() -> None:
+    created = side_by_side(line_diff("", "a: 1\nb: 2") or ())
+    changed = side_by_side(line_diff("a: 1\nb: 2", "a: 1\nb: 3") or ())
+
+    assert not any(one.is_gap for one in (*created, *changed))

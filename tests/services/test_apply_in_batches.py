@@ -15,7 +15,6 @@ from django.conf import settings
 from django.contrib.auth.models import Group
 from django.core.management import CommandError, call_command
 from django.db import OperationalError, connection, connections
-from django.test import Client
 from rest_framework.test import APIClient
 
 from clusters.models import MemberCluster
@@ -263,21 +262,6 @@ def test_rest_answers_with_what_was_written() -> None:
     )
     assert len(problem["applied"]) == 131
     assert problem["applied"][0]["did"] == "created"
-
-
-@pytest.mark.usefixtures("small")
-def test_the_page_shows_what_was_written(client: Client) -> None:
-    client.force_login(person("ada", "operator"))
-    text = "---\n".join(map(dump_yaml, too_many_overrides()))
-
-    page = client.post("/resources/apply/", {"manifest": text})
-
-    content = page.content.decode()
-    assert page.status_code == 409
-    assert "131 of 132 documents are applied" in content
-    assert "there are 100 of this kind" in content
-    assert content.count('<th scope="row">') == 131
-    assert "Nothing is saved yet" not in content
 
 
 @pytest.mark.usefixtures("small")

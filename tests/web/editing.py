@@ -1,4 +1,4 @@
-"""Writing a manifest through the editor, in the steps that a person takes."""
+"""Writing a manifest through the editor or *Apply YAML*, in the steps that a person takes."""
 
 import re
 from typing import Any
@@ -31,3 +31,18 @@ def confirmed(client: Client, page: str, **more: str) -> Any:
     )
     given.pop("confirm", None)
     return client.post(f"{draft_address()}review/", {**given, **more})
+
+
+APPLY = "/resources/apply/"
+
+
+def digest_in(page: str) -> str:
+    """Return what the button *Apply* of a preview sends; empty without one."""
+    return next(iter(re.findall(r'name="previewed" value="([^"]+)"', page)), "")
+
+
+def applied(client: Client, text: str, **more: str) -> Any:
+    """Preview manifests and apply what was previewed."""
+    page = client.post(APPLY, {"manifest": text, **more}).content.decode()
+    sent = {"manifest": text, "previewed": digest_in(page), **more}
+    return client.post(APPLY, sent)

@@ -8,7 +8,7 @@ from django.test import Client
 
 from fleetui.access.secret_values import plain_manifest
 from fleetui.apimachinery.yaml import dump_yaml, load_documents
-from placements.models import Draft, Placement
+from placements.models import Draft, Placement, Resource
 from placements.services.placements import save_placement
 from placements.services.resources.operations import apply_resources
 from tests.rows import (
@@ -33,6 +33,7 @@ HTMX = {"HX-Request": "true"}
 def _fields(page: str) -> dict[str, str]:
     """Read what a browser would send back of the form, without its buttons."""
     form = page.partition('id="editing"')[2].partition("</form>")[0]
+    form = re.sub(r'<input type="radio"[^>]*">', "", form)  # those not checked
     values = dict(re.findall(r'<input [^>]*name="([^"]*)"[^>]*value="([^"]*)"', form))
     for name, inner in re.findall(
         r'<select [^>]*name="([^"]*)"[^>]*>(.*?)</select>', form, re.DOTALL
@@ -245,13 +246,13 @@ def test_rows_come_and_go_with_buttons(operator: Client) -> None:
     assert re.search(
         r'name="[^"]*\[0\]\.weight"[^>]* autofocus', added.content.decode()
     )
-    assert "Ignored in preview" in added.content.decode()
+    assert "Not in the preview yet" in added.content.decode()
     assert "affinity" not in _data()["spec"]["policy"]
     assert removed.status_code == 200
 
 
 @pytest.mark.nightly
-def test_a_half_typed_row_is_left_out_and_marked(operator: Client) -> None:
+def test_a_new_row_is_left_out_and_not_marked_yet(operator: Client) -> None:
     operator.post(
         EDIT,
         {"mode": "form", "add": "spec.policy.topologySpreadConstraints"},
@@ -261,8 +262,8 @@ def test_a_half_typed_row_is_left_out_and_marked(operator: Client) -> None:
     preview = page.partition('id="preview"')[2]
 
     assert "2 of 2 clusters selected" in preview
-    assert "Ignored in preview (invalid): topologySpreadConstraints[0]" in preview
-    assert re.search(r"topologyKey\"[^>]*aria-invalid", page)
+    assert "Not in the preview yet: topologySpreadConstraints[0]" in preview
+    assert not re.search(r"topologyKey\"[^>]*aria-invalid", page)
 
 
 def test_labels_are_offered_with_counts(operator: Client) -> None:
@@ -456,7 +457,7 @@ def test_half_of_the_fields_may_be_at_fault_at_once(operator: Client) -> None:
 
     page = _post(operator, address, second).content.decode()
 
-    assert "Ignored in preview (invalid): topologySpreadConstraints[0]" in page
+    assert "Not in the preview yet: topologySpreadConstraints[0]" in page
     assert "No cluster has the label moon" in page
 
 
@@ -539,7 +540,6 @@ def test_a_new_placement_requires_a_resource_and_offers_those_of_the_hub(
     page = operator.get(NEW).content.decode()
 
     assert _fields(page)[f"{SELECTOR}.kind"] == ""
-    assert "Required value" in page
     picker = page.partition('<datalist id="resources-of-hub">')[2].partition(
         "</datalist>"
     )[0]
@@ -566,3 +566,151 @@ def test_picking_a_second_resource_adds_a_selector_and_picking_none_changes_noth
         "shop",
         "bank",
     ]
+
+
+def _is_red(page: str) -> bool:
+    """Return whether a page shows, marks or announces an error."""
+    editor = page.partition('id="editor"')[2]
+    marks = ("aria-invalid", 'role="alert"', 'class="fault"', "✗", "mark failed")
+    return any(one in editor for one in (*marks, "Required value", "(invalid)"))
+
+
+@pytest.mark.parametrize("query", ["", "?scope=namespace", "?as=yaml", "?from=web"])
+def test_nothing_is_red_on_a_new_placement(operator: Client, query: str) -> None:
+    page = operator.get(NEW + query).content.decode()
+
+    assert not _is_red(page)
+    assert query == "?from=web" or "missing" in page
+
+
+def test_a_name_that_the_start_has_is_free(operator: Client) -> None:
+    decided("my-placement", pick_n_spec(1))
+    decided("web-copy", pick_n_spec(1))
+
+    names = [
+        _fields(operator.get(address).content.decode())["metadata.name"]
+        for address in (NEW, f"{NEW}?from=web")
+    ]
+
+    assert names == ["my-placement-2", "web-copy-2"]
+
+
+def test_an_error_is_shown_once_its_field_was_touched(operator: Client) -> None:
+    first = {"metadata.name": "shop", "touched": "metadata.name"}
+    before = _post(operator, NEW, first).content.decode()
+    address = f"/drafts/{Draft.objects.get().pk}/"
+
+    after = _post(operator, address, {"touched": f"metadata.name {SELECTOR}.kind"})
+
+    assert not _is_red(f'id="editor"{before}')
+    assert f'data-pending="{SELECTOR}.kind"' in before
+    assert "✗ Required value" in after.content.decode()
+
+
+def test_a_value_that_is_wrong_is_shown_again_when_the_draft_is_opened(
+    operator: Client,
+) -> None:
+    _post(operator, NEW, {NUMBER: "-3"})
+
+    page = operator.get(f"/drafts/{Draft.objects.get().pk}/").content.decode()
+
+    assert "Invalid value: -3" in page
+    assert "Required value" not in page
+
+
+@pytest.mark.parametrize("htmx", [True, False])
+def test_a_submitted_form_shows_all_errors_with_path_and_allowed_values(
+    operator: Client, *, htmx: bool
+) -> None:
+    more = {NUMBER: "-3", "review": "1"}
+
+    answer = _post(operator, NEW, more, htmx=htmx)
+    if not htmx:
+        assert answer["Location"].endswith("?errors=all")
+        answer = operator.get(answer["Location"])
+    page = answer.content.decode()
+
+    assert f"<code>{SELECTOR}.kind</code>" in page
+    assert f"<code>{NUMBER}</code>" in page
+    assert "allowed: an integer from 0 to" in page
+    assert page.count("aria-invalid") == 2
+    assert re.search(r'kind"[^>]* autofocus', page)
+    assert 'name="touched" value="*"' in page
+
+
+def test_a_review_of_no_changes_says_so(operator: Client) -> None:
+    page = _post(operator, EDIT, {"review": "1"}).content.decode()
+
+    assert "There are no changes to review." in page
+
+
+def test_what_an_edit_changes_is_marked(operator: Client) -> None:
+    _post(operator, EDIT, {NUMBER: "3", "add": "spec.policy.topologySpreadConstraints"})
+
+    page = operator.get(f"/drafts/{Draft.objects.get().pk}/").content.decode()
+
+    assert re.findall('<strong class="was">([^<]*)<', page) == ["was 2", "added"]
+    assert "2 changes" in page
+
+
+def _create_namespace(client: Client, address: str, values: dict[str, str]) -> str:
+    """Type values into the editor, and press the button beside the field of the last one."""
+    page = _post(client, address, values).content.decode()
+    draft = f"/drafts/{Draft.objects.get().pk}/"
+    [field] = re.findall(r'name="namespace" value="([^"]+)"', page)
+    return str(_post(client, draft, {"namespace": field}).content.decode())
+
+
+def test_a_namespace_is_created_from_its_field_and_nothing_is_lost(
+    operator: Client,
+) -> None:
+    typed = {
+        "metadata.name": "shop2",
+        f"{SELECTOR}.kind": "Namespace",
+        f"{SELECTOR}.name": "fresh",
+    }
+
+    page = _create_namespace(operator, NEW, typed)
+
+    [made] = Resource.objects.filter(kind="Namespace", name="fresh")
+    assert made.content == {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": "fresh"},
+    }
+    assert "Namespace fresh created." in page
+    assert _data()["metadata"]["name"] == "shop2"
+    assert "Selects 1 resource: Namespace" in page
+    assert 'name="namespace"' not in page
+
+
+def test_the_namespace_of_a_namespaced_placement_is_created(operator: Client) -> None:
+    typed = {"metadata.namespace": "fresh"}
+
+    page = _create_namespace(operator, f"{NEW}?scope=namespace", typed)
+
+    assert "Namespace fresh created." in page
+    assert Resource.objects.filter(kind="Namespace", name="fresh").exists()
+
+
+def test_a_namespace_that_may_not_be_made_is_refused_with_the_reason(
+    operator: Client,
+) -> None:
+    typed = {f"{SELECTOR}.kind": "Namespace", f"{SELECTOR}.name": "Not a name"}
+
+    page = _create_namespace(operator, NEW, typed)
+
+    assert "The namespace was not created. metadata.name: " in page
+    assert _data()["spec"]["resourceSelectors"][0]["name"] == "Not a name"
+    assert not Resource.objects.filter(name="Not a name").exists()
+
+
+@pytest.mark.parametrize("name", ["shop", "kube-system", ""])
+def test_no_namespace_is_offered_that_exists_or_is_of_the_hub(
+    operator: Client, name: str
+) -> None:
+    typed = {f"{SELECTOR}.kind": "Namespace", f"{SELECTOR}.name": name}
+
+    page = _post(operator, NEW, typed).content.decode()
+
+    assert 'name="namespace"' not in page

@@ -477,3 +477,21 @@ def test_a_review_of_the_last_minute_is_known_to_pages(hub: WritableHub) -> None
         visitor("operator", "viewer").get(f"{ROOT}/clusters/east/")
     )
     assert len(hub.fake.seen) == requests
+
+
+def test_a_namespace_is_not_created_from_the_editor_of_a_live_hub(
+    hub: WritableHub,
+) -> None:
+    hub.projected.project()
+    client = visitor("operator")
+    field = "spec.resourceSelectors[0].name"
+    sent = {"mode": "form", "namespace": field}
+
+    page = text(client.get(f"{ROOT}/placements/new/?from=web"))
+    answer = client.post(
+        f"{ROOT}/placements/new/?from=web", sent, headers={"HX-Request": "true"}
+    )
+
+    assert 'name="namespace"' not in page
+    assert "The namespace was not created. The live hub decides this." in text(answer)
+    assert hub.sent() == []

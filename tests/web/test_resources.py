@@ -4,10 +4,8 @@ import re
 from collections.abc import Callable
 
 import pytest
-from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 
-from clusters.models import MemberCluster
 from fleetui.apimachinery.yaml import dump_yaml
 from placements.models import Placement, Resource
 from tests.rows import (
@@ -17,6 +15,7 @@ from tests.rows import (
     pick_n_spec,
     placement_document,
 )
+from tests.web.editing import applied
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("web")]
 
@@ -85,9 +84,7 @@ def test_applies_documents_of_every_kind(operator: Client) -> None:
         config_map("settings", data={"a": "b"}),
     ]
 
-    answer = operator.post(
-        "/resources/apply/", {"manifest": "---\n".join(map(dump_yaml, documents))}
-    )
+    answer = applied(operator, "---\n".join(map(dump_yaml, documents)))
     rows = re.findall(
         r"<td>(\w+)</td>\s*<th[^>]*><a href=\"([^\"]*)\">([^<]*)</a></th>\s*<td>(\w+)",
         answer.content.decode(),
@@ -103,35 +100,6 @@ def test_applies_documents_of_every_kind(operator: Client) -> None:
         'href="/placements/web/">web</a>'
         in answer.content.decode().partition("Rolled out by")[2]
     )
-
-
-def test_applies_a_file(operator: Client) -> None:
-    file = SimpleUploadedFile("other.yaml", dump_yaml(namespace("other")).encode())
-
-    operator.post("/resources/apply/", {"manifest": "", "file": file})
-
-    assert Resource.objects.filter(name="other").exists()
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("", "Required value"),
-        ("---\n", "Empty manifest"),
-        (
-            dump_yaml(config_map("lost", in_="nowhere")),
-            "the namespace nowhere is not on the hub",
-        ),
-        (dump_yaml(member_document("palemoth")) + "---\nkind: Pod\n", "apiVersion"),
-    ],
-)
-def test_applies_all_or_none(operator: Client, text: str, words: str) -> None:
-    answer = operator.post("/resources/apply/", {"manifest": text})
-
-    assert answer.status_code == 422
-    assert words in answer.content.decode()
-    assert (MemberCluster.objects.count(), Resource.objects.count()) == (3, 2)
 
 
 def test_deleting_says_what_goes_with_it(operator: Client) -> None:

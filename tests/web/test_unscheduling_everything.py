@@ -1,7 +1,6 @@
 """Pages require confirmation before a change unschedules everything, and keep what was typed."""
 
 import pytest
-from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 
 from fleetui.apimachinery.yaml import dump_yaml
@@ -45,18 +44,3 @@ def test_an_editor_that_needs_no_confirmation_shows_no_box(operator: Client) -> 
     typed(operator, "/placements/web/edit/", TEXT.replace("moon", "east"))
 
     assert 'name="confirm"' not in reviewed(operator)
-
-
-def test_applying_requires_confirmation_and_keeps_the_text_of_a_file(
-    operator: Client,
-) -> None:
-    upload = SimpleUploadedFile("web.yaml", TEXT.encode())
-
-    response = operator.post("/resources/apply/", {"file": upload})
-
-    assert response.status_code == 409
-    assert "region: moon" in response.content.decode()
-    assert Placement.objects.get().revision == 1
-    done = operator.post("/resources/apply/", {"manifest": TEXT, **CONFIRMED})
-    assert done.status_code == 200
-    assert Placement.objects.get().revision == 2

@@ -29,6 +29,7 @@ _HATCHED = {
 _MARKERS: dict[Mark, dict[str, Any]] = {
     Mark.PLACED: {"color": Color.PLACED},
     Mark.NEW: {"color": Color.ACCENT},
+    Mark.GONE: OUTLINED,
     Mark.CANDIDATE: OUTLINED,
     Mark.COSTLY: {"color": Color.LOSS, "line": {"color": Color.COST, "width": 1}},
     Mark.BLOCKED: _HATCHED,

@@ -6,7 +6,7 @@ from typing import Any
 
 from fleetui.apimachinery.yaml import Document
 from fleetui.remote import RemoteClient
-from placements.explain.diff import manifest_diff
+from placements.explain.diff import unified_text
 from placements.management.manifest_command import ManifestCommand
 from placements.services.apply import UNCHANGED, preview_documents
 from placements.services.results import CONFIRMATION
@@ -31,11 +31,7 @@ class Command(ManifestCommand):
             documents, by=None, now=now, confirmed=True, strict=strict
         )
         for change in preview.changes:
-            self.stdout.write(
-                manifest_diff(
-                    change.kind, change.name, change.verb, change.before, change.after
-                )
-            )
+            self.stdout.write(unified_text(change))
         if any(result.did != UNCHANGED for result in preview.results):
             sys.exit(DIFFERENT)
 

@@ -85,6 +85,8 @@ class Suggest(StrEnum):
     TAINTS = "taints"
 
 
+_SEGMENTED = ("spec.policy.placementType", "spec.strategy.type")
+"""Fields that show all their choices beside each other."""
 _MANY = (FieldType.WORDS, FieldType.LINES)
 
 
@@ -112,8 +114,15 @@ class FormField:
         return slug(self.name)
 
     @property
-    def is_known_choice(self) -> bool:
-        return self.value in dict(self.choices)
+    def is_segmented(self) -> bool:
+        return self.name in _SEGMENTED
+
+    @property
+    def shown_choices(self) -> tuple[tuple[str, str], ...]:
+        """The choices, and the value if it is none of them."""
+        if self.value in dict(self.choices):
+            return self.choices
+        return (*self.choices, (self.value, self.value))
 
     @property
     def list_id(self) -> str:
@@ -157,10 +166,17 @@ class FormRow:
     fields: tuple[FormField, ...]
     groups: tuple["FieldGroup", ...] = ()
     name: str = ""
+    summary: str = ""
+    """What a row is in words, where its fields need not be open."""
 
     @property
-    def has_inner_rows(self) -> bool:
-        return any(group.rows for group in self.groups)
+    def inner_rows(self) -> int:
+        return sum(len(group.rows) for group in self.groups)
+
+    @property
+    def has_one_part(self) -> bool:
+        """Return whether removing the row removes all that its list inside has."""
+        return self.inner_rows == 1 and not self.name.startswith("spec.resource")
 
     @property
     def id(self) -> str:
@@ -241,6 +257,11 @@ class PlacementForm:
             _fields(data, STRATEGY, _STRATEGY),
             _fields(data, (*STRATEGY, "applyStrategy"), _APPLYING),
         )
+
+    @property
+    def outer_fields(self) -> tuple[FormField, ...]:
+        """The fields outside of lists."""
+        return (*self.basics, *self.strategy, *self.rules, *self.applying)
 
     @property
     def groups(self) -> tuple[FieldGroup, ...]:
@@ -442,7 +463,13 @@ def _resource(data: object, keys: Keys) -> FormRow:
     )
     specs = (*usual, _SCOPE) if is_namespace else usual
     labels = _label_groups(data, (*keys, "labelSelector"), _OBJECT_LABEL)
-    return _form_row(keys, _fields(data, keys, specs), *labels)
+    row = _form_row(keys, _fields(data, keys, specs), *labels)
+    kind, name = (at(data, (*keys, key)) for key in ("kind", "name"))
+    if not (kind and name and isinstance(kind, str) and isinstance(name, str)):
+        return row
+    scope = at(data, (*keys, "selectionScope"))
+    is_whole = is_namespace and scope != SelectionScope.NAMESPACE_ONLY
+    return replace(row, summary=f"{kind} {name}{', with its resources' * is_whole}")
 
 
 def _required(data: object, keys: Keys) -> FormRow:

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -45,13 +46,20 @@ Suggestions = tuple[tuple[str, int | None], ...]
 
 @dataclass
 class FieldNotes:
-    """What is shown beside a field, a row or a list."""
+    """What is shown beside a field, a row or a list.
+
+    `is_pending`: something is wrong here that is not shown yet; `absent_namespace` is named here and not on
+    the hub; `was`: what an edit changed here, against what is saved.
+    """
 
     name: str
     errors: list[FieldError] = field(default_factory=list)
     warnings: list[ManifestWarning] = field(default_factory=list)
     hint: str = ""
     left_out: bool = False
+    is_pending: bool = False
+    absent_namespace: str = ""
+    was: str = ""
 
     @property
     def id(self) -> str:
@@ -60,12 +68,16 @@ class FieldNotes:
 
 @dataclass(frozen=True)
 class FormNotes:
-    """The notes of everything that a form shows, by name, and the errors and warnings that have no place."""
+    """The notes of everything that a form shows, by name, and the errors and warnings that have no place.
+
+    `pending` is left out of the preview, like `left_out`, for errors that are not shown yet.
+    """
 
     by_name: Mapping[str, FieldNotes]
     errors: Sequence[FieldError]
     warnings: Sequence[ManifestWarning]
     left_out: Sequence[str]
+    pending: Sequence[str] = ()
 
 
 def notes_of(
@@ -73,22 +85,31 @@ def notes_of(
     errors: Sequence[FieldError],
     warnings: Sequence[ManifestWarning],
     *,
+    pending: Sequence[FieldError],
     fleet: Fleet,
     resource_hints: Mapping[str, str],
+    absent_namespaces: Mapping[str, str],
+    edits: Mapping[str, str],
     cycle: Cycle | None,
     bound: int | None,
 ) -> FormNotes:
-    """Assign errors and warnings to the nearest field, row or list, and add the hints."""
-    left_out = [  # without what is inside another place that is left out
-        path
-        for path in sorted(draft.left_out, key=len)
-        if not any(path != other and path.startswith(other) for other in draft.left_out)
-    ]
+    """Assign errors and warnings to the nearest field, row or list, and add the hints.
+
+    `pending` are the errors that are not to be shown yet.
+    """
+    left_out, quiet = _left_out(draft, pending)
     if draft.form is None:
-        return FormNotes({}, errors, warnings, left_out)
+        return FormNotes({}, errors, warnings, left_out, quiet)
 
     visible = draft.form.visible()
-    notes = {name: FieldNotes(name) for name in visible}
+    notes = {
+        name: FieldNotes(
+            name,
+            absent_namespace=absent_namespaces.get(name, ""),
+            was=edits.get(name, ""),
+        )
+        for name in visible
+    }
     names = {keys: name for name, keys in visible.items()}
 
     def nearest(path: str) -> FieldNotes | None:
@@ -102,6 +123,9 @@ def notes_of(
     for error in errors:
         note = nearest(error.path)
         (note.errors if note else errors_without_place).append(error)
+
+    for note in filter(None, (nearest(error.path) for error in pending)):
+        note.is_pending = True
 
     warnings_without_place: list[ManifestWarning] = []
     for one in warnings:
@@ -118,7 +142,42 @@ def notes_of(
     for path in left_out:
         if path in notes:
             notes[path].left_out = True
-    return FormNotes(notes, errors_without_place, warnings_without_place, left_out)
+    return FormNotes(
+        notes, errors_without_place, warnings_without_place, left_out, quiet
+    )
+
+
+def edits_of(form: PlacementForm, base: Mapping[str, Any]) -> dict[str, str]:
+    """Return what differs from the saved manifest, by the name of the field, row or list."""
+    saved = PlacementForm.of(base)
+    before = {one.name: one.value for one in saved.outer_fields}
+    edits = {
+        one.name: f"was {before.get(one.name) or one.placeholder or 'not set'}"
+        for one in form.outer_fields
+        if one.value != before.get(one.name, "")
+    }
+    for group, old in zip(form.groups, saved.groups, strict=True):
+        items = [at(base, row.keys) for row in old.rows]
+        more = len(group.rows) - len(items)
+        word = "added" if more > 0 else "changed"
+        new = [row for row in group.rows if at(form.data, row.keys) not in items]
+        edits |= dict.fromkeys((row.name for row in new), word)
+        edits |= {group.name: f"{-more} removed"} if more < 0 else {}
+    return edits
+
+
+def _left_out(
+    draft: PlacementDraft, pending: Sequence[FieldError]
+) -> tuple[list[str], list[str]]:
+    """Return what the preview leaves out for shown errors, and for pending ones."""
+    shown: list[str] = []
+    quiet: list[str] = []
+    for path in sorted(draft.left_out, key=len):
+        if any(path.startswith(other) for other in (*shown, *quiet)):
+            continue
+        is_quiet = any(error.path.startswith(path) for error in pending)
+        (quiet if is_quiet else shown).append(path)
+    return shown, quiet
 
 
 def _hints(

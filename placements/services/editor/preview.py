@@ -5,7 +5,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
+from itertools import islice
 from time import perf_counter
+from typing import Any
 
 from django.contrib.auth.models import User
 
@@ -16,10 +18,12 @@ from fleetui.apimachinery.errors import (
     InvalidManifest,
     Keys,
     ManifestWarning,
+    format_path,
+    split_path,
 )
 from fleetui.apimachinery.model import DEFAULT_SEMANTICS, parse_manifest
 from fleetui.apimachinery.secrets import HubObject
-from fleetui.apimachinery.words import counted
+from fleetui.apimachinery.words import counted, names_and_more
 from placements.engine.advice.diagnosis import feasibility_bound
 from placements.engine.checks.examination import fleet_warnings
 from placements.engine.checks.findings import Finding
@@ -27,7 +31,7 @@ from placements.engine.checks.predicates import AssertionResult, AssertionState
 from placements.engine.exact.record import ExactVerdict, SearchOptions, inline_search
 from placements.engine.overlaps import Overlap, keys_of, overlaps_of, to_place
 from placements.engine.rollout.state import RolloutState
-from placements.engine.rollout.waves import WavePlan, plan_waves
+from placements.engine.rollout.waves import Wave, WavePlan, plan_waves
 from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.profile import profile_of
 from placements.engine.scheduling.scheduler import schedule
@@ -36,12 +40,19 @@ from placements.engine.scheduling.warnings import decision_warnings
 from placements.engine.selection import Selection, is_ever_placed, select
 from placements.engine.selection import content_hash as content_hash_of_resources
 from placements.explain.advice import bound_sentence, trap_sentences
+from placements.explain.diff import differences
 from placements.explain.preview import (
     PickLine,
     passed_over,
     pick_lines,
 )
-from placements.explain.steps import LanePanel, placed_panels
+from placements.explain.steps import (
+    LaneBlock,
+    LanePanel,
+    Mark,
+    domain_words,
+    placed_panels,
+)
 from placements.explain.vocabulary import OUTCOME_WORDS, policy_sentence
 from placements.manifests.binding import BindingState
 from placements.manifests.placement import (
@@ -57,6 +68,7 @@ from placements.services.editor.form import NAMESPACE, PlacementForm, at, is_nam
 from placements.services.editor.hints import (
     FormNotes,
     Suggestions,
+    edits_of,
     notes_of,
     suggestions,
     wanted_clusters,
@@ -87,6 +99,10 @@ _EXACT = SearchOptions(stages=("n",), limit_seconds=0.25, most_states=2_000)
 _MOST_SELECTORS = 10
 _MOST_CHOICES = 200
 _MOST_PLANNED = 200
+_MOST_CHIPS, _MOST_KINDS = 20, 4
+_NAMESPACE = ("", "Namespace")
+# Codes of errors that a field has because another one was changed.
+_CAUSED_ELSEWHERE = ("forbidden-for-type", "conflict")
 
 
 @dataclass(frozen=True)
@@ -271,7 +287,27 @@ class SchedulePreview:
 
     @cached_property
     def panels(self) -> tuple[LanePanel, ...]:
-        return placed_panels(self.decision)
+        return placed_panels(self.decision, self._placed_before)
+
+    @cached_property
+    def chips(self) -> list[LaneBlock]:
+        """The first clusters in the order of selection, then kept and deselected ones, with domains."""
+        numbers = {line.picked.cluster: line.place for line in self.picks}
+        names = dict.fromkeys([*numbers, *self.placed_after, *self.leaves])
+        fleet, gone = self.decision.cycle.fleet, frozenset(self.leaves)
+        chips = []
+        for name in islice(names, _MOST_CHIPS):
+            mark = Mark.GONE if name in gone else Mark.PLACED
+            if self._placed_before and name not in self._placed_before:
+                mark = Mark.NEW
+            is_there = name in fleet.positions
+            words = domain_words(self.decision, name) if is_there else ""
+            chips.append(LaneBlock(mark, words, name, numbers.get(name, 0)))
+        return chips
+
+    @property
+    def more_chips(self) -> int:
+        return len(self.placed_after) + len(self.leaves) - len(self.chips)
 
     @cached_property
     def picks(self) -> tuple[PickLine, ...]:
@@ -315,14 +351,14 @@ class SchedulePreview:
             versions = dict.fromkeys(after, version)
             return plan_waves(state.with_wanted(versions, manifest.spec.policy))
 
-    def waves(self, *, now: datetime) -> tuple[int, ...] | None:
-        """Return the number of clusters in each wave of the plan.
+    def waves(self, *, now: datetime) -> tuple[Wave, ...] | None:
+        """Return the waves of the plan.
 
         None where a staged update run decides that, and where there is nothing to roll out.
         """
         if self.is_staged or self.decision.is_failed:
             return None
-        return tuple(len(wave.actions) for wave in self.plan(now=now).waves)
+        return self.plan(now=now).waves
 
 
 def preview(manifest: ClusterResourcePlacement) -> SchedulePreview:
@@ -354,7 +390,8 @@ class DraftPreview:
     """A draft on the fleet and hub as they are: fetched once, scheduled once.
 
     `schedule` is None where the text is incomplete; `errors` are those of the draft, with those that only
-    the hub knows.
+    the hub knows; `base` is the manifest that the draft started from; `touched` are the names of the fields
+    that a user touched, None once the form is submitted, and where all errors count.
     """
 
     draft: PlacementDraft
@@ -365,6 +402,8 @@ class DraftPreview:
     schedule: SchedulePreview | None
     milliseconds: int
     now: datetime
+    base: Any = None
+    touched: frozenset[str] | None = None
 
     @property
     def form(self) -> PlacementForm | None:
@@ -373,6 +412,30 @@ class DraftPreview:
     @property
     def decision_id(self) -> str:
         return self.schedule.decision.id if self.schedule else ""
+
+    @cached_property
+    def shown_errors(self) -> tuple[FieldError, ...]:
+        """The errors to show: until the form is submitted, those of what was touched."""
+        return tuple(one for one in self.errors if self._is_shown(one))
+
+    @property
+    def pending_errors(self) -> tuple[FieldError, ...]:
+        return tuple(one for one in self.errors if one not in self.shown_errors)
+
+    def _is_shown(self, error: FieldError) -> bool:
+        if self.touched is None:
+            return True
+        # A touched field or list may be the place of the error, around it or inside of it.
+        place = f"{error.path}."
+        for name in self.touched:
+            if f"{name}.".startswith((place, f"{error.path}[")):
+                return True
+            if place.startswith((f"{name}.", f"{name}[")):
+                return True
+        if error.code in ("required", *_CAUSED_ELSEWHERE) or self.saved is not None:
+            return error.code != "required"
+        keys = split_path(error.path)
+        return bool(at(self.draft.data, keys) != at(self.base, keys))
 
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
@@ -385,11 +448,11 @@ class DraftPreview:
         )
 
     @cached_property
-    def waves(self) -> tuple[int, ...] | None:
+    def waves(self) -> tuple[Wave, ...] | None:
         return self.schedule.waves(now=self.now) if self.schedule else None
 
     @property
-    def waves_while_typing(self) -> tuple[int, ...] | None:
+    def waves_while_typing(self) -> tuple[Wave, ...] | None:
         """The waves, None with so many clusters that planning would make typing slow."""
         is_small = (
             self.schedule is not None
@@ -401,10 +464,13 @@ class DraftPreview:
     def notes(self) -> FormNotes:
         return notes_of(
             self.draft,
-            self.errors,
+            self.shown_errors,
             self.schedule.warnings if self.schedule else (),
+            pending=self.pending_errors,
             fleet=self.fleet,
             resource_hints=self.resource_hints,
+            absent_namespaces=self.absent_namespaces,
+            edits=self.edits,
             cycle=self.schedule.decision.cycle if self.schedule else None,
             bound=self.schedule.bound if self.schedule else None,
         )
@@ -421,8 +487,48 @@ class DraftPreview:
                 selected = select(
                     (selector,), self.objects, namespace=self.namespace, path=""
                 ).objects
-                hints[row.name] = f"Selects {counted(len(selected), 'resource')}"
+                kinds = dict.fromkeys(one.kind for one in selected)
+                words = f"Selects {counted(len(selected), 'resource')}"
+                more = f": {names_and_more(list(kinds), _MOST_KINDS)}" if kinds else ""
+                hints[row.name] = f"{words}{more}"
         return hints
+
+    @property
+    def edits(self) -> dict[str, str]:
+        """What the form shows as changed in a saved placement."""
+        if (
+            self.form is None
+            or self.saved is None
+            or not isinstance(self.base, Mapping)
+        ):
+            return {}
+        return edits_of(self.form, self.base)
+
+    @cached_property
+    def changes(self) -> int:
+        """How many places differ from the saved manifest."""
+        return len(differences(self.base or {}, self.draft.data))
+
+    @property
+    def absent_namespaces(self) -> dict[str, str]:
+        """The Namespaces that fields name and that are not on the hub, by the name of the field."""
+        keys = [
+            (*row.keys, "name")
+            for row in (self.form.resources.rows if self.form else ())
+            if at(self.draft.data, (*row.keys, "kind")) == "Namespace"
+        ]
+        if self.namespace and self.saved is None:
+            keys.append(NAMESPACE)
+        there = {one.name for one in self.objects if one.key[:2] == _NAMESPACE}
+        named = {format_path(one): at(self.draft.data, one) for one in keys}
+        return {
+            path: name
+            for path, name in named.items()
+            if isinstance(name, str)
+            and name
+            and name not in there
+            and not is_reserved_namespace(name)
+        }
 
     @property
     def namespace(self) -> str:
@@ -483,8 +589,13 @@ def preview_draft(
     saved: Placement | None,
     now: datetime,
     by: User | None = None,
+    base: Any = None,
+    touched: frozenset[str] | None = None,
 ) -> DraftPreview:
-    """Check a draft against the hub, and the grants of the user who will save it; schedule what can be."""
+    """Check a draft against the hub, and the grants of the user who will save it; schedule what can be.
+
+    `base` and `touched` as in a `DraftPreview`.
+    """
     fleet, objects = current_fleet().fleet, tuple(hub_objects())
     selection, errors = Selection(()), list(draft.errors)
     readable = draft.manifest or draft.valid_part
@@ -523,5 +634,14 @@ def preview_draft(
         result = preview_over(saved, draft.valid_part, selection, fleet)
     milliseconds = round((perf_counter() - started) * 1000)
     return DraftPreview(
-        draft, saved, fleet, objects, tuple(errors), result, milliseconds, now
+        draft,
+        saved,
+        fleet,
+        objects,
+        tuple(errors),
+        result,
+        milliseconds,
+        now,
+        base,
+        touched,
     )

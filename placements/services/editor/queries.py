@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain, count
 from typing import Any
 
 from django.db.models import QuerySet
@@ -21,7 +22,7 @@ from placements.explain.diff import differences
 from placements.manifests.placement import parse_placement
 from placements.models import LONGEST_NAME, Draft, Placement
 from placements.services.editor.preview import SchedulePreview
-from placements.services.editor.templates import template_named
+from placements.services.editor.templates import STARTING_NAME, template_named
 from placements.services.editor.validation import PlacementDraft
 from placements.services.resources.queries import selection_of
 from placements.services.results import PLACEMENT
@@ -94,15 +95,27 @@ def summaries_of(drafts: Iterable[Draft]) -> list[DraftSummary]:
 def starting_text(
     template: str, *, copied: Placement | None, is_namespaced: bool = False
 ) -> str:
-    """Return the text that a new placement starts from: a template, or a copy of another placement."""
+    """Return the text that a new placement starts from: a template, or a copy of another placement.
+
+    Its name is not taken.
+    """
     if copied is None:
-        return template_named(template).text(
+        text = template_named(template).text(
             current_fleet().fleet, is_namespaced=is_namespaced
         )
-    name = f"{copied.name[: LONGEST_NAME - 5]}-copy"
+        return text.replace(STARTING_NAME, _free_name(STARTING_NAME), 1)
+    name = _free_name(f"{copied.name[: LONGEST_NAME - 8]}-copy", copied.namespace)
     return dump_yaml(
         {**copied.document, "metadata": {**copied.document["metadata"], "name": name}}
     )
+
+
+def _free_name(name: str, namespace: str = "") -> str:
+    """Return a name, or it with the first number from 2 on that no placement has."""
+    rows = Placement.objects.filter(namespace=namespace, name__startswith=name)
+    taken = set(rows.values_list("name", flat=True))
+    numbered = (f"{name}-{number}" for number in count(2))
+    return next(one for one in chain([name], numbered) if one not in taken)
 
 
 def manifest_at(placement: Placement, revision: int) -> tuple[dict[str, Any], int]:

@@ -16,18 +16,19 @@ _USUAL_KEYS = (
     "zone",
     "topology.kubernetes.io/zone",
 )
+STARTING_NAME = "my-placement"
 _FEWEST_DOMAINS, _MOST_DOMAINS = 2, 24
 _HEAD = f"""\
 apiVersion: {PLACEMENT_VERSIONS[0]}
 kind: {PLACEMENT_KIND}
 metadata:
-  name: my-placement
+  name: {STARTING_NAME}
 """
 _NAMESPACED_HEAD = f"""\
 apiVersion: {PLACEMENT_VERSIONS[0]}
 kind: {NAMESPACED_PLACEMENT_KIND}
 metadata:
-  name: my-placement
+  name: {STARTING_NAME}
   namespace: ""
 """
 _SELECTORS = """\

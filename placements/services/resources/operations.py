@@ -138,6 +138,17 @@ def _check(
     *,
     by: User | None,
 ) -> None:
+    if errors := [error for _, error in without_namespace(objects)]:
+        raise InvalidManifest(errors)
+    namespaces = {
+        one.name: one.labels for one in objects if (one.group, one.kind) == NAMESPACE
+    }
+    check_objects(by, (HubObject.of(row.content) for row in there.values()))
+    check_objects(by, objects, facts=HubFacts(namespaces))
+
+
+def without_namespace(objects: Sequence[HubObject]) -> list[tuple[int, FieldError]]:
+    """Return the places of objects whose namespace is neither on the hub nor among them, with an error."""
     named = {
         one.namespace
         for one in objects
@@ -147,23 +158,19 @@ def _check(
         one.name for one in objects if (one.group, one.kind) == ("", "Namespace")
     }
     missing = named - brought - existing_namespaces(named)
-    errors = [
-        FieldError(
-            "metadata.namespace",
-            "not-on-the-hub",
-            f"{one}: the namespace {one.namespace} is not on the hub",
-            "apply the Namespace first, or with it",
+    return [
+        (
+            place,
+            FieldError(
+                "metadata.namespace",
+                "not-on-the-hub",
+                f"{one}: the namespace {one.namespace} is not on the hub",
+                "apply the Namespace first, or with it",
+            ),
         )
-        for one in objects
+        for place, one in enumerate(objects)
         if one.namespace in missing
     ]
-    if errors:
-        raise InvalidManifest(errors)
-    namespaces = {
-        one.name: one.labels for one in objects if (one.group, one.kind) == NAMESPACE
-    }
-    check_objects(by, (HubObject.of(row.content) for row in there.values()))
-    check_objects(by, objects, facts=HubFacts(namespaces))
 
 
 def unchanged_resources(
