@@ -189,6 +189,7 @@ class PollingMiddleware(Middleware):
             request.method != "GET"
             or not session
             or "HX-Request" not in request.headers
+            or "HX-Boosted" in request.headers
         ):
             return self._get_response(request)
         query = request.META.get("QUERY_STRING", "")

@@ -7,9 +7,9 @@ const CONFIG = { displayModeBar: false, responsive: true };
 const probe = document.createElement("span");
 probe.hidden = true;
 probe.style.setProperty("forced-color-adjust", "none"); // otherwise every token would be the color of text
-document.body.append(probe);
 
 function resolved(token) {
+  if (!probe.isConnected) document.body.append(probe); // a swapped page does not have it
   probe.style.setProperty("color", token);
   return getComputedStyle(probe).color;
 }
@@ -66,6 +66,8 @@ function loaded() {
   return loading;
 }
 
+const drawn = new Set();
+
 function draw(script) {
   const plot = document.getElementById(script.dataset.figure);
   if (!plot || !window.Plotly || plot.closest("[data-view='table']")) return;
@@ -73,8 +75,8 @@ function draw(script) {
   const known = new Map();
   plot.style.height = `${layout.height}px`;
   window.Plotly.react(plot, painted(data, known), painted({ ...themed(layout), ...paper }, known), CONFIG);
-  if (!("drawn" in plot.dataset)) plot.on("plotly_click", (event) => follow(plot, event.points[0]));
-  plot.dataset.drawn = "";
+  if (!drawn.has(plot)) plot.on("plotly_click", (event) => follow(plot, event.points[0]));
+  drawn.add(plot);
 }
 
 /* A press on a point leads on where the page says so; the rows of the table beside it have links for the keyboard.
@@ -131,8 +133,9 @@ function switcher(chart) {
 /* Of which chart the button has the focus: a fragment replaces the chart, and its button comes later. */
 let held = "";
 
-document.addEventListener("htmx:beforeSwap", () => {
-  held = document.activeElement?.closest(".chart-head")?.parentElement.id ?? "";
+document.addEventListener("htmx:beforeSwap", ({ detail: { boosted } }) => {
+  if (boosted) wanted.clear();
+  held = boosted ? "" : document.activeElement?.closest(".chart-head")?.parentElement.id ?? "";
 });
 
 function mount(root) {
@@ -189,8 +192,8 @@ function redraw() {
 }
 
 document.addEventListener("htmx:load", (event) => mount(event.detail.elt));
-document.addEventListener("htmx:beforeCleanupElement", (event) => {
-  if (event.detail.elt.matches?.(".plot[data-drawn]:not([hx-preserve])")) window.Plotly?.purge(event.detail.elt);
+document.addEventListener("htmx:afterSettle", () => {
+  for (const plot of drawn) if (!plot.isConnected && drawn.delete(plot)) window.Plotly.purge(plot);
 });
 DARK.addEventListener("change", redraw);
 document.addEventListener("theme:change", redraw);

@@ -34,7 +34,7 @@ from tests.rows import load_nine, person
 os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
 
 Enter = Callable[..., Page]
-PATIENCE = 60_000
+PATIENCE = 25_000
 """Milliseconds that a test waits at most; the first page took more than ten seconds on a busy machine."""
 expect.set_options(timeout=PATIENCE)
 

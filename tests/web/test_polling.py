@@ -55,6 +55,19 @@ def _tokens(page: bytes) -> set[bytes]:
 
 
 @pytest.mark.usefixtures("world")
+@pytest.mark.parametrize("address", [RUN, "/placements/"])
+def test_a_page_that_is_swapped_as_a_whole_is_no_poll(
+    viewer: Client, address: str
+) -> None:
+    for _ in range(3):
+        fragment = viewer.get(f"{address}?v=0", headers=HTMX).content
+    page = viewer.get(f"{address}?v=0", headers=HTMX | {"HX-Boosted": "true"})
+
+    assert not fragment.startswith(b"<!doctype html>")
+    assert page.content.startswith(b"<!doctype html>")
+
+
+@pytest.mark.usefixtures("world")
 @pytest.mark.parametrize(
     "address",
     [RUN, "/placements/web/", "/placements/?state=pending", "/", "/?by=region"],
