@@ -2,14 +2,20 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, wraps
 from shlex import quote
 from typing import Any
 
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.db.models import Exists
-from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest, QueryDict
+from django.http import (
+    HttpRequest,
+    HttpResponse,
+    HttpResponseBadRequest,
+    HttpResponseBase,
+    QueryDict,
+)
 from django.shortcuts import redirect
 from django.urls import NoReverseMatch, get_script_prefix, reverse
 from django.utils import timezone
@@ -34,6 +40,7 @@ from fleetui.permissions import (
     may_view_access_log,
     teams_of,
 )
+from fleetui.polling import polled, read_version_again
 from fleetui.task_queue import WorkerState, worker_state
 from placements.engine.scheduling.decision import ENGINE_VERSION
 from placements.services.dashboard.navigation import NavigationCounts, navigation_counts
@@ -131,6 +138,22 @@ def counts_of(request: HttpRequest) -> NavigationCounts:
         counts = navigation_counts(request.user)
         request.navigation_counts = counts  # type: ignore[attr-defined]  # one query for navigation and page
     return counts
+
+
+def live_page(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponseBase]:
+    """Answer the polls of a page. Problems are compared before it is read, and not while it is rendered.
+
+    That moves the version, and its first poll would render it again for nothing.
+    """
+
+    @polled
+    @wraps(view)
+    def compared(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        if counts_of(request).is_new:
+            read_version_again(request)
+        return view(request, *args, **kwargs)
+
+    return compared
 
 
 _LABELS_OF_PAGES: tuple[tuple[str, LabelsOf], ...] = (

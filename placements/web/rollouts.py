@@ -23,7 +23,7 @@ from fleetui.htmx import render_page, wants_fragment
 from fleetui.middleware import costly
 from fleetui.pagination import Page
 from fleetui.permissions import current_user, for_readers
-from fleetui.polling import TOKEN, polled, shared_fragment
+from fleetui.polling import TOKEN, shared_fragment
 from placements.engine.rollout.actions import BlockReason, RollingUpdateResult, RunPhase
 from placements.explain.charts.figure import duration_text, seconds_between
 from placements.explain.charts.rollouts import picture_figure
@@ -88,7 +88,7 @@ from placements.templatetags.fleet import state_words
 from placements.web import badges
 from placements.web.activity import event_rows
 from placements.web.filter_bar import Facet, filter_bar, read_typed
-from placements.web.layout import operates_here
+from placements.web.layout import live_page, operates_here
 from placements.web.request import (
     for_action,
     is_confirmed,
@@ -259,7 +259,7 @@ def newest(_request: HttpRequest, name: str) -> HttpResponse:
 
 @for_readers
 @require_safe
-@polled
+@live_page
 def rollout(
     request: HttpRequest, name: str, number: int, tab: str = "clusters"
 ) -> HttpResponse:

@@ -21,7 +21,6 @@ from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.concurrency import RevisionConflict
 from fleetui.htmx import render_page
 from fleetui.permissions import by_operation, current_user, for_operators, for_readers
-from fleetui.polling import polled
 from placements.engine.rollout.staged_run import StagedUpdateResult, WaitReason
 from placements.explain.charts.figure import duration_text, seconds_between
 from placements.explain.charts.rollouts import picture_figure
@@ -71,6 +70,7 @@ from placements.services.rollouts.staged_strategies import (
 from placements.services.teams import of_placement, of_strategy
 from placements.web import badges
 from placements.web.activity import event_rows
+from placements.web.layout import live_page
 from placements.web.request import number_of, page_from
 from placements.web.stage_rows import StageRow, stage_rows, typed_stages, with_stages
 
@@ -107,7 +107,7 @@ spec:
 
 @for_readers
 @require_safe
-@polled
+@live_page
 def staged_run(request: HttpRequest, name: str) -> HttpResponse:
     """Show one run; until it has ended the page polls its fragment."""
     runs = StagedRun.objects.select_related("placement").prefetch_related("approvals")

@@ -27,7 +27,6 @@ let pending = null;
 
 document.addEventListener("htmx:beforeRequest", ({ detail }) => {
   if (!detail.boosted) return;
-  pending?.abort();
   pending = detail.xhr;
   detail.etc.push = "true";
   document.documentElement.dataset.loading = "";
@@ -110,7 +109,7 @@ const bare = (path) => new URL(path, location.href).href.split("#")[0];
 
 document.addEventListener("htmx:beforeHistorySave", ({ detail }) => positions.set(bare(detail.path), scrollY));
 document.addEventListener("htmx:historyCacheMiss", (event) => {
-  pending?.abort();
+  pending = null;
   if (!APART.test(location.pathname)) return;
   event.preventDefault();
   location.reload();

@@ -34,7 +34,7 @@ from tests.rows import load_nine, person
 os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
 
 Enter = Callable[..., Page]
-PATIENCE = 25_000
+PATIENCE = 60_000
 """Milliseconds that a test waits at most; the first page took more than ten seconds on a busy machine."""
 expect.set_options(timeout=PATIENCE)
 
@@ -114,6 +114,11 @@ def one_server(collected_static: Path) -> Iterator[list[LiveServer]]:
 def complaints() -> list[str]:
     """Return what the browser complained of so far; a test that provokes an error clears it."""
     return []
+
+
+def arrived(page: Page) -> None:
+    """Wait until the page that was requested by the last click has been swapped in."""
+    expect(page.locator("html:not([data-loading])")).to_be_attached()
 
 
 def _user_with_roles(name: str, roles: tuple[str, ...]) -> User:

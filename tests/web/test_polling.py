@@ -55,6 +55,20 @@ def _tokens(page: bytes) -> set[bytes]:
 
 
 @pytest.mark.usefixtures("world")
+@pytest.mark.parametrize(
+    "address", [RUN, "/placements/web/", "/placements/", "/clusters/c000/", "/"]
+)
+def test_the_first_poll_after_a_change_of_the_user_renders_nothing_again(
+    operator: Client, address: str
+) -> None:
+    operator.post("/placements/web/pause/")
+
+    polled = _polled_address(operator, address)
+
+    assert operator.get(polled, headers=HTMX).status_code == 204
+
+
+@pytest.mark.usefixtures("world")
 @pytest.mark.parametrize("address", [RUN, "/placements/"])
 def test_a_page_that_is_swapped_as_a_whole_is_no_poll(
     viewer: Client, address: str
