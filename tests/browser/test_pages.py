@@ -194,3 +194,25 @@ def test_every_page_has_its_title_and_its_style_sheets_also_when_swapped(
             differing[name] = set(loaded[1]) ^ set(swapped[1])
 
     assert differing == {}
+
+
+def test_a_poll_that_brings_the_same_picture_draws_nothing(enter: Enter) -> None:
+    page = enter("/placements/web/", "operator")
+    plots = page.locator(".topology svg.main-svg")
+    expect(plots.first).to_be_visible()
+    plots.first.evaluate("one => { one.isMarked = true; }")
+    fetched: list[str] = []
+    page.on("request", lambda one: fetched.append(one.url))
+
+    page.evaluate(
+        """() => {
+            document.getElementById("live").setAttribute("hx-get", "?v=0");
+            htmx.process(document.getElementById("live"));
+            document.body.dispatchEvent(new Event("tick"));
+        }"""
+    )
+
+    expect(page.locator("#live[hx-get='?v=0']")).to_have_count(0)
+    expect(plots.first).to_be_visible()
+    assert plots.first.evaluate("one => one.isMarked")
+    assert [one for one in fetched if "figure=" in one] == []
