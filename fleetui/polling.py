@@ -51,14 +51,18 @@ class Answered(HttpResponse):
 
 
 def polled(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
-    """Answer 204 to a page that has `request.version`, the version of the hub."""
+    """Answer 204 to a page that has the version of the hub; else set `request.version`, read anew.
+
+    The version kept by this process may be half a second older than what the view reads: the next poll would
+    render the same again.
+    """
 
     @wraps(view)
     def answered(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        version = hub_version() if request.method in ("GET", "HEAD") else ""
-        if version and wants_fragment(request) and request.GET.get("v") == version:
+        is_poll = request.method in ("GET", "HEAD") and wants_fragment(request)
+        if is_poll and request.GET.get("v") == hub_version():
             return Answered()
-        request.version = version  # type: ignore[attr-defined]  # read by templates
+        read_version_again(request)
         return view(request, *args, **kwargs)
 
     return answered
