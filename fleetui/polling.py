@@ -51,27 +51,16 @@ class Answered(HttpResponse):
 
 
 def polled(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
-    """Answer 204 to a page that has the version of the hub; else set `request.version`, read anew.
-
-    The version kept by this process may be half a second older than what the view reads: the next poll would
-    render the same again.
-    """
+    """Answer 204 to a page that has the version of the hub."""
 
     @wraps(view)
     def answered(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        is_poll = request.method in ("GET", "HEAD") and wants_fragment(request)
-        if is_poll and request.GET.get("v") == hub_version():
+        is_read = request.method != "POST" and wants_fragment(request)
+        if is_read and request.GET.get("v") == hub_version():
             return Answered()
-        read_version_again(request)
         return view(request, *args, **kwargs)
 
     return answered
-
-
-def read_version_again(request: Any) -> None:
-    """Read the version of a page again, which its own request has moved."""
-    forget_versions()
-    request.version = hub_version()
 
 
 @dataclass(slots=True)

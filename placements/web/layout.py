@@ -26,6 +26,7 @@ from clusters.middleware import HUB_INDEPENDENT
 from clusters.models import Hub, MemberCluster
 from clusters.operations.connection import INSECURE_WARNING
 from fleetui import __version__
+from fleetui.changes import version_as_of
 from fleetui.environment import EnvironmentProblem, disk_problem
 from fleetui.htmx import wants_fragment
 from fleetui.hub_backend import HUB_PAGES, current_backend
@@ -40,7 +41,7 @@ from fleetui.permissions import (
     may_view_access_log,
     teams_of,
 )
-from fleetui.polling import polled, read_version_again
+from fleetui.polling import polled
 from fleetui.task_queue import WorkerState, worker_state
 from placements.engine.scheduling.decision import ENGINE_VERSION
 from placements.services.dashboard.navigation import NavigationCounts, navigation_counts
@@ -141,16 +142,17 @@ def counts_of(request: HttpRequest) -> NavigationCounts:
 
 
 def live_page(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponseBase]:
-    """Answer the polls of a page. Problems are compared before it is read, and not while it is rendered.
+    """Answer the polls of a page, and set `request.version`, which it polls with.
 
-    That moves the version, and its first poll would render it again for nothing.
+    Problems are compared first, as that moves the version; and the version is read before all that the page
+    shows. Else its first poll would render the same again.
     """
 
     @polled
     @wraps(view)
     def compared(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        if counts_of(request).is_new:
-            read_version_again(request)
+        stored = counts_of(request).version or 0
+        request.version = version_as_of(stored)  # type: ignore[attr-defined]  # read by templates
         return view(request, *args, **kwargs)
 
     return compared
