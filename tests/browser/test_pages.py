@@ -216,3 +216,40 @@ def test_a_poll_that_brings_the_same_picture_draws_nothing(enter: Enter) -> None
     expect(plots.first).to_be_visible()
     assert plots.first.evaluate("one => one.isMarked")
     assert [one for one in fetched if "figure=" in one] == []
+
+
+def test_each_chart_is_drawn_once_by_a_script_that_is_compiled_once(
+    enter: Enter,
+) -> None:
+    page = enter("/topology/?key=region", "operator")
+    expect(page.locator("main svg.main-svg").first).to_be_visible()
+    scripts: list[str] = []
+    page.on(
+        "request",
+        lambda one: scripts.append(one.url) if one.resource_type == "script" else None,
+    )
+    page.evaluate(
+        """() => {
+            const react = Plotly.react;
+            window.draws = {};
+            Plotly.react = (plot, ...more) => {
+                const place = location.pathname + plot.id;
+                draws[place] = (draws[place] ?? 0) + 1;
+                return react(plot, ...more);
+            };
+        }"""
+    )
+    for address in ("/placements/web/", "/topology/?key=region&key2=env"):
+        link = page.locator("footer a").last
+        link.evaluate(
+            "(one, href) => { one.setAttribute('href', href); htmx.process(one); one.click(); }",
+            address,
+        )
+        expect(page).to_have_url(re.compile(re.escape(address) + "$"))
+        expect(page.locator("main svg.main-svg").first).to_be_visible()
+
+    draws = page.evaluate("() => draws")
+
+    assert scripts == []
+    assert len(draws) >= 3
+    assert set(draws.values()) == {1}
