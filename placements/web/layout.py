@@ -141,7 +141,7 @@ def counts_of(request: HttpRequest) -> NavigationCounts:
     return counts
 
 
-def live_page(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponseBase]:
+def live_page(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
     """Answer the polls of a page, and set `request.version`, which it polls with.
 
     Problems are compared first, as that moves the version; and the version is read before all that the page
@@ -150,7 +150,7 @@ def live_page(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponseBa
 
     @polled
     @wraps(view)
-    def compared(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+    def compared(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         stored = counts_of(request).version or 0
         request.version = version_as_of(stored)  # type: ignore[attr-defined]  # read by templates
         return view(request, *args, **kwargs)
