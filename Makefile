@@ -3,6 +3,7 @@ PYTHON ?= $(shell .ci/python)
 PORT ?= 8000
 BIN := .venv/bin
 STAMP := .venv/.made-from-lock
+CHARTS := .venv/.chart-script
 LOCK := --group dev --group docs --universal --python-version 3.11 --fork-strategy fewest --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --no-header --no-annotate
 
@@ -11,11 +12,11 @@ LOCK := --group dev --group docs --universal --python-version 3.11 --fork-strate
 help: ## show this list
 	@sed -n "s/^\([a-z-]*\):[^#]*## /\1\t/p" $(MAKEFILE_LIST)
 
-up: $(STAMP) ## serve the console at http://127.0.0.1:8000 (another port: make up PORT=8001)
+up: $(STAMP) $(CHARTS) ## serve the console at http://127.0.0.1:8000 (another port: make up PORT=8001)
 	@exec $(BIN)/python manage.py up --port $(PORT)
 
 # mypy keeps one core busy for a minute after a fresh clone, so it runs beside the tests.
-test: lint-fast ## the checks before a change is committed: ruff, mypy, import-linter, pytest
+test: lint-fast $(CHARTS) ## the checks before a change is committed: ruff, mypy, import-linter, pytest
 	@log=$$(mktemp); trap 'rm -f $$log' EXIT; \
 	$(BIN)/mypy --no-error-summary >$$log 2>&1 & types=$$!; \
 	.ci/suite; tests=$$?; \
@@ -48,7 +49,7 @@ fmt: $(STAMP) ## format the code and fix what ruff can fix
 	@$(BIN)/ruff check --fix --quiet .
 	@$(BIN)/ruff format --quiet .
 
-bench: $(STAMP) ## compare times, and measure the engine, exact search and its reports, the console on its database, tabs that poll it, 1,000 clusters, real clusters, the mirror of a hub, generated calls of the API
+bench: $(STAMP) $(CHARTS) ## compare times, and measure the engine, exact search and its reports, the console on its database, tabs that poll it, 1,000 clusters, real clusters, the mirror of a hub, generated calls of the API
 	@$(BIN)/python -m pytest -m timing
 	@$(BIN)/python -m tests.load.bench_engine
 	@$(BIN)/python -m tests.load.bench_foresight
@@ -63,7 +64,7 @@ docs: $(STAMP) ## build the documentation into var/docs; warnings are errors
 	@$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going docs var/docs
 	@echo "Open var/docs/index.html"
 
-screenshots: $(STAMP) ## take screenshots of the main pages of all demo fleets into var/screenshots (make screenshots FLEETS="4 9")
+screenshots: $(STAMP) $(CHARTS) ## take screenshots of the main pages of all demo fleets into var/screenshots (make screenshots FLEETS="4 9")
 	@$(BIN)/python -m tests.screenshots $(FLEETS)
 
 # Installs uv where there is none: only this target needs it.
@@ -83,6 +84,11 @@ $(STAMP): requirements.lock
 	@echo "Installing requirements.lock into .venv"
 	@$(WITH_UV) || $(WITH_PIP)
 	@printf '%s\n' '#!/bin/sh' $(COMMAND) > $(BIN)/fleetui && chmod +x $(BIN)/fleetui
+	@touch $@
+
+# Tried once: pages also run with the script of the Python package.
+$(CHARTS): .ci/chart-script | $(STAMP)
+	@.ci/chart-script
 	@touch $@
 
 # Runs this tree from any folder, and needs no build as an editable install does.

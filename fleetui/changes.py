@@ -50,10 +50,14 @@ def hub_version() -> str:
     """
     hub = current_hub_id()
     read_at, version = _versions.get(hub, (0.0, ""))
-    if monotonic() - read_at >= READ_SECONDS:
-        stored = import_string(settings.VERSION_READER)(hub)
-        read_at, version = monotonic(), f"{stored}.{int(time() // 60)}"
-        _versions[hub] = read_at, version
+    if monotonic() - read_at < READ_SECONDS:
+        return version
+    return version_as_of(import_string(settings.VERSION_READER)(hub))
+
+
+def version_as_of(stored: int) -> str:
+    version = f"{stored}.{int(time() // 60)}"
+    _versions[current_hub_id()] = monotonic(), version
     return version
 
 

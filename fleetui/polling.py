@@ -51,23 +51,16 @@ class Answered(HttpResponse):
 
 
 def polled(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
-    """Answer 204 to a page that has `request.version`, the version of the hub."""
+    """Answer 204 to a page that has the version of the hub."""
 
     @wraps(view)
     def answered(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        version = hub_version() if request.method in ("GET", "HEAD") else ""
-        if version and wants_fragment(request) and request.GET.get("v") == version:
+        is_read = request.method != "POST" and wants_fragment(request)
+        if is_read and request.GET.get("v") == hub_version():
             return Answered()
-        request.version = version  # type: ignore[attr-defined]  # read by templates
         return view(request, *args, **kwargs)
 
     return answered
-
-
-def read_version_again(request: Any) -> None:
-    """Read the version of a page again, which its own request has moved."""
-    forget_versions()
-    request.version = hub_version()
 
 
 @dataclass(slots=True)
@@ -189,6 +182,7 @@ class PollingMiddleware(Middleware):
             request.method != "GET"
             or not session
             or "HX-Request" not in request.headers
+            or "HX-Boosted" in request.headers
         ):
             return self._get_response(request)
         query = request.META.get("QUERY_STRING", "")

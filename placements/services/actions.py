@@ -123,12 +123,15 @@ class Reasons:
         self, kind: ActionKind, subject: Any, user: User | None = None, **about: Any
     ) -> None:
         self._kind, self._subject, self._user, self._about = kind, subject, user, about
+        self._known: dict[str, str] = {}
 
     def __getitem__(self, name: str) -> str:
-        about = [self._about[name]] if name in self._about else []
-        return ACTIONS[self._kind, name.replace("_", "-")].why_not(
-            self._subject, self._user, *about
-        )
+        if name not in self._known:
+            about = [self._about[name]] if name in self._about else []
+            self._known[name] = ACTIONS[self._kind, name.replace("_", "-")].why_not(
+                self._subject, self._user, *about
+            )
+        return self._known[name]
 
 
 _rolling = partial(

@@ -39,7 +39,6 @@ from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.htmx import render_page
 from fleetui.middleware import costly
 from fleetui.permissions import for_readers, may_administer_clusters, may_operate
-from fleetui.polling import polled, read_version_again
 from placements.engine.status import HealthLevel
 from placements.explain.charts.fleet import (
     Grouped,
@@ -66,7 +65,6 @@ from placements.services.fleet.queries import (
     with_counts,
 )
 from placements.services.health import healths_named, statuses_on
-from placements.services.problems.book import bring_up_to_date
 from placements.services.rollouts.queries import waiting_words
 from placements.services.rollouts.removals import waiting_removals
 from placements.services.workqueue import IS_DUE
@@ -76,6 +74,7 @@ from placements.web.activity import event_rows
 from placements.web.bulk_changes import cluster_filter
 from placements.web.fault_injection import fault_rows
 from placements.web.filter_bar import Facet, FilterBar, filter_bar, plain_choices
+from placements.web.layout import live_page
 from placements.web.request import as_file, page_from, pager_of, requested_table
 
 FORMATS = ("csv", "json")
@@ -330,11 +329,9 @@ def taint_text(written: dict[str, Any]) -> str:
 
 @for_readers
 @require_safe
-@polled
+@live_page
 def cluster(request: HttpRequest, name: str, tab: str = "placements") -> HttpResponse:
     """Show one cluster: its status, and the view of a tab."""
-    if bring_up_to_date(now=datetime.now(UTC)):
-        read_version_again(request)
     row = get_object_or_404(
         MemberCluster.objects.select_related("credential"), name=name
     )

@@ -22,7 +22,7 @@ from fleetui.permissions import (
     may_operate,
     teams_of,
 )
-from fleetui.polling import TOKEN, polled, read_version_again, shared_fragment
+from fleetui.polling import TOKEN, shared_fragment
 from placements.explain.vocabulary import measure_word
 from placements.models import Placement, ProblemKind, Run
 from placements.services.dashboard import queries
@@ -32,12 +32,12 @@ from placements.services.dashboard.progress import runs_in_progress
 from placements.services.dashboard.queries import PlacementHeadroom
 from placements.services.demo.load import DEMO_SIZES
 from placements.services.fleet.queries import Skew
-from placements.services.problems.book import bring_up_to_date, stored_problems
+from placements.services.problems.book import stored_problems
 from placements.services.problems.root_causes import AttentionSection
 from placements.templatetags.fleet import run_address
 from placements.web import badges
 from placements.web.fleet_map import MAP_FIELDS, kept_map_context
-from placements.web.layout import counts_of
+from placements.web.layout import counts_of, live_page
 from placements.web.overview_rows import (
     approval_url,
     figures_of,
@@ -107,11 +107,9 @@ FILTERS = {
 
 @for_readers
 @require_safe
-@polled
+@live_page
 def overview(request: HttpRequest) -> HttpResponse:
     """Show the overview, which the page polls; on an empty hub the first steps."""
-    if bring_up_to_date(now=datetime.now(UTC)):
-        read_version_again(request)
     if wants_fragment(request):
         if queries.is_untouched():
             return HttpResponseClientRefresh()

@@ -17,7 +17,6 @@ from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.htmx import render_page
 from fleetui.middleware import costly
 from fleetui.permissions import current_user, for_readers
-from fleetui.polling import polled
 from placements.explain.loss import IMPACT_BADGES
 from placements.models import Binding, Drain, DrainStep, Placement
 from placements.services.actions import ACTIONS, ActionKind
@@ -35,6 +34,7 @@ from placements.services.disruption.queries import (
 )
 from placements.services.disruption.restore import bring_back
 from placements.web.badges import Badge, phase_state
+from placements.web.layout import live_page
 from placements.web.request import for_action, number_of
 
 _NAMES_SHOWN = 3
@@ -71,7 +71,7 @@ class DrainStepRow:
 @for_readers
 @costly
 @require_http_methods(["GET", "HEAD", "POST"])
-@polled
+@live_page
 def drain_cluster(request: HttpRequest, name: str) -> HttpResponseBase:
     """Show the impact or the progress of a drain; start, change or cancel it."""
     cluster = get_object_or_404(MemberCluster, name=name)

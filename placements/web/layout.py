@@ -2,14 +2,20 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, wraps
 from shlex import quote
 from typing import Any
 
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.db.models import Exists
-from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest, QueryDict
+from django.http import (
+    HttpRequest,
+    HttpResponse,
+    HttpResponseBadRequest,
+    HttpResponseBase,
+    QueryDict,
+)
 from django.shortcuts import redirect
 from django.urls import NoReverseMatch, get_script_prefix, reverse
 from django.utils import timezone
@@ -20,6 +26,7 @@ from clusters.middleware import HUB_INDEPENDENT
 from clusters.models import Hub, MemberCluster
 from clusters.operations.connection import INSECURE_WARNING
 from fleetui import __version__
+from fleetui.changes import version_as_of
 from fleetui.environment import EnvironmentProblem, disk_problem
 from fleetui.htmx import wants_fragment
 from fleetui.hub_backend import HUB_PAGES, current_backend
@@ -34,6 +41,7 @@ from fleetui.permissions import (
     may_view_access_log,
     teams_of,
 )
+from fleetui.polling import polled
 from fleetui.task_queue import WorkerState, worker_state
 from placements.engine.scheduling.decision import ENGINE_VERSION
 from placements.services.dashboard.navigation import NavigationCounts, navigation_counts
@@ -131,6 +139,23 @@ def counts_of(request: HttpRequest) -> NavigationCounts:
         counts = navigation_counts(request.user)
         request.navigation_counts = counts  # type: ignore[attr-defined]  # one query for navigation and page
     return counts
+
+
+def live_page(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
+    """Answer the polls of a page, and set `request.version`, which it polls with.
+
+    Problems are compared first, as that moves the version; and the version is read before all that the page
+    shows. Else its first poll would render the same again.
+    """
+
+    @polled
+    @wraps(view)
+    def compared(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        stored = counts_of(request).version or 0
+        request.version = version_as_of(stored)  # type: ignore[attr-defined]  # read by templates
+        return view(request, *args, **kwargs)
+
+    return compared
 
 
 _LABELS_OF_PAGES: tuple[tuple[str, LabelsOf], ...] = (

@@ -17,7 +17,6 @@ from fleetui.apimachinery.words import counted
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.htmx import render_page, wants_fragment
 from fleetui.permissions import current_user, for_operators, for_readers, may_change
-from fleetui.polling import polled, read_version_again
 from placements.engine.rollout.state import Phase
 from placements.engine.status import GATES, NEEDS_RUN, HealthLevel, PlacementHealth
 from placements.explain.advice import OUTDATED, change_words
@@ -109,6 +108,7 @@ from placements.web.filter_bar import (
     read_filters,
 )
 from placements.web.layout import counts_of as navigation_of
+from placements.web.layout import live_page
 from placements.web.outcomes import (
     ClusterFacet,
     placement_clusters,
@@ -254,12 +254,10 @@ def placement_rows(placements: list[Placement]) -> list[PlacementListRow]:
 
 @for_readers
 @require_safe
-@polled
+@live_page
 def placements(request: HttpRequest) -> HttpResponse:
     """List the placements that match, a page at a time; the page polls it."""
     stored = navigation_of(request)
-    if stored.is_new:
-        read_version_again(request)
     poll = request.GET.copy()
     poll["v"] = request.version  # type: ignore[attr-defined]  # by `polled`
     filters = read_filters(
@@ -331,7 +329,7 @@ def _list_bar(
 
 @for_readers
 @require_safe
-@polled
+@live_page
 def placement(request: HttpRequest, name: str, tab: str = "clusters") -> HttpResponse:
     """Show one tab of a placement; while it is being scheduled the page polls the part that changes."""
     related = (

@@ -24,7 +24,7 @@ from fleetui.htmx import render_page, wants_fragment
 from fleetui.middleware import costly
 from fleetui.pagination import Page
 from fleetui.permissions import current_user, for_readers
-from fleetui.polling import TOKEN, polled, shared_fragment
+from fleetui.polling import TOKEN, shared_fragment
 from placements.engine.rollout.actions import BlockReason, RollingUpdateResult, RunPhase
 from placements.engine.rollout.staged_run import (
     StagedRunPlan,
@@ -122,7 +122,7 @@ from placements.templatetags.fleet import run_address, state_words
 from placements.web import badges
 from placements.web.activity import event_rows
 from placements.web.filter_bar import Facet, filter_bar, read_typed
-from placements.web.layout import operates_here
+from placements.web.layout import live_page, operates_here
 from placements.web.request import (
     for_action,
     is_confirmed,
@@ -261,7 +261,7 @@ def newest(_request: HttpRequest, name: str) -> HttpResponse:
 
 @for_readers
 @require_safe
-@polled
+@live_page
 def rollout(
     request: HttpRequest, name: str, number: int, tab: str = "clusters"
 ) -> HttpResponse:
@@ -377,7 +377,7 @@ def _render_run(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
 
 @for_readers
 @require_safe
-@polled
+@live_page
 def staged_run(request: HttpRequest, name: str) -> HttpResponse:
     """Show one staged run; until it has ended the page polls its fragment."""
     run, now = staged_run_named(name), datetime.now(UTC)

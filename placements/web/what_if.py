@@ -14,7 +14,6 @@ from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.htmx import render_page
 from fleetui.middleware import costly
 from fleetui.permissions import current_user, for_readers
-from fleetui.polling import polled
 from placements.engine.loss import CLUSTER, LossVariant, PlacementImpact, PlacementLoss
 from placements.explain.charts.figure import Chart
 from placements.explain.charts.loss import (
@@ -50,6 +49,7 @@ from placements.services.loss.queries import (
 )
 from placements.services.loss.report import latest_report, start_report
 from placements.services.teams import labels_in
+from placements.web.layout import live_page
 from placements.web.request import requested_table, unknown_words, word_from
 
 _NAMES_SHOWN = 20
@@ -168,7 +168,7 @@ def _opened(row: PlacementLoss) -> dict[str, Any] | None:
 @for_readers
 @costly
 @require_http_methods(["GET", "HEAD", "POST"])
-@polled
+@live_page
 def resilience(request: HttpRequest) -> HttpResponse:
     """Show the latest report, or start one."""
     if request.method == "POST":

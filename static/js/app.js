@@ -28,15 +28,15 @@ document.addEventListener("htmx:configRequest", (event) => {
 
 /* "Updated": the time of the last response. Hollow after two ticks without a response, "Reconnecting" after five; until
    the next response buttons of class `danger` are disabled, because the page may be outdated. */
-const marker = document.getElementById("as-of");
+const marker = () => document.getElementById("as-of");
 let missed = 0;
 
 function judge() {
-  if (!marker) return;
+  const place = marker();
   const state = missed > 5 ? "lost" : missed > 2 ? "late" : "fresh";
-  if (marker.dataset.state === state) return;
-  marker.dataset.state = state;
-  marker.querySelector(".reconnecting").textContent = state === "lost" ? "Reconnecting…" : "";
+  if (!place || place.dataset.state === state) return;
+  place.dataset.state = state;
+  place.querySelector(".reconnecting").textContent = state === "lost" ? "Reconnecting…" : "";
   document.querySelectorAll("main .button.danger, main [data-risky]").forEach(state === "lost" ? hold : release);
 }
 
@@ -64,7 +64,8 @@ document.addEventListener("click", (event) => {
 }, true);
 
 function showUpdated(at) {
-  const shown = marker.querySelector("[data-time]");
+  const shown = marker()?.querySelector("[data-time]");
+  if (!shown) return;
   shown.textContent = stamp(at, "H:i:s");
   shown.title = `The last answer of the server for this page: ${stamp(at, "Y-m-d H:i:s")} ${ZONE}`;
 }
@@ -75,7 +76,7 @@ document.addEventListener("htmx:afterRequest", (event) => {
   missed = 0;
   const moment = new Date(answer.getResponseHeader("Date") || Date.now());
   // The state of a hub is polled on pages that are not.
-  if (marker && !event.detail.pathInfo.requestPath.endsWith("/hub-line/")) showUpdated(moment);
+  if (!event.detail.pathInfo.requestPath.endsWith("/hub-line/")) showUpdated(moment);
   judge();
 });
 
@@ -134,7 +135,7 @@ function localize() {
 }
 
 localize();
-if (marker) showUpdated(new Date(marker.querySelector("[data-time]").dataset.time));
+if (marker()) showUpdated(new Date(marker().querySelector("[data-time]").dataset.time));
 document.addEventListener("htmx:afterSettle", localize);
 setInterval(clocks, 1000);
 
@@ -160,6 +161,7 @@ async function copy(text) {
 
 /* Other modules use events: an import would load this file a second time, under its unhashed name. */
 document.addEventListener("copy:text", (event) => { copy(event.detail); });
+document.addEventListener("say:text", (event) => { say(event.detail); });
 document.addEventListener("click", (event) => {
   const button = event.target.closest?.("button[data-copy]");
   if (button) copy(button.parentElement.querySelector("code").textContent);

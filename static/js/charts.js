@@ -7,9 +7,9 @@ const CONFIG = { displayModeBar: false, responsive: true };
 const probe = document.createElement("span");
 probe.hidden = true;
 probe.style.setProperty("forced-color-adjust", "none"); // otherwise every token would be the color of text
-document.body.append(probe);
 
 function resolved(token) {
+  if (!probe.isConnected) document.body.append(probe); // a swapped page does not have it
   probe.style.setProperty("color", token);
   return getComputedStyle(probe).color;
 }
@@ -66,6 +66,8 @@ function loaded() {
   return loading;
 }
 
+const drawn = new Set();
+
 function draw(script) {
   const plot = document.getElementById(script.dataset.figure);
   if (!plot || !window.Plotly || plot.closest("[data-view='table']")) return;
@@ -73,8 +75,8 @@ function draw(script) {
   const known = new Map();
   plot.style.height = `${layout.height}px`;
   window.Plotly.react(plot, painted(data, known), painted({ ...themed(layout), ...paper }, known), CONFIG);
-  if (!("drawn" in plot.dataset)) plot.on("plotly_click", (event) => follow(plot, event.points[0]));
-  plot.dataset.drawn = "";
+  if (!drawn.has(plot)) plot.on("plotly_click", (event) => follow(plot, event.points[0]));
+  drawn.add(plot);
 }
 
 /* A press on a point leads on where the page says so; the rows of the table beside it have links for the keyboard.
@@ -90,6 +92,8 @@ function follow(plot, point) {
   else location.assign(url);
 }
 
+const idle = () => new Promise((resolve) => { (window.requestIdleCallback ?? setTimeout)(resolve); });
+
 /* Charts are drawn when they come near. Of domains that the server draws as lanes Plotly takes over, and the lanes
    are its table; a phone keeps the lanes, whose names wrap there. */
 const near = new IntersectionObserver(async (entries) => {
@@ -98,9 +102,10 @@ const near = new IntersectionObserver(async (entries) => {
     near.unobserve(target);
     const isDrawn = "chart" in target.dataset;
     if (!isDrawn && NARROW.matches) continue;
+    if (!isDrawn) await idle();
     await loaded();
-    if (isDrawn) show(target, target.dataset.view);
-    else takeOver(target);
+    if (!isDrawn) takeOver(target);
+    else if (target.dataset.view === "chart") target.querySelectorAll("script[data-figure]").forEach(draw);
   }
 }, { rootMargin: "400px" });
 
@@ -108,9 +113,7 @@ function show(chart, view) {
   chart.dataset.view = view;
   const twin = chart.querySelector(".twin");
   if (twin) twin.open = view === "table";
-  if (view !== "chart") return;
-  if (window.Plotly) chart.querySelectorAll("script[data-figure]").forEach(draw);
-  else near.observe(chart);
+  if (view === "chart") near.observe(chart);
 }
 
 /* A press turns a chart into its table and back; below 640 px the table comes first, unless the page lists it too. */
@@ -131,8 +134,9 @@ function switcher(chart) {
 /* Of which chart the button has the focus: a fragment replaces the chart, and its button comes later. */
 let held = "";
 
-document.addEventListener("htmx:beforeSwap", () => {
-  held = document.activeElement?.closest(".chart-head")?.parentElement.id ?? "";
+document.addEventListener("htmx:beforeSwap", ({ detail: { boosted } }) => {
+  if (boosted) [wanted, taken].forEach((one) => one.clear());
+  held = boosted ? "" : document.activeElement?.closest(".chart-head")?.parentElement.id ?? "";
 });
 
 function mount(root) {
@@ -143,27 +147,47 @@ function mount(root) {
     show(chart, chart.dataset.view);
     switcher(chart);
   }
-  for (const lanes of root.querySelectorAll("[data-lanes]:not([data-chart])")) near.observe(lanes);
+  for (const lanes of root.querySelectorAll("[data-lanes]")) {
+    if (claimed.has(lanes)) continue;
+    claimed.add(lanes);
+    if (taken.has(lanes.id)) takeOver(lanes);
+    else near.observe(lanes);
+  }
 }
+/* What Plotly drew for lanes, by their id, and of which page: a poll that brings the same picture draws nothing. */
+const taken = new Map();
+const claimed = new WeakSet(); // htmx loads the first page once more
 
-
-async function takeOver(lanes) {
-  const answer = await fetch(lanes.dataset.lanes);
-  const figure = answer.ok ? await answer.text() : "";
-  if (!figure || !lanes.isConnected) return;
+function partsFor(lanes) {
   const [head, plot, script] = ["div", "div", "script"].map((name) => document.createElement(name));
   head.className = "chart-head";
   plot.className = "plot";
   plot.id = `plot-${lanes.id}`;
   plot.role = "img";
-  plot.ariaLabel = lanes.ariaLabel || [...lanes.querySelectorAll("caption")].map((one) => one.textContent.trim()).join("; ");
   script.type = "application/json";
   script.dataset.figure = plot.id;
-  script.textContent = figure;
-  lanes.append(head, plot, script);
+  return [head, plot, script];
+}
+
+async function takeOver(lanes) {
+  const html = lanes.outerHTML;
+  const known = taken.get(lanes.id) ?? { parts: partsFor(lanes) };
+  const isSame = known.html === html;
+  if (!isSame) {
+    const answer = await fetch(lanes.dataset.lanes);
+    const figure = answer.ok ? await answer.text() : "";
+    if (!figure || !lanes.isConnected) return;
+    known.parts[2].textContent = figure;
+  }
+  known.html = html;
+  taken.set(lanes.id, known);
+  known.parts[1].ariaLabel = lanes.ariaLabel
+    || [...lanes.querySelectorAll("caption")].map((one) => one.textContent.trim()).join("; ");
+  known.parts[0].replaceChildren(); // its button is of the lanes before
+  lanes.append(...known.parts);
   lanes.dataset.chart = "";
   lanes.dataset.view = wanted.get(lanes.id) ?? "chart";
-  show(lanes, lanes.dataset.view);
+  if (!isSame) show(lanes, lanes.dataset.view);
   switcher(lanes);
 }
 
@@ -189,8 +213,11 @@ function redraw() {
 }
 
 document.addEventListener("htmx:load", (event) => mount(event.detail.elt));
-document.addEventListener("htmx:beforeCleanupElement", (event) => {
-  if (event.detail.elt.matches?.(".plot[data-drawn]:not([hx-preserve])")) window.Plotly?.purge(event.detail.elt);
+document.addEventListener("htmx:afterSettle", () => {
+  for (const plot of drawn) {
+    const isKept = taken.get(plot.id.replace("plot-", ""))?.parts[1] === plot;
+    if (!plot.isConnected && !isKept && drawn.delete(plot)) window.Plotly.purge(plot);
+  }
 });
 DARK.addEventListener("change", redraw);
 document.addEventListener("theme:change", redraw);

@@ -1,14 +1,6 @@
-/* The page of a decision: keys and a button step through it, and a click copies the current address. */
-document.addEventListener("keydown", (event) => {
-  const typing = event.target.closest?.("input, textarea, select, [contenteditable]");
-  if (event.defaultPrevented || typing || event.ctrlKey || event.metaKey || event.altKey) return;
-  const link = [...document.querySelectorAll("[data-key]")].find((one) => one.dataset.key === event.key);
-  if (link) {
-    event.preventDefault();
-    stop();
-    link.click();
-  }
-});
+/* The page of a decision: a button plays its steps until a key or a press shows another, and a click copies the current
+   address. */
+document.addEventListener("keydown", ({ key }) => { if (key === "[" || key === "]") stop(); });
 
 document.addEventListener("click", (event) => {
   const link = event.target.closest?.("a[data-copy]");

@@ -107,7 +107,7 @@ for (const name of ["keyup", "blur"]) {
 /* What a live answer removes under the focus is found again in the new rows. */
 let lost = -1;
 
-document.addEventListener("htmx:beforeSwap", () => { lost = present(rows()); });
+document.addEventListener("htmx:beforeSwap", ({ detail: { boosted } }) => { lost = boosted ? -1 : present(rows()); });
 document.addEventListener("htmx:afterSwap", () => {
   const row = rows()[lost];
   if (row && document.activeElement === document.body) handle(row).focus({ preventScroll: true });

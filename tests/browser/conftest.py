@@ -116,6 +116,11 @@ def complaints() -> list[str]:
     return []
 
 
+def arrived(page: Page) -> None:
+    """Wait until the page that was requested by the last click has been swapped in."""
+    expect(page.locator("html:not([data-loading])")).to_be_attached()
+
+
 def _user_with_roles(name: str, roles: tuple[str, ...]) -> User:
     """Return the person who is there already, or a new one with these roles."""
     return User.objects.filter(username=name).first() or person(name, *roles)

@@ -10,6 +10,7 @@ from playwright.sync_api import Page, expect
 
 from placements.models import Placement
 from placements.services.resources.operations import apply_resources
+from tests.browser.conftest import arrived
 from tests.rows import config_map
 
 Enter = Callable[..., Page]
@@ -33,6 +34,7 @@ class Clicks:
         """Click on the first thing of this role and name."""
         part = self.page.locator(within)
         part.get_by_role(role, name=name, exact=True).first.click()  # type: ignore[arg-type]  # a role
+        arrived(self.page)
         self.count += 1
 
 

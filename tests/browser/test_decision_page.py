@@ -7,6 +7,7 @@ import pytest
 from playwright.sync_api import Page, Route, expect
 
 from placements.models import Decision
+from tests.browser.conftest import arrived
 
 pytestmark = pytest.mark.nightly
 
@@ -103,7 +104,9 @@ def test_why_not_is_three_clicks_from_the_overview(enter: Enter, nine: None) -> 
     page = enter("/")
 
     page.get_by_role("link", name="web", exact=True).first.click()
+    arrived(page)
     page.locator('main a[href^="/decisions/"]').first.click()
+    arrived(page)
     page.get_by_role("link", name="bravelion", exact=True).first.click()
 
     expect(

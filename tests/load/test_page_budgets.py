@@ -59,9 +59,9 @@ LARGEST, SMALLER = "monitoring", "sessions"
 SIZE = 5_000 if IS_FULL else 1_000
 ROUNDS = 2 if IS_FULL else 1
 AT_ONCE = {"applyMilliseconds": 0, "readySeconds": 0}
-MOST_ELEMENTS, MOST_BYTES, MOST_QUERIES = 6_000, 300_000, 20
-MORE_QUERIES = {"cluster-drain": 30}
-"""A page of many parts: each is fetched on its own, however many clusters there are."""
+MOST_ELEMENTS, MOST_BYTES, MOST_QUERIES = 6_000, 300_000, 18
+MORE_QUERIES = {"cluster-drain": 25, "placement-history": 20}
+"""Pages of many parts: each is fetched on its own, however many clusters there are."""
 LISTS = (
     "clusters",
     "placements",

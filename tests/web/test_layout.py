@@ -111,8 +111,8 @@ def test_every_asset_is_our_own_and_can_be_fetched_for_good(
 
     answers = [viewer.get(asset) for asset in assets]
 
-    assert len(assets) == 10
-    assert [answer.status_code for answer in answers] == [200] * 10
+    assert len(assets) == 22
+    assert [answer.status_code for answer in answers] == [200] * 22
     assert all("immutable" in answer["Cache-Control"] for answer in answers)
     assert all(answer.getvalue() for answer in answers)
 

@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 from django.contrib.auth import SESSION_KEY
 from django.contrib.auth.models import Group, User
+from django.db.models import F
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
 from fleetui import changes, polling
 from fleetui.hub_scope import LOCAL_HUB
 from fleetui.permissions import Role
+from placements.models import Placement, ProblemBook
 from placements.services.hub_version import stored_version
 from tests.rows import person
 from tests.services.rollouts.world import World, one_at_a_time, world_once
@@ -52,6 +54,48 @@ def _polled_address(client: Client, address: str = RUN) -> str:
 
 def _tokens(page: bytes) -> set[bytes]:
     return set(re.findall(rb'name="csrfmiddlewaretoken" value="([^"]*)"', page))
+
+
+@pytest.mark.usefixtures("world")
+@pytest.mark.parametrize("address", [RUN, "/placements/web/", "/placements/", "/"])
+def test_a_page_has_the_version_of_what_it_shows_so_that_its_first_poll_renders_nothing(
+    viewer: Client, address: str
+) -> None:
+    _polled_address(viewer, address)
+    # Another process has written, and moved the version that this one has just read.
+    ProblemBook.objects.update(version=F("version") + 1)
+
+    polled = _polled_address(viewer, address)
+
+    changes.forget_versions()
+    assert viewer.get(polled, headers=HTMX).status_code == 204
+
+
+@pytest.mark.usefixtures("world")
+@pytest.mark.parametrize("address", [RUN, "/placements/web/", "/placements/", "/"])
+def test_the_first_reader_after_a_change_compares_before_the_page_is_read(
+    viewer: Client, address: str
+) -> None:
+    Placement.objects.update(health_level="changed since")
+    ProblemBook.objects.update(requested_version=F("observed_version") + 1)
+
+    polled = _polled_address(viewer, address)
+
+    changes.forget_versions()
+    assert viewer.get(polled, headers=HTMX).status_code == 204
+
+
+@pytest.mark.usefixtures("world")
+@pytest.mark.parametrize("address", [RUN, "/placements/"])
+def test_a_page_that_is_swapped_as_a_whole_is_no_poll(
+    viewer: Client, address: str
+) -> None:
+    for _ in range(3):
+        fragment = viewer.get(f"{address}?v=0", headers=HTMX).content
+    page = viewer.get(f"{address}?v=0", headers=HTMX | {"HX-Boosted": "true"})
+
+    assert not fragment.startswith(b"<!doctype html>")
+    assert page.content.startswith(b"<!doctype html>")
 
 
 @pytest.mark.usefixtures("world")

@@ -119,13 +119,11 @@ class Chart:
             if self.rows
             else ((),) * len(self.columns)
         )
-        heads = []
-        for head, column in zip(self.columns, by_column, strict=True):
-            cells = [cell for cell in column if cell is not None]
-            heads.append(
-                (head, bool(cells) and not any(isinstance(cell, str) for cell in cells))
-            )
-        return heads
+        filled = ([cell for cell in column if cell is not None] for column in by_column)
+        return [
+            (head, bool(cells) and not any(isinstance(cell, str) for cell in cells))
+            for head, cells in zip(self.columns, filled, strict=True)
+        ]
 
     def lines(
         self, start: int = 0, end: int | None = None
@@ -182,10 +180,34 @@ def figure(*traces: Any, height: int, **layout: Any) -> go.Figure:
     return go.Figure(data=list(traces), layout={**base, **layout})
 
 
-def heatmap(cells: Any, *, gap: int = 2, **more: Any) -> go.Heatmap:
-    """Return a heatmap with gaps between its cells; where there is no number, a cell stays empty."""
-    return go.Heatmap(
-        z=cells, showscale=False, xgap=gap, ygap=gap, hoverongaps=False, **more
+def matrix(
+    cells: Sequence[Sequence[float | None]],
+    *,
+    texts: Sequence[Sequence[str]],
+    marker: dict[str, Any],
+    **more: Any,
+) -> go.Bar:
+    """Return a square for each cell that has a number, coloured by it: column 0 is at x 0, row 0 at y 0.
+
+    Bars, because the smallest build of Plotly has no heatmaps. `marker` has the scale of colors.
+    """
+    found = [
+        (row, column, cell)
+        for row, line in enumerate(cells)
+        for column, cell in enumerate(line)
+        if cell is not None
+    ]
+    return go.Bar(
+        orientation="h",
+        y=[row for row, *_ in found],
+        base=[column - 0.48 for _, column, _ in found],
+        x=[0.96] * len(found),
+        width=0.94,
+        marker={"color": [cell for *_, cell in found], **marker},
+        customdata=[cell for *_, cell in found],
+        hovertext=[texts[row][column] for row, column, _ in found],
+        hovertemplate="%{hovertext}<extra></extra>",
+        **more,
     )
 
 

@@ -13,7 +13,8 @@ from placements.explain.charts.figure import (
     Color,
     GroupName,
     figure,
-    heatmap,
+    matrix,
+    row_axis,
     stacked_bars,
 )
 
@@ -131,29 +132,44 @@ def value_words(value: str | None) -> str:
 def _matrix(keys: tuple[str, ...], groups: Sequence[Grouped]) -> go.Figure:
     down, across = _largest(groups, keys, MOST_SIDE)
     count = {one.values: one.total for one in groups}
-    cells = heatmap(
-        [[count.get((row, column)) for column in across] for row in down],
-        x=[value_words(one) for one in across],
-        y=[value_words(one) for one in down],
-        colorscale=[[step / 3, f"var(--ramp-{step + 4})"] for step in range(4)],
-        zmin=0,
-        zmax=max(count.values()),
-        texttemplate="%{z:,d}",
-        hovertemplate=f"{keys[0]} %{{y}}, {keys[1]} %{{x}}: %{{z:,d}} clusters<extra></extra>",
-    )
-    names, values = (
-        {
-            "type": "category",
-            "title": {"text": key, "standoff": standoff},
-            "showgrid": False,
-        }
-        for key, standoff in zip(keys, (16, 8), strict=True)
-    )
     return figure(
-        cells,
+        matrix(
+            [[count.get((row, column)) for column in across] for row in down],
+            texts=[
+                [
+                    f"{keys[0]} {value_words(row)}, {keys[1]} {value_words(column)}:"
+                    f" {count.get((row, column), 0):,} clusters"
+                    for column in across
+                ]
+                for row in down
+            ],
+            marker={
+                "colorscale": [
+                    [step / 3, f"var(--ramp-{step + 4})"] for step in range(4)
+                ],
+                "cmin": 0,
+                "cmax": max(count.values()),
+            },
+            texttemplate="%{customdata:,d}",
+            textposition="inside",
+            insidetextanchor="middle",
+            constraintext="none",
+            textangle=0,
+        ),
         height=28 * len(down) + 72,
-        yaxis={"autorange": "reversed", **names},
-        xaxis={"side": "top", **values},
+        yaxis={
+            **row_axis([value_words(one) for one in down]),
+            "title": {"text": keys[0], "standoff": 16},
+        },
+        xaxis={
+            "side": "top",
+            "tickvals": list(range(len(across))),
+            "ticktext": [value_words(one) for one in across],
+            "range": [-0.5, len(across) - 0.5],
+            "title": {"text": keys[1], "standoff": 8},
+            "showgrid": False,
+            "zeroline": False,
+        },
         margin={"l": 16, "r": 16, "t": 48, "b": 8},
     )
 

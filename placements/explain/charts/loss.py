@@ -8,7 +8,7 @@ from placements.explain.charts.figure import (
     Chart,
     Color,
     figure,
-    heatmap,
+    matrix,
     row_axis,
 )
 
@@ -54,43 +54,41 @@ def survival_chart(
     )
     if len(bad) > MOST_GROUPS or len(lines) > len(rows):
         caption += f". Shown: {len(rows):,} of {len(lines):,} losses, {len(groups):,} of {len(bad):,} columns"
-    across = {
-        "title": by,
-        "tickvals": list(range(len(groups))),
-        "ticktext": groups,
-        "tickangle": -45,
-    }
-    chart = figure(
-        heatmap(
-            [
-                [100 * one[1] / one[0] if one else None for one in line]
-                for line in cells
-            ],
-            text=[
-                [f"{one[1]:,} of {one[0]:,}" if one else "" for one in line]
-                for line in cells
-            ],
-            zmin=-100,
-            zmax=100,
-            colorscale=RAMP,
-            hovertemplate="%{customdata}: %{text} placements<extra></extra>",
-            customdata=[[f"{line.name}, {group}" for group in groups] for line in rows],
-        ),
-        height=22 * len(rows) + 140,
-        margin={"l": 8, "r": 16, "t": 8, "b": 100},
-        xaxis={
-            **across,
-            "showgrid": False,
-            "zeroline": False,
-            "tickcolor": Color.NEUTRAL,
-        },
-        yaxis=row_axis([line.name for line in rows]),
-    )
     return Chart(
         name="survival",
         title="Losses that placements do not survive",
         caption=f"{caption}.",
-        figure=chart,
+        figure=figure(
+            matrix(
+                [
+                    [100 * one[1] / one[0] if one else None for one in line]
+                    for line in cells
+                ],
+                texts=[
+                    [
+                        f"{line.name}, {group}: {one[1]:,} of {one[0]:,} placements"
+                        if one
+                        else ""
+                        for group, one in zip(groups, row, strict=True)
+                    ]
+                    for line, row in zip(rows, cells, strict=True)
+                ],
+                marker={"cmin": -100, "cmax": 100, "colorscale": RAMP},
+            ),
+            height=22 * len(rows) + 140,
+            margin={"l": 8, "r": 16, "t": 8, "b": 100},
+            xaxis={
+                "title": by,
+                "tickvals": list(range(len(groups))),
+                "ticktext": groups,
+                "range": [-0.5, len(groups) - 0.5],
+                "tickangle": -45,
+                "showgrid": False,
+                "zeroline": False,
+                "tickcolor": Color.NEUTRAL,
+            },
+            yaxis=row_axis([line.name for line in rows]),
+        ),
         columns=("Loss", by.capitalize(), "Placements", "Not survived"),
         rows=tuple(
             (line.name, group, *one)

@@ -4,7 +4,8 @@ import json
 
 from placements.explain.charts.figure import Chart
 
-TRACES = {"bar", "scatter", "heatmap"}
+TRACES = {"bar", "scatter"}
+"""Those of the smallest build of Plotly that are used; the console runs with the whole one, too."""
 
 
 def check_chart(chart: Chart) -> None:

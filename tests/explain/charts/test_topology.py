@@ -54,11 +54,13 @@ def test_a_combination_without_clusters_is_an_empty_cell() -> None:
     assert chart is not None
     check_chart(chart)
     [cells] = json.loads(chart.json)["data"]
-    assert (cells["y"], cells["x"]) == (
-        ["east", "west"],
-        ["canary", "prod", "no label"],
-    )
-    assert cells["z"] == [[None, 2, None], [1, None, 3]]
+    layout = json.loads(chart.json)["layout"]
+    assert layout["yaxis"]["ticktext"] == ["east", "west"]
+    assert layout["xaxis"]["ticktext"] == ["canary", "prod", "no label"]
+    columns = [round(start + 0.48) for start in cells["base"]]
+    squares = list(zip(cells["y"], columns, cells["customdata"], strict=True))
+    assert squares == [(0, 1, 2), (1, 0, 1), (1, 2, 3)]
+    assert cells["hovertext"][0] == "region east, env prod: 2 clusters"
     assert chart.rows[2] == ("west", "no label", 3, 3)
     assert (
         chart.caption
