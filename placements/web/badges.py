@@ -18,6 +18,7 @@ from placements.engine.status import (
     GATES,
     WAITS_FOR_APPROVAL,
     HealthCounts,
+    HealthLevel,
     PlacementHealth,
 )
 from placements.explain.rollouts import DELETED, RELEASED, REMOVED, UP_TO_DATE
@@ -62,6 +63,37 @@ def segments(parts: Iterable[tuple[str, str, int]]) -> list[Segment]:
         bar.append(Segment(level, words, at, width))
         before += count
     return bar
+
+
+def status_bar(
+    placement: Placement, health: PlacementHealth, staged: StagedRun | None
+) -> list[Segment]:
+    """Return the bar of the wanted clusters by their state; what is missing is empty.
+
+    `staged` is the newest staged update run of the placement.
+    """
+    counts = health.counts
+    is_rolling = (
+        staged is not None and staged.ended_at is None and staged.gate not in GATES
+    )
+    is_suspended = (
+        health.level is HealthLevel.SUSPENDED
+        or health.condition == "No resources selected"
+        or (placement.is_staged and not is_rolling)
+        or placement.paused_since is not None
+    )
+    rest = HealthLevel.SUSPENDED if is_suspended else HealthLevel.PROGRESS
+    away = counts.unreachable + counts.not_monitored
+    seen = counts.available + counts.failed + counts.not_available + away
+    parts = (
+        (HealthLevel.HEALTHY, counts.available),
+        (HealthLevel.FAILED, counts.failed),
+        (HealthLevel.ATTENTION, counts.not_available),
+        (HealthLevel.UNKNOWN, away),
+        (rest, max(0, counts.scheduled - seen)),
+        ("pending", max(0, counts.wanted - counts.scheduled)),
+    )
+    return segments((level, "", number) for level, number in parts)
 
 
 _NOT_READY = {

@@ -19,7 +19,7 @@ from fleetui.htmx import render_page, wants_fragment
 from fleetui.permissions import current_user, for_operators, for_readers, may_change
 from fleetui.polling import polled, read_version_again
 from placements.engine.rollout.state import Phase
-from placements.engine.status import GATES, NEEDS_RUN, HealthLevel, PlacementHealth
+from placements.engine.status import NEEDS_RUN, HealthLevel, PlacementHealth
 from placements.explain.advice import OUTDATED, change_words
 from placements.explain.checks import LEVEL
 from placements.explain.loss import loss_name
@@ -185,39 +185,8 @@ class PlacementListRow:
         return badges.Badge(LEVEL, counted(check.severe, "finding"))
 
     @property
-    def band(self) -> list[badges.Segment]:
-        """Return the bar of the wanted clusters by their state; what is missing is empty."""
-        health, counts = self.health, self.health.counts
-        run = self.staged
-        is_rolling = run is not None and run.ended_at is None and run.gate not in GATES
-        is_waiting = self.placement.is_staged and not is_rolling
-        is_suspended = (
-            health.level is HealthLevel.SUSPENDED
-            or health.condition == "No resources selected"
-        )
-        is_suspended = (
-            is_suspended or is_waiting or self.placement.paused_since is not None
-        )
-        away = counts.unreachable + counts.not_monitored
-        rest = (
-            counts.scheduled
-            - counts.available
-            - counts.failed
-            - counts.not_available
-            - away
-        )
-        parts = (
-            (HealthLevel.HEALTHY, counts.available),
-            (HealthLevel.FAILED, counts.failed),
-            (HealthLevel.ATTENTION, counts.not_available),
-            (HealthLevel.UNKNOWN, away),
-            (
-                HealthLevel.SUSPENDED if is_suspended else HealthLevel.PROGRESS,
-                max(0, rest),
-            ),
-            ("pending", max(0, counts.wanted - counts.scheduled)),
-        )
-        return badges.segments((level, "", number) for level, number in parts)
+    def status_bar(self) -> list[badges.Segment]:
+        return badges.status_bar(self.placement, self.health, self.staged)
 
     @property
     def available(self) -> str:
@@ -442,6 +411,7 @@ def _strip_context(placement: Any, health: PlacementHealth) -> dict[str, Any]:
     return {
         "placement": placement,
         "health": health,
+        "status_bar": badges.status_bar(placement, health, staged.get("staged_run")),
         "picked": badges.picked_of(placement, health.counts),
         "skews": skew_badges(skews_of(placement)),
         "is_waiting": is_waiting,

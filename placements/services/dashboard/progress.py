@@ -39,12 +39,13 @@ class Tick(StrEnum):
 Group = tuple[tuple[Tick, int], ...]
 _TICKS = {
     Part.UPDATED: Tick.UPDATED,
-    Part.REMOVED: Tick.UPDATED,
     Part.UPDATING: Tick.UPDATING,
     Part.FAILED: Tick.FAILED,
     Part.NOT_AVAILABLE: Tick.BLOCKED,
     Part.PENDING: Tick.WAITING,
 }
+_DELETION_TICKS = {**_TICKS, Part.REMOVED: Tick.UPDATED}
+"""Only a deletion is to remove: elsewhere a removed cluster has no tick, as it is not one of the wanted."""
 _BLOCKS = (
     BlockReason.UNREACHABLE,
     BlockReason.NOT_AVAILABLE,
@@ -110,8 +111,10 @@ def _progress(run: AnyRun) -> RunProgress:
 
 def _of_large(run: Rollout) -> Counter[Tick]:
     counts: Counter[Tick] = Counter()
+    ticks = _DELETION_TICKS if run.is_deletion else _TICKS
     for part, count in part_counts(run).items():
-        counts[_TICKS[part]] += count
+        if part in ticks:
+            counts[ticks[part]] += count
     waiting = run.sync_result.get("waitingCounts", {})
     blocked = sum(
         waiting.get(str(reason), 0)
@@ -130,7 +133,9 @@ def _of_large(run: Rollout) -> Counter[Tick]:
 
 
 def _of_rollout(run: Rollout) -> RunProgress:
-    ticks = {name: _TICKS[part] for name, part in parts_of(run).items()}
+    known = _DELETION_TICKS if run.is_deletion else _TICKS
+    parts = parts_of(run).items()
+    ticks = {name: known[part] for name, part in parts if part in known}
     if run.sync_result:
         blocked = (
             one
