@@ -81,9 +81,9 @@ from placements.services.health import (
     with_rollouts,
 )
 from placements.services.loss.queries import (
+    current_resilience,
     is_outdated,
     levels_in,
-    resilience_in,
     with_fleet_version,
 )
 from placements.services.placements import delete_placement
@@ -195,7 +195,7 @@ class PlacementListRow:
     @property
     def survives(self) -> str:
         """Return the levels of the resilience report whose losses the placement survives."""
-        if (resilience := resilience_in(self.placement)) is None:
+        if (resilience := current_resilience(self.placement, self.health)) is None:
             return ""
         words = f"Survives {', '.join(resilience.levels) or 'no level'}"
         return f"{words} (outdated)" if is_outdated(self.placement) else words
@@ -470,7 +470,7 @@ def _clusters_tab(
         "ranking": decision,
         "is_of_policy": is_of_policy,
         "unknown": unknown_words(request, outcome=ClusterFacet),
-        "resilience": (resilience := resilience_in(placement)),
+        "resilience": (resilience := current_resilience(placement, health)),
         "resilience_outdated": resilience and is_outdated(placement),
         "weakest_loss": loss_name(resilience.weakest_level, resilience.weakest_value)
         if resilience
@@ -518,6 +518,10 @@ def _decision_tab(
         "after": page.after if page else None,
         "condition": scheduled_condition(placement, latest),
         "ranking": ranking,
+        "is_of_policy": latest is None
+        or ranking is None
+        or ranking.policy_number == latest.policy_number,
+        "steps": last_steps(ranking) if ranking else None,
         "headline": headline(value) if value else "",
         "unchanged": latest.number - ranking.number if latest and ranking else 0,
         "names": value.cycle.fleet.names[:_NAMES_OFFERED] if value else (),
