@@ -45,22 +45,30 @@ def spark(picture: Picture, height: int) -> str:
             f' width="{step * (1 - _GAP):.1f}" height="{size:.1f}" rx="1"/>'
         )
     bars = mark_safe("".join(shapes))  # noqa: S308 - numbers only
-    longest = max(map(len, picture.domains))
-    has_names = height > _NAMES and longest * _LETTER < step
-    places = enumerate(picture.domains if has_names else ())
-    names = format_html_join(
-        "",
-        '<text x="{}" y="{}">{}</text>',
-        ((f"{at * step:.1f}", height + 11, name) for at, name in places),
-    )
+    names = _names_below(picture, step, height)
     parts = zip(picture.domains, counts, strict=True)
     text = f"Clusters by {picture.key}: {', '.join(f'{one} {n}' for one, n in parts)}"
-    total = height + (_NAMES if has_names else 0)
+    total = height + _NAMES * bool(names)
     shape = (
         '<svg class="spark" viewBox="0 0 {} {}" height="{}" role="img"'
         ' aria-label="{}"><title>{}</title>{}{}</svg>'
     )
     return format_html(shape, int(_WIDTH), total, total, text, text, bars, names)
+
+
+def _names_below(picture: Picture, step: float, height: int) -> str:
+    """Return the names of the domains below the bars of a large picture; none where one is too long."""
+    longest = max(map(len, picture.domains))
+    if height < 2 * _NAMES or longest * _LETTER > step:
+        return ""
+    return format_html_join(
+        "",
+        '<text x="{}" y="{}">{}</text>',
+        (
+            (f"{at * step:.1f}", height + 11, name)
+            for at, name in enumerate(picture.domains)
+        ),
+    )
 
 
 @register.filter

@@ -437,11 +437,7 @@ def _clusters_tab(
     """Return the first tab: the domains, the last steps and the clusters; and the status."""
     decision = ranking_decision(placement, latest)
     # The reasons may come from a decision under an older policy, the limits may not.
-    is_of_policy = (
-        decision is None
-        or latest is None
-        or decision.policy_number == latest.policy_number
-    )
+    is_of_policy = _is_of_policy(decision, latest)
     under_policy = decision if is_of_policy else latest
     health = health_of(placement, now=now)
     panels = panels_of(under_policy) if under_policy else ()
@@ -478,6 +474,13 @@ def _clusters_tab(
         "findings": counts_of(placement),
     }
     return context, health
+
+
+def _is_of_policy(decision: Decision | None, latest: Decision | None) -> bool:
+    """Return whether a decision is under the policy of the latest one."""
+    if decision is None or latest is None:
+        return True
+    return decision.policy_number == latest.policy_number
 
 
 def _tab_context(
@@ -518,9 +521,7 @@ def _decision_tab(
         "after": page.after if page else None,
         "condition": scheduled_condition(placement, latest),
         "ranking": ranking,
-        "is_of_policy": latest is None
-        or ranking is None
-        or ranking.policy_number == latest.policy_number,
+        "is_of_policy": _is_of_policy(ranking, latest),
         "steps": last_steps(ranking) if ranking else None,
         "headline": headline(value) if value else "",
         "unchanged": latest.number - ranking.number if latest and ranking else 0,

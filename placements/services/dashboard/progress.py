@@ -1,7 +1,7 @@
 """Rollouts and staged runs in progress as bars: how far the clusters of each wave or stage have come."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from heapq import merge
@@ -44,8 +44,6 @@ _TICKS = {
     Part.NOT_AVAILABLE: Tick.BLOCKED,
     Part.PENDING: Tick.WAITING,
 }
-_DELETION_TICKS = {**_TICKS, Part.REMOVED: Tick.UPDATED}
-"""Only a deletion is to remove: elsewhere a removed cluster has no tick, as it is not one of the wanted."""
 _BLOCKS = (
     BlockReason.UNREACHABLE,
     BlockReason.NOT_AVAILABLE,
@@ -109,9 +107,14 @@ def _progress(run: AnyRun) -> RunProgress:
     return _of_rollout(run)
 
 
+def _ticks_of(run: Rollout) -> Mapping[Part, Tick]:
+    """Return the ticks of the parts; what is removed has one in a deletion only."""
+    return {**_TICKS, Part.REMOVED: Tick.UPDATED} if run.is_deletion else _TICKS
+
+
 def _of_large(run: Rollout) -> Counter[Tick]:
     counts: Counter[Tick] = Counter()
-    ticks = _DELETION_TICKS if run.is_deletion else _TICKS
+    ticks = _ticks_of(run)
     for part, count in part_counts(run).items():
         if part in ticks:
             counts[ticks[part]] += count
@@ -133,7 +136,7 @@ def _of_large(run: Rollout) -> Counter[Tick]:
 
 
 def _of_rollout(run: Rollout) -> RunProgress:
-    known = _DELETION_TICKS if run.is_deletion else _TICKS
+    known = _ticks_of(run)
     parts = parts_of(run).items()
     ticks = {name: known[part] for name, part in parts if part in known}
     if run.sync_result:

@@ -173,7 +173,9 @@ def current_resilience(
     placement: Placement, health: PlacementHealth
 ) -> PlacementResilience | None:
     """Return the same; None while no cluster has the resources: nothing of it survives a loss."""
-    return resilience_in(placement) if health.counts.available else None
+    if not health.counts.available:
+        return None
+    return resilience_in(placement)
 
 
 def with_fleet_version(placements: QuerySet[Placement]) -> QuerySet[Placement]:
