@@ -56,9 +56,8 @@ FAILED_TO_TAKE_OVER = "FailedToTakeOver"
 
 
 def owned_by_placement(ref: ObjectRef, placement: str) -> Refusal:
-    return Refusal(
-        ref, FAILED_TO_TAKE_OVER, f"{ref} belongs to placement {placement} of this hub"
-    )
+    message = f"belongs to placement {placement} of this hub"
+    return Refusal(ref, FAILED_TO_TAKE_OVER, message)
 
 
 @dataclass(frozen=True, slots=True)

@@ -158,7 +158,7 @@ class Cause:
 _FOLLOWING = {
     Noun.ROLLOUT: ("rollout", " waiting"),
     Noun.STAGED_RUN: ("run", " waiting"),
-    Noun.PLACEMENT: ("placement", " affected"),
+    Noun.PLACEMENT: ("placement", " affected by this alone"),
 }
 _OUTDATED = ("placement", " outdated")
 _TITLES = {Noun.ROLLOUT: "Rollout ", Noun.STAGED_RUN: "Run "}

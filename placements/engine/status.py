@@ -215,7 +215,7 @@ def _failed(facts: HealthFacts, counts: HealthCounts) -> _Status:
             f"0 of {counts.wanted:,}" if counts.wanted else "",
         )
     if counts.failed:
-        return HealthLevel.FAILED, "Failed", f"failed on {_clusters(counts.failed)}"
+        return HealthLevel.FAILED, "Failed", f"on {_clusters(counts.failed)}"
     if counts.removal_failed:
         return (
             HealthLevel.FAILED,

@@ -202,7 +202,7 @@ def candidate_words(decision: Decision) -> str:
     parts = [
         f"{count:,} {_FILTER_WORDS.get(name, name)}" for count, name in counts if count
     ]
-    return f"{clusters}, {counted(candidates, 'candidate')}: {', '.join(parts)}"
+    return f"{candidates:,} of {clusters} were candidates; others: {', '.join(parts)}"
 
 
 def change_of_clusters(decision: Decision) -> str:

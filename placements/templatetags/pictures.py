@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from django import template
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import mark_safe
 
 from placements.services.dashboard.pictures import Picture
@@ -12,6 +12,8 @@ from placements.services.dashboard.progress import Tick
 
 register = template.Library()
 _WIDTH, _GAP, _WIDEST = 132.0, 0.3, 33.0
+_NAMES, _LETTER = 14, 6.2
+"""The height of the names of domains below the bars, and the width of a letter."""
 
 
 @register.simple_tag
@@ -43,9 +45,30 @@ def spark(picture: Picture, height: int) -> str:
             f' width="{step * (1 - _GAP):.1f}" height="{size:.1f}" rx="1"/>'
         )
     bars = mark_safe("".join(shapes))  # noqa: S308 - numbers only
-    text = f"Clusters by {picture.key}: {', '.join(map(str, counts))}"
-    shape = '<svg class="spark" viewBox="0 0 {} {}" height="{}" role="img" aria-label="{}">{}</svg>'
-    return format_html(shape, int(_WIDTH), height, height, text, bars)
+    names = _names_below(picture, step, height)
+    parts = zip(picture.domains, counts, strict=True)
+    text = f"Clusters by {picture.key}: {', '.join(f'{one} {n}' for one, n in parts)}"
+    total = height + _NAMES * bool(names)
+    shape = (
+        '<svg class="spark" viewBox="0 0 {} {}" height="{}" role="img"'
+        ' aria-label="{}"><title>{}</title>{}{}</svg>'
+    )
+    return format_html(shape, int(_WIDTH), total, total, text, text, bars, names)
+
+
+def _names_below(picture: Picture, step: float, height: int) -> str:
+    """Return the names of the domains below the bars of a large picture; none where one is too long."""
+    longest = max(map(len, picture.domains))
+    if height < 2 * _NAMES or longest * _LETTER > step:
+        return ""
+    return format_html_join(
+        "",
+        '<text x="{}" y="{}">{}</text>',
+        (
+            (f"{at * step:.1f}", height + 11, name)
+            for at, name in enumerate(picture.domains)
+        ),
+    )
 
 
 @register.filter

@@ -18,13 +18,14 @@ from placements.engine.status import (
     GATES,
     WAITS_FOR_APPROVAL,
     HealthCounts,
+    HealthLevel,
     PlacementHealth,
 )
 from placements.explain.rollouts import DELETED, RELEASED, REMOVED, UP_TO_DATE
 from placements.explain.vocabulary import NONE
 from placements.manifests.policy import PlacementType
 from placements.models import ClusterUpdate, Placement, Rollout, RunKind, StagedRun
-from placements.models.rollouts import INITIALISING
+from placements.models.rollouts import INITIALISING, Run
 
 _OUTCOMES = {
     Outcome.PICKED: "selected",
@@ -62,6 +63,35 @@ def segments(parts: Iterable[tuple[str, str, int]]) -> list[Segment]:
         bar.append(Segment(level, words, at, width))
         before += count
     return bar
+
+
+def status_bar(
+    placement: Placement, health: PlacementHealth, run: Run | None
+) -> list[Segment]:
+    """Return the bar of the wanted clusters by their state; what is missing is empty.
+
+    `run` is the newest of the placement; only a staged one can wait for a user.
+    """
+    counts = health.counts
+    is_rolling = run is not None and run.is_running and run.gate not in GATES
+    is_suspended = (
+        health.level is HealthLevel.SUSPENDED
+        or health.condition == "No resources selected"
+        or (placement.is_staged and not is_rolling)
+        or placement.paused_since is not None
+    )
+    rest = HealthLevel.SUSPENDED if is_suspended else HealthLevel.PROGRESS
+    away = counts.unreachable + counts.not_monitored
+    seen = counts.available + counts.failed + counts.not_available + away
+    parts = (
+        (HealthLevel.HEALTHY, counts.available),
+        (HealthLevel.FAILED, counts.failed),
+        (HealthLevel.ATTENTION, counts.not_available),
+        (HealthLevel.UNKNOWN, away),
+        (rest, max(0, counts.scheduled - seen)),
+        ("pending", max(0, counts.wanted - counts.scheduled)),
+    )
+    return segments((level, "", number) for level, number in parts)
 
 
 _NOT_READY = {

@@ -96,8 +96,9 @@ _MOST_ITEMS, _MOST_RUNS, _MOST_DECISIONS, _FEWEST_PLACEMENTS, _MOST_PLACEMENTS =
     5,
     10,
 )
-_OF_MAP, _OF_FILTERS, _OF_PLACEMENTS = 4, 4, 1
-"""Controls: the map, its menus and its link; the filters of the list; the link to all placements."""
+_OF_MAP, _OF_FILTERS, _OF_PLACEMENTS, _OF_DECISIONS = 4, 4, 1, 1
+"""Controls: the map, its menus and its link; filters; links to all placements and to all activity."""
+_FEWEST_DECISIONS = 2
 FILTERS = {
     AttentionSection.APPROVE: "Approve",
     AttentionSection.BROKEN: "Broken",
@@ -152,8 +153,6 @@ def _overview(request: HttpRequest) -> HttpResponse:
         if navigation.rollouts
         else []
     )
-    has_room = len(rows) <= _MOST_DECISIONS and len(runs) <= 2
-    decisions = decisions if has_room else []
     approval = next(
         (one for one in rows if one.kind == ProblemKind.APPROVAL_PENDING), None
     )
@@ -161,7 +160,6 @@ def _overview(request: HttpRequest) -> HttpResponse:
         more,
         found.snoozed,
         len(runs) < navigation.rollouts,
-        decisions,
         approval,
         navigation.has_live_hubs,
     )
@@ -171,9 +169,14 @@ def _overview(request: HttpRequest) -> HttpResponse:
         + _OF_PLACEMENTS
         + sum(map(bool, lists))
         + len(runs)
-        + len(decisions)
+        + _OF_DECISIONS
     )
     used += sum(1 if one.section is AttentionSection.ADVICE else 2 for one in rows)
+    is_calm = len(rows) <= _MOST_DECISIONS and len(runs) <= 2
+    most_decisions = _MOST_DECISIONS if is_calm else _FEWEST_DECISIONS
+    room = max(0, MOST_CONTROLS - used - _FEWEST_PLACEMENTS)
+    decisions = decisions[: min(room, most_decisions)]
+    used += len(decisions)
     most = min(_MOST_PLACEMENTS, max(_FEWEST_PLACEMENTS, MOST_CONTROLS - used))
     several = queries.worst_placements(most)
     pictures = pictures_of(several, fleet["by"], version=mark)

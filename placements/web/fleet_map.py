@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import sha256
 from math import inf
@@ -72,9 +72,8 @@ _GLYPHS = {
 }
 """The sign in the square of a state, so that colour is not the only one."""
 _WORDS = {
-    ClusterListState.HEARTBEAT_LATE: "unreachable",
-    ClusterListState.NOT_ELIGIBLE: "not ready",
-    ClusterListState.WORKLOADS_FAILING: "with failing workloads",
+    ClusterListState.HEARTBEAT_LATE: "Unreachable",
+    ClusterListState.WORKLOADS_FAILING: "With failing workloads",
 }
 
 
@@ -208,11 +207,18 @@ def _largest(members: Mapping[str | None, Members]) -> tuple[Domains, Domains]:
     ]
 
 
+def _badge(state: ClusterListState) -> badges.Badge:
+    """Return the badge of a state, in the words of the map."""
+    badge = badges.STATE_BADGES[state]
+    return replace(badge, words=_WORDS.get(state, badge.words))
+
+
 def _states(counts: Mapping[ClusterListState, int]) -> list[MapState]:
     found = []
     for state, badge in badges.STATE_BADGES.items():
         if counts.get(state):
-            words = _WORDS.get(state, badge.words.lower())
+            words = _badge(state).words
+            words = words[:1].lower() + words[1:]
             glyph = _GLYPHS.get(state, "")
             found.append(
                 MapState(badge.kind, glyph, words, counts[state], state in _QUIET)
@@ -272,9 +278,7 @@ class _Drawing:
             low, high = min(self.values.values()), max(self.values.values())
             share = (self.values[name] - low) / (high - low) if high > low else 1
             shade = f"shade-{1 + min(_SHADES - 1, int(_SHADES * share))}"
-        return MapCluster(
-            name, badges.STATE_BADGES[state], _GLYPHS.get(state, ""), text, shade
-        )
+        return MapCluster(name, _badge(state), _GLYPHS.get(state, ""), text, shade)
 
 
 def _measured(measure: str) -> dict[str, float]:

@@ -102,13 +102,15 @@ def outcome_table(
 def outcome_row(one: ClusterOutcome) -> OutcomeRow:
     first, *others = one.reasons
     words = OUTCOME_WORDS[one.outcome]
+    why = reason_sentence(first)
     if one.outcome is Outcome.FILTERED and one.ruled_by is ReasonCode.TOPOLOGY_SPREAD:
         words = f"Blocked in step {first.facts['round']:,}"
+        why = why.partition(": ")[2]
     return OutcomeRow(
         one.cluster,
         words,
         outcome_kind(one.outcome),
-        reason_sentence(first),
+        why,
         list(map(reason_sentence, others)),
     )
 
@@ -154,9 +156,6 @@ class PlacementClusters:
     last: int
     earlier: int | None
     later: int | None
-
-
-_ROWS = 10
 
 
 def placement_clusters(
@@ -218,8 +217,8 @@ def placement_clusters(
             one.cluster_name for one, status in statuses if status.level in TROUBLED
         ]
     start = number_of(request.GET.get("from", "")) or 0
-    start = start - start % _ROWS if start < len(names) else 0
-    page = nsmallest(start + _ROWS, names, key=order)[start:]
+    start = start - start % PAGE_SIZE if start < len(names) else 0
+    page = nsmallest(start + PAGE_SIZE, names, key=order)[start:]
     return PlacementClusters(
         rows=_cluster_rows(placement, decision, page, outdated, joined, now=now),
         keys=_keys_of(decision),
@@ -229,8 +228,8 @@ def placement_clusters(
         total=len(names),
         first=start + 1 if page else 0,
         last=start + len(page),
-        earlier=max(0, start - _ROWS) if start else None,
-        later=start + _ROWS if start + _ROWS < len(names) else None,
+        earlier=max(0, start - PAGE_SIZE) if start else None,
+        later=start + PAGE_SIZE if start + PAGE_SIZE < len(names) else None,
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from fleetui.apimachinery.model import Semantics
 from fleetui.apimachinery.words import counted, first_names
 from placements.engine.problems import Noun, ProblemLevel
-from placements.explain.vocabulary import measure_word
+from placements.explain.vocabulary import NONE, measure_word
 from placements.manifests.policy import PlacementType
 from placements.models import ProblemKind, RunKind
 from placements.services.dashboard import queries
@@ -17,6 +17,7 @@ from placements.services.dashboard.pictures import Picture
 from placements.services.dashboard.progress import RunProgress
 from placements.services.dashboard.queries import PlacementHeadroom
 from placements.services.filters import PlacementFilterState
+from placements.services.fleet.queries import are_skews_known
 from placements.services.problems.root_causes import AttentionSection
 from placements.templatetags.fleet import address, run_address
 from placements.web import badges
@@ -109,7 +110,7 @@ def figures_of(
     placement_parts = _parts(
         (
             counts.degraded,
-            "not fulfilled" if is_all_unfulfilled else "degraded",
+            "not fulfilled" if is_all_unfulfilled else "degraded or failed",
             "attention",
         ),
         (counts.broken, "with broken assertions", "attention"),
@@ -160,6 +161,10 @@ def placement_line(
         worst = min(headroom.skews, key=lambda one: one.most - one.skew)
         measure = measure_word(Semantics(placement.semantics)).lower()
         limit = f"{worst.key} {measure} {worst.skew} of {worst.most}"
+    elif placement.placement_type == PlacementType.PICK_N and not are_skews_known(
+        placement
+    ):
+        limit = NONE
     elif (
         placement.placement_type == PlacementType.PICK_ALL
         and counts.scheduled < clusters

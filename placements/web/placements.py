@@ -18,7 +18,7 @@ from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.htmx import render_page, wants_fragment
 from fleetui.permissions import current_user, for_operators, for_readers, may_change
 from placements.engine.rollout.state import Phase
-from placements.engine.status import GATES, NEEDS_RUN, HealthLevel, PlacementHealth
+from placements.engine.status import NEEDS_RUN, HealthLevel, PlacementHealth
 from placements.explain.advice import OUTDATED, change_words
 from placements.explain.checks import LEVEL
 from placements.explain.loss import loss_name
@@ -80,9 +80,9 @@ from placements.services.health import (
     with_rollouts,
 )
 from placements.services.loss.queries import (
+    current_resilience,
     is_outdated,
     levels_in,
-    resilience_in,
     with_fleet_version,
 )
 from placements.services.placements import delete_placement
@@ -185,39 +185,8 @@ class PlacementListRow:
         return badges.Badge(LEVEL, counted(check.severe, "finding"))
 
     @property
-    def band(self) -> list[badges.Segment]:
-        """Return the bar of the wanted clusters by their state; what is missing is empty."""
-        health, counts = self.health, self.health.counts
-        run = self.limits.run
-        is_rolling = run is not None and run.is_running and run.gate not in GATES
-        is_waiting = self.placement.is_staged and not is_rolling
-        is_suspended = (
-            health.level is HealthLevel.SUSPENDED
-            or health.condition == "No resources selected"
-        )
-        is_suspended = (
-            is_suspended or is_waiting or self.placement.paused_since is not None
-        )
-        away = counts.unreachable + counts.not_monitored
-        rest = (
-            counts.scheduled
-            - counts.available
-            - counts.failed
-            - counts.not_available
-            - away
-        )
-        parts = (
-            (HealthLevel.HEALTHY, counts.available),
-            (HealthLevel.FAILED, counts.failed),
-            (HealthLevel.ATTENTION, counts.not_available),
-            (HealthLevel.UNKNOWN, away),
-            (
-                HealthLevel.SUSPENDED if is_suspended else HealthLevel.PROGRESS,
-                max(0, rest),
-            ),
-            ("pending", max(0, counts.wanted - counts.scheduled)),
-        )
-        return badges.segments((level, "", number) for level, number in parts)
+    def status_bar(self) -> list[badges.Segment]:
+        return badges.status_bar(self.placement, self.health, self.limits.run)
 
     @property
     def available(self) -> str:
@@ -226,7 +195,7 @@ class PlacementListRow:
     @property
     def survives(self) -> str:
         """Return the levels of the resilience report whose losses the placement survives."""
-        if (resilience := resilience_in(self.placement)) is None:
+        if (resilience := current_resilience(self.placement, self.health)) is None:
             return ""
         words = f"Survives {', '.join(resilience.levels) or 'no level'}"
         return f"{words} (outdated)" if is_outdated(self.placement) else words
@@ -439,6 +408,7 @@ def _strip_context(placement: Any, health: PlacementHealth) -> dict[str, Any]:
     return {
         "placement": placement,
         "health": health,
+        "status_bar": badges.status_bar(placement, health, staged.get("staged_run")),
         "picked": badges.picked_of(placement, health.counts),
         "skews": skew_badges(skews_of(placement)),
         "is_waiting": is_waiting,
@@ -464,11 +434,7 @@ def _clusters_tab(
     """Return the first tab: the domains, the last steps and the clusters; and the status."""
     decision = ranking_decision(placement, latest)
     # The reasons may come from a decision under an older policy, the limits may not.
-    is_of_policy = (
-        decision is None
-        or latest is None
-        or decision.policy_number == latest.policy_number
-    )
+    is_of_policy = _is_of_policy(decision, latest)
     under_policy = decision if is_of_policy else latest
     health = health_of(placement, now=now)
     panels = panels_of(under_policy) if under_policy else ()
@@ -497,7 +463,7 @@ def _clusters_tab(
         "ranking": decision,
         "is_of_policy": is_of_policy,
         "unknown": unknown_words(request, outcome=ClusterFacet),
-        "resilience": (resilience := resilience_in(placement)),
+        "resilience": (resilience := current_resilience(placement, health)),
         "resilience_outdated": resilience and is_outdated(placement),
         "weakest_loss": loss_name(resilience.weakest_level, resilience.weakest_value)
         if resilience
@@ -505,6 +471,13 @@ def _clusters_tab(
         "findings": counts_of(placement),
     }
     return context, health
+
+
+def _is_of_policy(decision: Decision | None, latest: Decision | None) -> bool:
+    """Return whether a decision is under the policy of the latest one."""
+    if decision is None or latest is None:
+        return True
+    return decision.policy_number == latest.policy_number
 
 
 def _tab_context(
@@ -545,6 +518,8 @@ def _decision_tab(
         "after": page.after if page else None,
         "condition": scheduled_condition(placement, latest),
         "ranking": ranking,
+        "is_of_policy": _is_of_policy(ranking, latest),
+        "steps": last_steps(ranking) if ranking else None,
         "headline": headline(value) if value else "",
         "unchanged": latest.number - ranking.number if latest and ranking else 0,
         "names": value.cycle.fleet.names[:_NAMES_OFFERED] if value else (),

@@ -192,6 +192,29 @@ document.addEventListener("submit", async (event) => {
   if (!answer || answer.status >= 400) say("Preference not saved.");
 });
 
+/* What a user opened, closed or has the focus in stays so when a response replaces it: each <details> with an id. */
+const sections = new Map();
+let focused = null;
+
+function controls(section) {
+  return [...section.querySelectorAll("summary, a, button, input")];
+}
+
+document.addEventListener("htmx:beforeSwap", (event) => {
+  sections.clear();
+  if (event.detail.boosted) return; /* another page, where an id may have another meaning */
+  for (const one of document.querySelectorAll("details[id]")) sections.set(one.id, one.open);
+  const around = document.activeElement.closest("details[id]");
+  focused = around && !document.activeElement.id && [around.id, controls(around).indexOf(document.activeElement)];
+});
+document.addEventListener("htmx:afterSwap", () => {
+  for (const one of document.querySelectorAll("details[id]")) one.open = sections.get(one.id) ?? one.open;
+  if (focused && document.activeElement === document.body) {
+    const around = document.getElementById(focused[0]);
+    if (around) controls(around)[focused[1]]?.focus({ preventScroll: true });
+  }
+});
+
 /* A menu that would open beyond an edge of the window is moved into it. */
 document.addEventListener("toggle", ({ target: menu }) => {
   if (!menu.matches?.("details.menu[open]")) return;

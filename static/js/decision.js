@@ -38,6 +38,15 @@ document.addEventListener("click", (event) => {
   if (timer) stop();
   else advance(document.getElementById("step-later") ?? document.querySelector("[data-first]"));
 });
-document.addEventListener("htmx:load", label);
+/* A link with #play starts at once. */
+function begin() {
+  label();
+  if (location.hash !== "#play") return;
+  history.replaceState(history.state, "", location.pathname + location.search);
+  timer = setTimeout(() => advance(document.getElementById("step-later")), PAUSE);
+  label();
+}
+
+document.addEventListener("htmx:load", begin);
 document.addEventListener("htmx:responseError", stop);
-label();
+begin();

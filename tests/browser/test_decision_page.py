@@ -48,6 +48,16 @@ def test_keys_step_through_the_picks_without_loading_the_page(
     _step(page, 3)
 
 
+def test_the_button_of_the_placement_plays_at_once(enter: Enter, nine: None) -> None:
+    page = enter("/placements/web/")
+
+    page.get_by_role("link", name="Play 5 steps").click()
+
+    place = page.locator(".player-place")
+    expect(place).to_have_text("Step 1 of 5")
+    expect(place).to_have_text(re.compile("Step [2-5] of 5"))
+
+
 def test_a_press_on_a_pick_shows_its_step(enter: Enter, decision: str) -> None:
     page = enter(decision)
     _step(page, 5)

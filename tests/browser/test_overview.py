@@ -80,6 +80,21 @@ def test_a_placement_has_few_controls(
     assert _controls(page) <= MOST_CONTROLS
 
 
+@pytest.mark.parametrize("width", [1440, 390])
+def test_a_message_is_not_under_the_buttons_of_a_placement(
+    enter: Enter, nine: None, width: int
+) -> None:
+    page = enter("/placements/web/", "operator", width=width)
+    page.locator("#pause").click()
+
+    message = page.locator(".note", has_text="paused").bounding_box()
+    buttons = page.locator(".page-head > .actions").bounding_box()
+
+    assert message
+    assert buttons
+    assert message["y"] + message["height"] <= buttons["y"]
+
+
 @pytest.mark.nightly
 def test_with_trouble_everywhere_the_overview_has_few_controls(
     enter: Enter, work: Callable[[], None]

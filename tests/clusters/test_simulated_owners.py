@@ -52,7 +52,7 @@ def test_what_another_placement_owns_is_refused_and_the_rest_is_applied() -> Non
 
     [refusal] = caught.value.refusals
     assert (refusal.object, refusal.code) == (SHOP, "FailedToTakeOver")
-    assert refusal.message == "Namespace shop belongs to placement web of this hub"
+    assert refusal.message == "belongs to placement web of this hub"
     assert owners_of(driver, SHOP) == {"web"}
     assert owners_of(driver, ObjectRef("", "ConfigMap", "shop", "api")) == {"api"}
     seen = driver.observe("api", "web")
@@ -205,7 +205,7 @@ def test_a_state_without_owners_gives_an_object_to_the_first_placement() -> None
     assert owners_of(driver, ObjectRef("", "ConfigMap", "shop", "api")) == {"api"}
     [seen] = driver.observe("api").placements
     assert [one.message for one in seen.refusals] == [
-        "Namespace shop belongs to placement web of this hub"
+        "belongs to placement web of this hub"
     ]
 
 

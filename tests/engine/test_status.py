@@ -88,7 +88,7 @@ def summary(counts: HealthCounts = ALL, **facts: Any) -> tuple[str, str]:
         (
             {"applied": 5, "available": 5, "failed": 1},
             {"is_stalled": True},
-            ("failed", "Failed (failed on 1 cluster)"),
+            ("failed", "Failed (on 1 cluster)"),
         ),
         (
             {"started": 4, "applied": 5, "available": 5},
@@ -251,7 +251,7 @@ SHORT = {"is_scheduled": False}
             _six(applied=5, available=5, failed=1),
             {},
             "Failed",
-            "Failed (failed on 1 cluster)",
+            "Failed (on 1 cluster)",
         ),
         (
             "H10",

@@ -288,7 +288,7 @@ def test_says_who_was_a_candidate_and_what_became_of_those_placed_before() -> No
 
     assert (
         candidate_words(anew)
-        == "4 clusters, 2 candidates: 2 do not match the required affinity"
+        == "2 of 4 clusters were candidates; others: 2 do not match the required affinity"
     )
     assert (
         change_of_clusters(anew)

@@ -341,13 +341,13 @@ def one_cluster_has_no_driver() -> None:
     MemberCluster.objects.filter(name="c001").update(driver="")
 
 
-@of("failed", "Failed (failed on 1 cluster)", "placement-degraded")
+@of("failed", "Failed (on 1 cluster)", "placement-degraded")
 def apply_fails() -> None:
     settled()
     bindings("c001", phase=Phase.FAILED, message="quota exceeded")
 
 
-@of("failed", "Failed (failed on 2 clusters)", "placement-degraded")
+@of("failed", "Failed (on 2 clusters)", "placement-degraded")
 def apply_fails_while_a_cluster_is_lost() -> None:
     world = settled()
     cut_off(world, "c002")

@@ -160,7 +160,10 @@ def test_a_lost_cluster_absorbs_the_rollout_and_the_placement(
     section = page.partition('id="attention"')[2].partition("</section>")[0]
 
     assert _names(page) == ["c001" if many > 1 else "1 cluster not ready"]
-    assert "1 rollout waiting (web/2) · 1 placement affected (web)" in section
+    assert (
+        "1 rollout waiting (web/2) · 1 placement affected by this alone (web)"
+        in section
+    )
 
 
 def _snoozed(client: Client, name: str, length: str) -> tuple[int, list[str]]:
@@ -209,6 +212,7 @@ def test_clusters_in_the_same_state_are_one_cause_and_of_many_causes_six_are_sho
         "Never reported (agent offline): silent-00, silent-01, silent-02 and 9 more."
     )
     assert '<a id="more-items" href="/inbox/">3 more</a>' in page
+    assert "Recent decisions" in page
     assert _names(text_of(viewer, "/?show=approve")) == []
     assert viewer.get("/inbox/").content.decode().count('<a id="open-') == 9
 
@@ -390,7 +394,7 @@ def test_the_demo_of_nine_shows_the_stale_pick_the_headroom_and_the_fleet(
     shown = page.partition('id="placements-now"')[2].partition("</table>")[0]
     assert re.findall(r'<a [^>]*href="/placements/(\w+)/', shown)[0] == "ledger"
     assert "env skew 1 of 2" in shown or "region skew 1 of 1" in shown
-    assert 'aria-label="Clusters by region: 1, 1, 1, 0"' in shown
+    assert 'aria-label="Clusters by region: east 1, west 1, north 1, south 0"' in shown
     assert 'hx-get="/topology/panel/?label=region%3Aeast"' in page
     assert 'hx-get="/topology/panel/?cluster=bravelion"' in page
     assert 'href="?by=region" aria-current="true">region</a>' in page

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.django_db
 SHARED = {
     "strategy": {"type": "RollingUpdate", "applyStrategy": {"allowCoOwnership": True}}
 }
-MESSAGE = "Namespace shop belongs to placement web of this hub"
+MESSAGE = "belongs to placement web of this hub"
 
 
 def phases(name: str) -> set[str]:

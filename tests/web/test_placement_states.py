@@ -10,6 +10,7 @@ from django.test import Client
 from clusters.operations.edit import change_labels
 from placements.models import Binding, Rollout
 from placements.services.dashboard import queries
+from placements.services.dashboard.progress import runs_in_progress
 from placements.services.problems.book import compare_all
 from placements.services.resources.operations import apply_resources
 from placements.services.rollouts.controller import sync_due_rollouts
@@ -209,3 +210,39 @@ def test_what_no_driver_applies_is_scheduled_not_applied(
         "Scheduled, not applied. The cluster is not monitored: it has no driver." in run
     )
     assert "Unreachable" not in run
+
+
+def segments(page: str) -> list[str]:
+    """Return the levels of the first bar of a page."""
+    bar = page.partition('svg class="segments"')[2].partition("</svg>")[0]
+    return re.findall(r"segment-([\w-]+)", bar)
+
+
+def refused() -> None:
+    """Make a rollout that fails on three clusters; two others were not wanted after its start."""
+    world = World(5)
+    for number in range(5):
+        world.inject(f"c00{number}", {"kind": "refuse", "objectName": "web"})
+    world.place("web", pick_n_spec(5))
+    world.pass_time(2)
+    world.place("web", pick_n_spec(3))
+    world.pass_time(3)
+
+
+def test_list_and_page_show_one_bar_and_what_failed_is_not_green(
+    viewer: Client,
+) -> None:
+    refused()
+
+    paths = ("/placements/", "/placements/web/")
+    bars = [segments(viewer.get(path).text) for path in paths]
+
+    assert bars == [["failed"], ["failed"]]
+
+
+def test_a_removed_cluster_does_not_count_as_updated() -> None:
+    refused()
+
+    [progress] = runs_in_progress(1)
+
+    assert (progress.updated, progress.total) == (0, 3)

@@ -16,7 +16,10 @@ from rest_framework.test import APIClient
 from clusters.models import MemberCluster
 from clusters.operations.edit import change_labels
 from placements.engine.loss import LossCounts
+from placements.engine.rollout.state import Phase
+from placements.manifests.binding import BindingState
 from placements.models import (
+    Binding,
     Placement,
     PlacementResilience,
     ResilienceLoss,
@@ -26,6 +29,7 @@ from placements.services.loss import report as runs
 from placements.services.loss.queries import survival_by_group
 from placements.services.loss.report import cells_of, compute_now, start_report
 from placements.services.metrics import metrics_registry
+from placements.services.problems.book import compare_all
 from tests.rows import NOW, load_nine
 
 pytestmark = pytest.mark.django_db
@@ -35,7 +39,10 @@ Fetch = Callable[[Client, str], str]
 
 @pytest.fixture
 def report() -> ResilienceReport:
+    """Compute the report of the demo, rolled out."""
     load_nine()
+    Binding.objects.update(state=BindingState.BOUND, phase=Phase.AVAILABLE)
+    compare_all(now=NOW)
     return compute_now(start_report(by=None, now=NOW), now=NOW)
 
 
@@ -111,6 +118,14 @@ def test_a_report_is_outdated_wherever_it_is_shown_and_gone_with_its_clusters(
     change_labels(["bravelion"], put={"region": "south"}, by=None, now=NOW)
 
     assert "Loss of any" not in text_of(viewer, "/")
+
+
+def test_what_is_not_available_survives_nothing(viewer: Client, text_of: Fetch) -> None:
+    load_nine()
+    compute_now(start_report(by=None, now=NOW), now=NOW)
+
+    assert "the loss of any" not in text_of(viewer, "/placements/web/")
+    assert 'title="Survives' not in text_of(viewer, "/placements/")
 
 
 @pytest.mark.nightly

@@ -271,26 +271,26 @@ def check_takeover(call: ApplyCall, target: Target, live: Live) -> None:
     hub, _, placement = owner.partition("/")
     if owner and hub == call.access.hub_id and not is_of_member(call.access, live):
         member = member_name(annotation(live, MEMBER))
-        message = f"{target.ref} belongs to member {member} of this hub: one server is joined under two names"
+        message = f"belongs to member {member} of this hub: one server is joined under two names"
         raise RefusedError(FAILED_TO_TAKE_OVER, message)
     if owner and hub == call.access.hub_id:
         refusal = owned_by_placement(target.ref, placement)
         raise RefusedError(refusal.code, refusal.message)
     if owner:
-        message = f"{target.ref} belongs to hub {hub}; remove the annotation {OWNER} there first"
+        message = f"belongs to hub {hub}; remove the annotation {OWNER} there first"
         raise RefusedError(FAILED_TO_TAKE_OVER, message)
     if options.when_to_take_over == "Never":
-        raise RefusedError(
-            "NotTakenOver", f"{target.ref} exists, and whenToTakeOver is Never"
-        )
+        raise RefusedError("NotTakenOver", "exists, and whenToTakeOver is Never")
     if (owners := metadata.get("ownerReferences")) and not options.allow_co_ownership:
         first = owners[0]
-        message = f"{target.ref} is owned by {first.get('kind')} {first.get('name')}; see allowCoOwnership"
+        message = (
+            f"is owned by {first.get('kind')} {first.get('name')}; see allowCoOwnership"
+        )
         raise RefusedError(FAILED_TO_TAKE_OVER, message)
     if options.when_to_take_over == "IfNoDiff":
         comparison = _compare(call, target, live, code=FAILED_TO_TAKE_OVER)
         if comparison.fields:
-            message = f"{target.ref} differs from its manifest, and whenToTakeOver is IfNoDiff"
+            message = "differs from its manifest, and whenToTakeOver is IfNoDiff"
             difference = object_diff(target, live, comparison)
             raise DifferencesError(
                 FAILED_TO_TAKE_OVER, message, difference, is_drift=False

@@ -55,11 +55,9 @@ def refusal_of(
     if not (options.allow_co_ownership and all(there.owners.values())):
         return owned_by_placement(ref, min(there.owners))
     if options.when_to_take_over == "Never":
-        return Refusal(
-            ref, "NotTakenOver", f"{ref} exists, and whenToTakeOver is Never"
-        )
+        return Refusal(ref, "NotTakenOver", "exists, and whenToTakeOver is Never")
     if options.when_to_take_over == "IfNoDiff" and digest != wanted.digest:
-        message = f"{ref} differs from its manifest, and whenToTakeOver is IfNoDiff"
+        message = "differs from its manifest, and whenToTakeOver is IfNoDiff"
         return Refusal(ref, FAILED_TO_TAKE_OVER, message)
     return None
 

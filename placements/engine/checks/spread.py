@@ -98,8 +98,10 @@ def one_value(case: Case) -> Iterator[Finding]:
 
 def nearly_unique(case: Case) -> Iterator[Finding]:
     for _, one, path, same in _constraints(case):
-        values = _column(case, one).values
-        if len(case.fleet) > 5 and len(values) >= len(case.fleet) / 2:
+        codes = _column(case, one).codes
+        _, sizes = np.unique(codes[codes >= 0], return_counts=True)
+        alone = int((sizes == 1).sum())
+        if len(case.fleet) > 5 and alone >= len(case.fleet) / 2:
             message = f"{one.topology_key} is nearly unique: nearly every cluster is its own domain."
             yield S03.finding(f"{path}.topologyKey", message, same)
 

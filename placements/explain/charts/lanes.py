@@ -68,7 +68,7 @@ def lanes_figure(panels: Sequence[LanePanel], *, width: int) -> go.Figure:
     """Draw the domains of each constraint below each other, about so wide; many domains in columns."""
     is_narrow = width < _NARROW
     right = _COUNTS if all(panel.columns == 1 for panel in panels) else 40
-    right = 24 if is_narrow else right
+    right = 44 if is_narrow else right  # "0 + 1"
     longest = max(
         (len(lane.name) for panel in panels for lane in panel.lanes), default=4
     )

@@ -11,6 +11,7 @@ from django.db.models import Case, Count, OuterRef, Subquery, Value, When
 from clusters.filters import groups_of
 from clusters.models import ClusterLabel, MemberCluster
 from fleetui.hub_scope import current_hub_id
+from placements.explain.charts.fleet import value_words
 from placements.manifests.binding import BindingState
 from placements.models import Binding
 from placements.services.dashboard.queries import PlacementHeadroom
@@ -28,6 +29,7 @@ class Picture:
 
     key: str
     counts: tuple[int, ...]
+    domains: tuple[str, ...] = ()
     low: int | None = None
     high: int | None = None
 
@@ -63,17 +65,19 @@ def _strictest(headroom: PlacementHeadroom) -> tuple[str, int, int]:
 
 
 def _picture(
-    headroom: PlacementHeadroom, key: str, counts: dict[int, tuple[int, ...]]
+    headroom: PlacementHeadroom, key: str, counts: dict[int, dict[str, int]]
 ) -> Picture:
-    shown = counts.get(headroom.placement.pk, ())
+    in_domains = counts.get(headroom.placement.pk, {})
+    shown = tuple(in_domains.values())
+    domains = tuple(in_domains)
     if not headroom.skews or not shown:
-        return Picture(key, shown)
+        return Picture(key, shown, domains)
     _, skew, most = _strictest(headroom)
     low = max(0, max(shown) - skew)
-    return Picture(key, shown, low, low + most)
+    return Picture(key, shown, domains, low, low + most)
 
 
-def _counts(keys: dict[int, str]) -> dict[int, tuple[int, ...]]:
+def _counts(keys: dict[int, str]) -> dict[int, dict[str, int]]:
     """Return the clusters of placements in the largest domains of their keys."""
     placements_of: dict[str, list[int]] = defaultdict(list)
     for pk, key in keys.items():
@@ -103,7 +107,7 @@ def _counts(keys: dict[int, str]) -> dict[int, tuple[int, ...]]:
     ):
         found[pk][domain] = count
     return {
-        pk: tuple(found[pk].get(value, 0) for value, _ in domains[key])
+        pk: {value_words(value): found[pk].get(value, 0) for value, _ in domains[key]}
         for pk, key in keys.items()
         if key
     }

@@ -1,7 +1,7 @@
 """Rollouts and staged runs in progress as bars: how far the clusters of each wave or stage have come."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -38,7 +38,6 @@ class Tick(StrEnum):
 Group = tuple[tuple[Tick, int], ...]
 _TICKS = {
     Part.UPDATED: Tick.UPDATED,
-    Part.REMOVED: Tick.UPDATED,
     Part.UPDATING: Tick.UPDATING,
     Part.FAILED: Tick.FAILED,
     Part.NOT_AVAILABLE: Tick.BLOCKED,
@@ -101,10 +100,17 @@ def _progress(run: Any) -> RunProgress:
     return _of_rollout(run)
 
 
+def _ticks_of(run: Rollout) -> Mapping[Part, Tick]:
+    """Return the ticks of the parts; what is removed has one in a deletion only."""
+    return {**_TICKS, Part.REMOVED: Tick.UPDATED} if run.is_deletion else _TICKS
+
+
 def _of_large(run: Rollout) -> Counter[Tick]:
     counts: Counter[Tick] = Counter()
+    ticks = _ticks_of(run)
     for part, count in part_counts(run).items():
-        counts[_TICKS[part]] += count
+        if part in ticks:
+            counts[ticks[part]] += count
     waiting = run.sync_result.get("waitingCounts", {})
     blocked = sum(
         waiting.get(str(reason), 0)
@@ -123,7 +129,9 @@ def _of_large(run: Rollout) -> Counter[Tick]:
 
 
 def _of_rollout(run: Rollout) -> RunProgress:
-    ticks = {name: _TICKS[part] for name, part in parts_of(run).items()}
+    known = _ticks_of(run)
+    parts = parts_of(run).items()
+    ticks = {name: known[part] for name, part in parts if part in known}
     if run.sync_result:
         blocked = (
             one

@@ -187,10 +187,15 @@ def stale_on(names: Collection[str]) -> dict[str, int]:
 
 def skews_of(placement: Placement) -> list[Skew]:
     """Return the stored skews of a placement, loaded with `staleness_check`; none of an older decision."""
-    check = getattr(placement, "staleness_check", None)
-    if check is None or check.decisions_made != placement.decisions_made:
+    if not are_skews_known(placement):
         return []
-    return [Skew(*one) for one in check.skews]
+    return [Skew(*one) for one in placement.staleness_check.skews]
+
+
+def are_skews_known(placement: Placement) -> bool:
+    """Return whether the skews of the latest decision are stored: some seconds after it."""
+    check = getattr(placement, "staleness_check", None)
+    return check is not None and check.decisions_made == placement.decisions_made
 
 
 _MOST_POLICIES = 500

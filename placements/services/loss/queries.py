@@ -18,6 +18,7 @@ from placements.engine.loss import (
     level_rank,
     pair_key,
 )
+from placements.engine.status import PlacementHealth
 from placements.models import (
     Placement,
     PlacementResilience,
@@ -166,6 +167,15 @@ def resilience_of(placement: Placement) -> PlacementResilience | None:
 def resilience_in(placement: Placement) -> PlacementResilience | None:
     """Return the result of the latest report for a placement that was read with it."""
     return getattr(placement, "resilience", None)
+
+
+def current_resilience(
+    placement: Placement, health: PlacementHealth
+) -> PlacementResilience | None:
+    """Return the same; None while no cluster has the resources: nothing of it survives a loss."""
+    if not health.counts.available:
+        return None
+    return resilience_in(placement)
 
 
 def with_fleet_version(placements: QuerySet[Placement]) -> QuerySet[Placement]:

@@ -180,7 +180,7 @@ EXAMPLES = {
             [cluster(f"c{at}", host=f"h{at}") for at in range(8)],
             pick_n(2, spread=[spread("host")]),
         ),
-        (_regions(4, 4), pick_n(2, spread=[spread("region")])),
+        (_regions(2, 2, 2), pick_n(2, spread=[spread("region")])),
         has_fix=False,
     ),
     "S04": Example(

@@ -421,7 +421,7 @@ def test_what_failed_and_what_selects_nothing_is_degraded() -> None:
     world.place("none", {**spec({"placementType": "PickFixed", "clusterNames": []})})
     world.pass_time(3)
 
-    assert health(world).summary == "Failed (failed on 1 cluster)"
+    assert health(world).summary == "Failed (on 1 cluster)"
     assert health(world, "none").level in (HealthLevel.ATTENTION, HealthLevel.FAILED)
 
 
