@@ -183,6 +183,7 @@ class SchedulePreview:
         )
         return (
             *unlikely_results,
+            *(one.sentence for one in self.overlaps if not one.is_shared),
             *(() if resources else ("No resources are selected.",)),
         )
 
