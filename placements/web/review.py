@@ -253,13 +253,17 @@ def rollout_sentence(schedule: SchedulePreview, waves: tuple[int, ...] | None) -
         )
     if waves is None:
         return "The review shows the rollout plan."
+    removals = ""
+    if schedule.leaves:
+        removals = f"Removes it from {counted(len(schedule.leaves), 'cluster')}."
     if not waves:
-        return "Nothing to roll out."
+        return removals or "Nothing to roll out."
     sizes = ", ".join(map(str, waves[:WAVES_SHOWN])) + (
         ", …" if len(waves) > WAVES_SHOWN else ""
     )
     clusters = "cluster" if waves == (1,) else "clusters"
-    return f"Rolls out in {counted(len(waves), 'wave')}: {sizes} {clusters}."
+    rollout = f"Rolls out in {counted(len(waves), 'wave')}: {sizes} {clusters}."
+    return f"{rollout} {removals}".rstrip()
 
 
 def conflict_context(draft: Draft | None) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from placements.engine.checks.findings import Finding
 from placements.engine.checks.predicates import AssertionResult, AssertionState
 from placements.engine.exact.record import ExactVerdict, SearchOptions, inline_search
 from placements.engine.overlaps import Overlap, keys_of, overlaps_of, to_place
+from placements.engine.rollout.actions import Remove
 from placements.engine.rollout.state import RolloutState
 from placements.engine.rollout.waves import WavePlan, plan_waves
 from placements.engine.scheduling.decision import Decision
@@ -307,9 +308,13 @@ class SchedulePreview:
                 state = replace(context.state, strategy=strategy)
                 if saved.pinned_snapshot is not None and context.target:
                     version = version_of(context.target, manifest)
+            if self.snapshot is not None:
+                version = version_of(self.snapshot, manifest)
             after: Iterable[str] = sorted(self.placed_after)
-            if not self.selection.objects and (
-                saved is None or saved.pinned_snapshot is None
+            if (
+                not self.selection.objects
+                and self.snapshot is None
+                and (saved is None or saved.pinned_snapshot is None)
             ):
                 holding = {one.name for one in state.clusters if one.has_resources}
                 after = [name for name in after if name in holding]
@@ -317,13 +322,17 @@ class SchedulePreview:
             return plan_waves(state.with_wanted(versions, manifest.spec.policy))
 
     def waves(self, *, now: datetime) -> tuple[int, ...] | None:
-        """Return the number of clusters in each wave of the plan.
+        """Return the number of clusters that each wave of the plan updates; removals are not counted.
 
         None where a staged update run decides that, and where there is nothing to roll out.
         """
         if self.is_staged or self.decision.is_failed:
             return None
-        return tuple(len(wave.actions) for wave in self.plan(now=now).waves)
+        sizes = [
+            sum(not isinstance(one, Remove) for one in wave.actions)
+            for wave in self.plan(now=now).waves
+        ]
+        return tuple(size for size in sizes if size)
 
 
 def preview(manifest: ClusterResourcePlacement) -> SchedulePreview:
