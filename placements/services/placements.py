@@ -273,8 +273,8 @@ def _update(
     latest = PolicySnapshot.objects.get(placement=placement, is_latest=True)
     has_new_policy = latest.content_hash != content_hash(manifest)
     generation = next_generation(placement.spec_generation, before, content)
-    if has_new_policy:  # its rules are annotations, which do not raise a generation
-        generation = max(generation, placement.spec_generation + 1)
+    if has_new_policy and generation == placement.spec_generation:
+        columns["hub_changes"] = placement.hub_changes + 1
     columns["spec_generation"] = generation
     for name, value in columns.items():
         setattr(placement, name, value)

@@ -603,8 +603,15 @@ def _run_action(
         message = action.run(
             name, value, by=current_user(request), now=datetime.now(UTC), **more
         )
-    except (ActionNotAllowed, PermissionDenied, RevisionConflict) as error:
+    except (
+        ActionNotAllowed,
+        InvalidManifest,
+        PermissionDenied,
+        RevisionConflict,
+    ) as error:
         refusal = str(error).rstrip(".")
+        if isinstance(error, InvalidManifest):
+            refusal = "; ".join(one.message for one in error.errors)
         context |= {"refusal": _sentence(refusal, name), "is_refused": True}
         status = 403 if isinstance(error, PermissionDenied) else 409
         return render(request, "rollouts/action.html", context, status=status)

@@ -46,6 +46,7 @@ from placements.manifests.staged_update import (
     StageSpec,
     parse_staged_strategy,
 )
+from placements.manifests.strategy import StrategyType
 from placements.models import Placement, StagedRun, StagedStrategy
 from placements.services.actions import ACTIONS, ActionKind, Reasons
 from placements.services.filters import events_matching
@@ -375,6 +376,9 @@ def strategy(request: HttpRequest, name: str) -> HttpResponse:
             map(stage_words, parse_staged_strategy(row.document).spec.stages)
         ),
         "runs": [(run, badges.staged_state(run)) for run in shown[:_RUNS_SHOWN]],
+        "staged_placements": Placement.objects.filter(
+            namespace=row.namespace, strategy_type=StrategyType.EXTERNAL
+        ).order_by("full_name")[:_RUNS_SHOWN],
         "manifest": dump_yaml(row.document),
         "events": event_rows(events[:_EVENTS_SHOWN]),
     }
@@ -455,6 +459,10 @@ def _edit_strategy(
     messages.success(
         request, f"Strategy {draft.full_name} saved. Existing runs keep their stages."
     )
+    placement = request.GET.get("for", "")
+    if Placement.objects.filter(full_name=placement).exists():
+        start = reverse("web:staged-run-create", args=[placement])
+        return redirect(f"{start}?{urlencode({'strategy': draft.full_name})}")
     return redirect("web:staged-strategy", draft.full_name)
 
 

@@ -10,10 +10,11 @@ from itertools import pairwise
 from operator import attrgetter
 from typing import Any
 
-from django.db.models import F, Max, OuterRef, QuerySet, Subquery
+from django.db.models import Case, F, Max, OuterRef, QuerySet, Subquery, When
 from django.db.models.functions import Coalesce
 
 from fleetui.apimachinery.model import DEFAULT_SEMANTICS
+from fleetui.hub_scope import LOCAL_HUB
 from fleetui.models import Event
 from fleetui.pagination import BadCursorError
 from placements.manifests.ocm import SPREAD_OPTIONS_ANNOTATION
@@ -204,12 +205,14 @@ class Revision:
 def with_revision(placements: QuerySet[Placement]) -> QuerySet[Any]:
     """Return placements with the number of their revision, as `revision_number`.
 
-    It is the generation, which every change of the spec raises, and the number of the latest resource
-    snapshot, from 0 on. A pause is neither; `revision` counts it, as two edits at once must be noticed.
+    It is the generation, which every change of the spec raises, with the changes of scheduling rules, and
+    the number of the latest resource snapshot, from 0 on. A pause is neither; `revision` counts it, as two
+    edits at once must be noticed.
     """
     latest = ResourceSnapshot.objects.filter(placement=OuterRef("pk"), is_latest=True)
     number = Coalesce(Subquery(latest.values("number")[:1]), 0)
-    return placements.annotate(revision_number=F("spec_generation") + number)
+    rules = Case(When(hub=LOCAL_HUB, then=F("hub_changes")), default=0)
+    return placements.annotate(revision_number=F("spec_generation") + rules + number)
 
 
 def revision_number_of(placement: Placement) -> int:
@@ -275,7 +278,8 @@ def revisions_of(placement: Placement) -> list[Revision]:
             )
         before = one
     revisions = [by_time[at] for at in sorted(by_time, reverse=True)]
-    _set_numbers(revisions, placement.spec_generation)
+    rules = 0 if placement.is_mirrored else placement.hub_changes
+    _set_numbers(revisions, placement.spec_generation + rules)
     return revisions
 
 
