@@ -14,6 +14,8 @@ from markdown_it.token import Token
 from fleetui.locations import assets_folder
 
 _IMAGES = (".png",)
+_SHORTEST_SEARCH = 3
+"""Characters; fewer are in nearly every page."""
 _NOT_SLUG = re.compile(r"[^\w\- ]")
 _CAPTION = re.compile(r"^:alt: (.*)$", re.MULTILINE)
 
@@ -74,10 +76,43 @@ def documentation_page(path: str, *, prefix: str) -> DocumentationPage:
     return DocumentationPage(title_of(path), mark_safe(html))  # noqa: S308 -- of the package, with HTML escaped
 
 
+@cache
 def title_of(path: str) -> str:
     """Return the first heading of a page as text."""
     text = documentation_files()[path].read_text(encoding="utf-8")
     return text.partition("\n")[0].removeprefix("# ").replace("`", "")
+
+
+def pages_by_folder() -> dict[str, list[tuple[str, str]]]:
+    """Return path and title of every page, by the title of the first page of its folder."""
+    files = documentation_files()
+    folders: dict[str, list[tuple[str, str]]] = {}
+    for path, file in files.items():
+        if file.suffix != ".md":
+            continue
+        folder = posixpath.dirname(path)
+        starts = (f"{folder}/{name}".lstrip("/") for name in ("index", "README"))
+        start = next(name for name in starts if name in files)
+        folders.setdefault(title_of(start), []).append((path, title_of(path)))
+    return {
+        folder: sorted(pages, key=lambda page: page[1].lower())
+        for folder, pages in folders.items()
+    }
+
+
+def pages_matching(text: str, *, most: int) -> list[tuple[str, str]]:
+    """Return path and title of the pages with every word of a text, first those that have it in the title."""
+    words = text.lower().split()
+    ranked = []
+    for path, file in documentation_files().items():
+        if file.suffix != ".md" or len(text) < _SHORTEST_SEARCH:
+            continue
+        title, content = title_of(path), file.read_text(encoding="utf-8").lower()
+        if all(word in content for word in words):
+            in_title = sum(word in title.lower() for word in words)
+            occurrences = sum(content.count(word) for word in words)
+            ranked.append((-in_title, -occurrences, path, title))
+    return [(path, title) for _, _, path, title in sorted(ranked)[:most]]
 
 
 @cache

@@ -56,16 +56,16 @@ _OBJECT = "resources/<str:group>/<str:kind>/<str:namespace>/<str:name>/"
 
 
 def rollout_actions(prefix: str, kind: ActionKind, noun: str) -> list[URLPattern]:
-    """Return the page of each action; the number for a rollback is chosen on the page."""
+    """Return the page of each action; a rollback has one of its own."""
     return [
         path(
-            f"{prefix}{action.name}/{'<str:value>/' if action.argument not in ('', 'number') else ''}",
+            f"{prefix}{action.name}/{'<str:value>/' if action.argument else ''}",
             rollouts.run_action,
             {"kind": kind, "action": action.name},
             name=f"{noun}-{action.name}",
         )
         for action in ACTIONS.values()
-        if action.kind is kind and not action.has_form
+        if action.kind is kind and not action.has_form and action.name != "roll-back"
     ]
 
 
@@ -197,6 +197,7 @@ urlpatterns = [
         name="placement-cluster-read",
     ),
     path(f"{_PLACEMENT}plan/", rollouts.plan, name="placement-plan"),
+    path(f"{_PLACEMENT}roll-back/", history.roll_back, name="placement-roll-back"),
     *rollout_actions(_PLACEMENT, ActionKind.ROLLING, "placement"),
     path(f"{_PLACEMENT}staged-run/", staged_strategies.start, name="staged-run-create"),
     # /drafts/

@@ -149,6 +149,7 @@ CONTENT = {
     "fleetui/access/migrations/0001_initial.py": "0c14aece5c939459",
     "fleetui/access/migrations/0002_team_boundary.py": "2adf6c0a549b3373",
     "fleetui/access/migrations/0003_unused_contract.py": "6f0a21df46e76311",
+    "fleetui/access/migrations/0004_api_token_words.py": "ded5bc100bd30bc0",
     "fleetui/accounts/migrations/0001_initial.py": "2c53476b69c78a18",
     "fleetui/migrations/0001_initial.py": "87319637162b4e33",
     "fleetui/migrations/0002_observation.py": "d42e3e66b6d94ffd",

@@ -32,6 +32,7 @@ class ApiToken(models.Model):
     last_used_at = models.DateTimeField(null=True)
 
     class Meta:
+        verbose_name = "API token"
         constraints = [
             models.UniqueConstraint(
                 fields=["user", "name"], name="api_token_name_once"

@@ -132,7 +132,9 @@ DemoFilter = list_filter(
 
 
 class LabelFilter(admin.ListFilter):
-    """By labels: `label=region:east`, or `label=region` for any value; all of several have to match.
+    """By labels: `label=region:east`, shown and typed as `region=east`, or `label=region` for any value.
+
+    All of several have to match.
 
     Offers keys first, then the values of a chosen key, so that thousands of values do no harm.
     """
@@ -145,7 +147,8 @@ class LabelFilter(admin.ListFilter):
         self, request: HttpRequest, params: dict[str, Any], model: Any, model_admin: Any
     ) -> None:
         super().__init__(request, params, model, model_admin)
-        labels = (one.strip() for one in params.pop(self.parameter_name, []))
+        typed = (one.strip() for one in params.pop(self.parameter_name, []))
+        labels = (one.replace("=", ":", 1) for one in typed)
         self.labels = tuple(
             dict.fromkeys(one for one in labels if one and "\0" not in one)
         )
@@ -172,7 +175,10 @@ class LabelFilter(admin.ListFilter):
         yield {
             "name": self.parameter_name,
             "chosen": [
-                {"display": one, "query_string": self._link(changelist, without=one)}
+                {
+                    "display": one.replace(":", "=", 1),
+                    "query_string": self._link(changelist, without=one),
+                }
                 for one in self.labels
             ],
             "next": list(self._next(changelist)),
@@ -189,7 +195,7 @@ class LabelFilter(admin.ListFilter):
             for value, count in groups_of([key], most=_KEYS_SHOWN)[key]:
                 link = self._link(changelist, without=key, plus=f"{key}:{value}")
                 yield {
-                    "display": f"{key}:{value}",
+                    "display": f"{key}={value}",
                     "count": count,
                     "query_string": link,
                 }

@@ -12,7 +12,7 @@ from rest_framework.response import Response
 from clusters.drivers.simulated.configuration import SimulatedFault
 from clusters.models import MemberCluster
 from clusters.operations.edit import UnknownClusterError
-from clusters.operations.fault_injection import faults_of, set_faults
+from clusters.operations.fault_injection import faults_of
 from fleetui.pagination import page_of
 from placements.api.base import (
     BaseViewSet,
@@ -61,6 +61,7 @@ from placements.services.disruption.queries import (
     step_sentence,
 )
 from placements.services.disruption.restore import Return, bring_back
+from placements.services.fleet.faults import inject_faults
 from placements.services.results import get_placement
 from placements.services.rollouts.operations import abandon_cluster
 from placements.services.status import manifest_of
@@ -325,7 +326,7 @@ class ClusterDisruptionViewSet(BaseViewSet):
         expected = expected_revision(request)
         with read_document(request) as errors:
             check_objects(errors, what="a list of faults")
-            set_faults(name, errors, **actor(request), expected=expected)
+            inject_faults(name, errors, **actor(request), expected=expected)
         return self.fault_injection(request, name)
 
 

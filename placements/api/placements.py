@@ -65,6 +65,7 @@ from placements.services.filters import (
 )
 from placements.services.fleet.forms import read_documents
 from placements.services.health import stored_healths
+from placements.services.history.queries import with_revision
 from placements.services.placements import delete_placement, save_placement
 from placements.services.problems.book import bring_up_to_date
 from placements.services.results import BESIDE, UnknownPlacementError, get_placement
@@ -115,7 +116,7 @@ class PlacementViewSet(FullNameViewSet):
     def list(self, params: Params) -> Rows:
         """List placements."""
         bring_up_to_date(now=datetime.now(UTC))
-        return placements_matching(placement_filter(params))
+        return with_revision(placements_matching(placement_filter(params)))
 
     @documented("get_placement", PLACEMENT_MANIFEST, has_tag=True)
     def retrieve(self, request: Request, name: str) -> Response:

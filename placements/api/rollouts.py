@@ -69,6 +69,7 @@ from placements.models import (
 from placements.models.rollouts import INITIALISING
 from placements.services.actions import ACTIONS, ActionKind
 from placements.services.disruption.restore import fresh_schedule
+from placements.services.history.queries import revision_number_of
 from placements.services.loss.evaluation import impact_of_decision
 from placements.services.rescheduling import (
     moves_from,
@@ -254,10 +255,13 @@ class RolloutControlsSerializer(RowSerializer):
         help_text="The resource snapshot that the placement is pinned to after a rollback.",
     )
     can_roll_back = serializers.SerializerMethodField(
-        help_text="Whether there is an older resource snapshot."
+        help_text="Whether there is an earlier revision."
     )
     run = serializers.SerializerMethodField(
         help_text="The number of the rollout in progress."
+    )
+    revision_number = serializers.SerializerMethodField(
+        help_text="The revision as pages name it; `revision` also counts pauses."
     )
 
     class Meta:
@@ -265,6 +269,7 @@ class RolloutControlsSerializer(RowSerializer):
         fields = (
             "placement",
             "revision",
+            "revision_number",
             "paused_since",
             "paused_by",
             "stopped",
@@ -275,6 +280,9 @@ class RolloutControlsSerializer(RowSerializer):
 
     def get_can_roll_back(self, row: Placement) -> bool:
         return not ACTIONS[ActionKind.ROLLING, "roll-back"].why_not(row, None)
+
+    def get_revision_number(self, row: Placement) -> int:
+        return revision_number_of(row)
 
     def get_run(self, row: Placement) -> int | None:
         number: int | None = self.context["run"]

@@ -472,6 +472,9 @@ class PlacementSerializer(RowSerializer):
     fulfilled = serializers.BooleanField(source="is_fulfilled", allow_null=True)
     placed = number("placed_count")
     pending = serializers.BooleanField(source="is_due")
+    revision_number = serializers.IntegerField(
+        help_text="The revision as pages name it; `revision` also counts pauses."
+    )
     health = serializers.SerializerMethodField()
     decision = serializers.SerializerMethodField()
 
@@ -482,6 +485,7 @@ class PlacementSerializer(RowSerializer):
             "name",
             "uid",
             "revision",
+            "revision_number",
             "type",
             "number_of_clusters",
             "semantics",

@@ -14,6 +14,17 @@ FAULT_KINDS: Mapping[str, str] = {
     "flap": "workloads alternate between available and unavailable",
     "lostState": "previously applied resources are deleted",
 }
+SHOWN: Mapping[str, str] = {
+    "unreachable": "Shown within seconds; Not ready after 5 minutes.",
+    "silent": "Heartbeat late after the next heartbeat fails to arrive; Not ready after 5 minutes.",
+    "unhealthy": "Shown within seconds; Not ready after 5 minutes.",
+    "timeOut": "Shown within seconds; Not ready after 5 minutes.",
+    "refuse": "Shown when something is applied next.",
+    "notReady": "Shown within seconds on the placements of the cluster.",
+    "flap": "Shown within seconds on the placements of the cluster.",
+    "lostState": "Shown within seconds; the resources are then applied again.",
+}
+"""When a fault shows on the pages."""
 _ONLY = {"objectKind": "kind", "objectName": "name", "image": "image", "calls": "calls"}
 
 

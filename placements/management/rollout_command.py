@@ -62,6 +62,6 @@ class RolloutCommand(HubCommand):
 def revision_number(text: str) -> int:
     """Return the number of a resource snapshot, written as 4 or r4."""
     if not text.removeprefix("r").isdecimal() or len(text) > 10:
-        message = f"{text[:40]!r} is not the number of a resource snapshot (allowed: such as 4, or r4)"
+        message = f"{text[:40]!r} is not the number of a resource snapshot (allowed: such as r4)"
         raise CommandError(message, returncode=BAD_INPUT)
     return int(text.removeprefix("r"))

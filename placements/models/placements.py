@@ -47,7 +47,8 @@ class Placement(ObjectRow):
     `reschedules_on_fleet_change` means that a change of the fleet may change the decision. `hub_conditions`
     are all conditions of a placement of a live hub, as that wrote them; `observe_rollout` is set when
     something changed there that its observed rollout depends on. `revision` of such a placement is the
-    generation that the hub gives it, and `hub_changes` counts what else changed: metadata, status, verdicts.
+    generation that the hub gives it, and `hub_changes` counts what else changed: metadata, status, verdicts;
+    of a local placement, changes of its scheduling rules, which are annotations and raise no generation.
     `health` is the status (`PlacementHealth`) as the last comparison of problems found it, and `health_level`
     its level, empty before the first comparison.
     """

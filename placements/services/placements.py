@@ -42,7 +42,7 @@ from placements.manifests.placement import (
 )
 from placements.manifests.policy import PlacementType, Toleration
 from placements.manifests.strategy import ApplyStrategy, StrategyType
-from placements.models import LONGEST_NAME, Placement, PolicySnapshot, ResourceSnapshot
+from placements.models import LONGEST_NAME, Placement, PolicySnapshot
 from placements.services.assertions import (
     check_assertions_before_save,
     written_assertions,
@@ -59,7 +59,6 @@ from placements.services.results import (
     stored_document,
 )
 from placements.services.rollouts.controller import finish_deletion
-from placements.services.rollouts.operations import roll_back
 from placements.services.rollouts.staged_runs import end_runs_of
 from placements.services.snapshots import content_hash, draft_cycle, placement_columns
 from placements.services.teams import check_placement_change, locked_placement
@@ -188,25 +187,6 @@ def check_placement_to_save(
         check_not_unscheduling_all(current, manifest)
 
 
-@transaction.atomic
-def roll_back_both(
-    name: str,
-    number: int | None,
-    *,
-    document: Mapping[str, Any],
-    by: User | None,
-    now: datetime,
-    expected: int,
-    confirmed: bool,
-) -> ResourceSnapshot:
-    """Save the manifest with an older policy and roll back the resources, or do neither.
-
-    Raise what `save_placement` and `roll_back` raise.
-    """
-    save_placement(document, by=by, now=now, expected=expected, confirmed=confirmed)
-    return roll_back(name, number, by=by, now=now)
-
-
 def warnings_of(manifest: ClusterResourcePlacement) -> tuple[ManifestWarning, ...]:
     return (*manifest_warnings(manifest), *selection_of(manifest).warnings)
 
@@ -290,9 +270,12 @@ def _update(
         columns |= scheduled_columns(placement, "Unknown", now=now)
     placement.document, placement.updated_at = content, now
     placement.revision += 1
-    columns["spec_generation"] = next_generation(
-        placement.spec_generation, before, content
-    )
+    latest = PolicySnapshot.objects.get(placement=placement, is_latest=True)
+    has_new_policy = latest.content_hash != content_hash(manifest)
+    generation = next_generation(placement.spec_generation, before, content)
+    if has_new_policy and generation == placement.spec_generation:
+        columns["hub_changes"] = placement.hub_changes + 1
+    columns["spec_generation"] = generation
     for name, value in columns.items():
         setattr(placement, name, value)
     if (
@@ -303,8 +286,7 @@ def _update(
         update_fields=["document", "updated_at", "revision", "is_stopped", *columns]
     )
 
-    latest = PolicySnapshot.objects.get(placement=placement, is_latest=True)
-    if latest.content_hash != content_hash(manifest):
+    if has_new_policy:
         PolicySnapshot.objects.filter(pk=latest.pk).update(is_latest=False)
         _take_policy_snapshot(
             placement, manifest, number=latest.number + 1, by=by, now=now

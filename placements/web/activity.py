@@ -15,8 +15,9 @@ from fleetui.htmx import render_page
 from fleetui.models import AuditEventType, Event
 from fleetui.permissions import for_readers
 from placements.explain.diff import FieldDifference, differences, line_diff
-from placements.models import Resource
+from placements.models import Placement, Resource
 from placements.services.filters import EVENT_KINDS, LIST_FILTERS, events_matching
+from placements.services.history.queries import revisions_of
 from placements.templatetags.fleet import plain
 from placements.web.filter_bar import Facet, filter_bar, plain_choices, read_filters
 from placements.web.request import page_from, pager_of
@@ -191,8 +192,12 @@ def event(request: HttpRequest, number: int) -> HttpResponse:
     sides = {"Before": event.before, "After": event.after}
     texts = {title: dump_yaml(side) for title, side in sides.items() if side}
     lines = line_diff(*texts.values(), context=_EVERY_LINE) if len(texts) == 2 else []
+    revision = event.revision
+    if event.kind == "placement":
+        revision = _revision_at(event)
     context = {
         "event": event,
+        "revision": revision,
         "row": row,
         "lines": lines,
         "texts": [] if lines else list(texts.items()),
@@ -200,3 +205,10 @@ def event(request: HttpRequest, number: int) -> HttpResponse:
     return render_page(
         request, "activity/event.html", context, fragment="activity/event.html"
     )
+
+
+def _revision_at(event: Event) -> int | None:
+    """Return the revision of its placement that an event made or met; None where that is not recorded."""
+    placement = Placement.objects.filter(full_name=event.name).first()
+    revisions = revisions_of(placement) if placement else []
+    return next((one.number for one in revisions if one.at <= event.at), None)

@@ -29,7 +29,7 @@ from clusters.filters import (
     label_keys,
     near_duplicates,
 )
-from clusters.fleet import EligibilityKind
+from clusters.fleet import CORDON_KEY, CORDON_VALUE, EligibilityKind
 from clusters.models import MemberCluster
 from clusters.observation import unhealthy_since
 from clusters.operations.fault_injection import not_ready_at
@@ -343,6 +343,11 @@ def cluster(request: HttpRequest, name: str, tab: str = "placements") -> HttpRes
         "is_cordoned": is_cordoned,
         "kubernetes_version": row.properties.get(VERSION, ""),
         "reason": unreachable_words(row, now=now) or row.workloads_problem,
+        "repelling": [
+            taint_text(taint)
+            for taint in row.document["spec"].get("taints") or ()
+            if (taint["key"], taint.get("value")) != (CORDON_KEY, CORDON_VALUE)
+        ],
         "faults": fault_rows(row, now=now),
         "removals": len(waiting_removals(row.name)),
         "not_ready_at": not_ready_at(row, now=now),

@@ -7,6 +7,7 @@ from typing import Any
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.utils.text import capfirst
 from django.views.decorators.http import require_http_methods
 
 from clusters.models import MemberCluster
@@ -16,12 +17,13 @@ from clusters.operations.fault_injection import (
     faults_of,
     new_fault,
     not_ready_at,
-    set_faults,
 )
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.concurrency import RevisionConflict
 from fleetui.permissions import current_user, for_operators
-from placements.explain.fault_injection import FAULT_KINDS, fault_words, until_of
+from placements.explain.fault_injection import FAULT_KINDS, SHOWN, fault_words, until_of
+from placements.services.fleet.faults import inject_faults
+from placements.templatetags.fleet import plain
 from placements.web.request import number_of
 
 MINUTES = {"": "Until cleared", "5": "5 minutes", "15": "15 minutes", "60": "1 hour"}
@@ -60,7 +62,7 @@ def inject_fault(request: HttpRequest, name: str) -> HttpResponse:
     )
     try:
         wanted = _wanted(request, cluster, now)
-        row = set_faults(
+        inject_faults(
             name, wanted, by=current_user(request), now=now, expected=expected
         )
     except InvalidManifest as error:
@@ -72,12 +74,26 @@ def inject_fault(request: HttpRequest, name: str) -> HttpResponse:
             refused=str(error),
             status=409,
         )
-    is_active = bool(fault_rows(row, now=now)) and "end" not in request.POST
-    messages.success(
-        request,
-        f"Fault injected on {name}." if is_active else f"Faults cleared on {name}.",
-    )
+    messages.success(request, _message(request, cluster, now=now))
+    if request.POST.get("at") == "cluster":
+        return redirect("web:cluster", name)
     return redirect("web:cluster-inject-fault", name)
+
+
+def _message(request: HttpRequest, before: MemberCluster, *, now: datetime) -> str:
+    if "end" not in request.POST:
+        kind = request.POST["kind"]
+        return f"Fault “{_title(kind)}” injected on {before.name}. {SHOWN[kind]}"
+    cleared = [
+        _title(row.kind)
+        for row in fault_rows(before, now=now)
+        if request.POST["end"] in ("all", str(row.place))
+    ]
+    return f"Fault cleared on {before.name}: {', '.join(cleared)}."
+
+
+def _title(kind: str) -> str:
+    return capfirst(plain(kind))
 
 
 def _wanted(
@@ -121,7 +137,7 @@ def _page(
         "not_ready_at": not_ready_at(cluster, now=now),
         "unhealthy_since": unhealthy_since(cluster, now=now),
         "now": now,
-        "kinds": FAULT_KINDS.items(),
+        "kinds": [(kind, words, SHOWN[kind]) for kind, words in FAULT_KINDS.items()],
         "minutes": MINUTES.items(),
         "errors": errors,
         "refused": refused

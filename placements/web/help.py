@@ -20,8 +20,10 @@ from fleetui.documentation import (
     UnknownPageError,
     documentation_files,
     documentation_page,
+    pages_by_folder,
 )
 from fleetui.permissions import current_user, for_operators, for_readers
+from placements.models import Placement
 from placements.services.demo.load import (
     DEMO_SIZES,
     NameTakenError,
@@ -31,6 +33,8 @@ from placements.services.demo.load import (
 )
 
 PAGES = ("keyboard", "semantics", "glossary")
+_EXAMPLE = "concepts/four-clusters"
+"""The page about a placement of the demo of four."""
 
 
 @for_readers
@@ -50,7 +54,16 @@ def documentation(request: HttpRequest, path: str = "index") -> HttpResponse:
         page = documentation_page(path, prefix=reverse("web:documentation"))
     except UnknownPageError as error:
         raise Http404(f"No page {path} in the documentation") from error
-    context = {"page": page, "pages": PAGES, "is_start": path == "index"}
+    is_start, is_example = path == "index", path == _EXAMPLE
+    context = {
+        "page": page,
+        "pages": PAGES,
+        "is_start": is_start,
+        "folders": pages_by_folder() if is_start else {},
+        "is_example": is_example,
+        "example": is_example
+        and Placement.objects.filter(full_name="even-by-region", is_demo=True).first(),
+    }
     return render(request, "help/documentation.html", context)
 
 

@@ -2,22 +2,26 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
 
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
-from django.views.decorators.http import require_safe
+from django.views.decorators.http import require_http_methods, require_safe
 
+from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.model import Semantics
 from fleetui.apimachinery.words import counted, joined
 from fleetui.apimachinery.yaml import dump_yaml
+from fleetui.concurrency import RevisionConflict
 from fleetui.htmx import render_page
 from fleetui.middleware import costly
-from fleetui.permissions import for_readers
-from placements.explain.diff import FieldDifference, differences
+from fleetui.permissions import current_user, for_readers
+from placements.explain.diff import FieldDifference, differences, line_diff
 from placements.explain.vocabulary import policy_sentence
 from placements.models import (
     CHANGES_CLUSTERS,
@@ -26,10 +30,18 @@ from placements.models import (
     PolicySnapshot,
     ResourceSnapshot,
 )
+from placements.services.actions import ActionKind
 from placements.services.decisions.records import latest_decision
+from placements.services.editor.preview import preview_draft
+from placements.services.editor.queries import plan_of_revision
+from placements.services.editor.validation import PlacementDraft
 from placements.services.fleet.queries import stale_picks_of
 from placements.services.health import health_of, with_rollouts
 from placements.services.history.compare import IncomparableRevisionsError, compare
+from placements.services.history.operations import (
+    restoration_of,
+    roll_back_to,
+)
 from placements.services.history.queries import (
     EntryKind,
     Revision,
@@ -37,10 +49,14 @@ from placements.services.history.queries import (
     policy_restores,
     revisions_of,
     spec_restores,
+    with_revision,
 )
+from placements.services.placements import UnschedulesEverything
+from placements.services.rollouts.operations import ActionNotAllowed, why_not_roll_back
 from placements.services.snapshots import policy_of
 from placements.web.placements import head_context
-from placements.web.request import PAGE_SIZE, number_of
+from placements.web.request import PAGE_SIZE, for_action, is_confirmed, number_of
+from placements.web.review import preview_context, rollout_sentence
 from placements.web.rollouts import RunRow, run_rows
 
 _CHANGES_SHOWN, _LATER_SHOWN, _NAMES_SHOWN = 4, 2, 20
@@ -71,7 +87,9 @@ class RevisionRow:
 def history(request: HttpRequest, name: str) -> HttpResponse:
     """List the revisions of a placement, newest first; `?at=p3` starts with the page of a policy."""
     placements = with_rollouts(
-        Placement.objects.select_related("staleness_check", "assertion_check")
+        with_revision(Placement.objects.all()).select_related(
+            "staleness_check", "assertion_check"
+        )
     )
     placements = placements.prefetch_related("policy_snapshots")
     placement, now = get_object_or_404(placements, full_name=name), datetime.now(UTC)
@@ -173,7 +191,8 @@ def _row(
             )
             changes.insert(0, FieldDifference("numberOfClusters", *numbers))
         changes += differences(
-            {"strategy": before.strategy}, {"strategy": one.strategy}
+            {**(before.fields or {}), "strategy": before.strategy},
+            {**(one.fields or {}), "strategy": one.strategy},
         )
         description = (
             _resource_words(before.resources, one.resources)
@@ -197,13 +216,11 @@ def _row(
         )
     if one.decision and not changes and not description:
         description = one.decision.trigger
-    titles = [f"#{one.policy}"] if one.policy is not None else []
-    titles += [counted(one.wanted, "cluster")] if one.wanted is not None else []
     pinned, resources = placement.pinned_snapshot, one.resources
     return RevisionRow(
         one,
         f"{one.spec_key}~s{resources.number}" if resources else one.spec_key,
-        ", ".join(titles),
+        f"revision {one.number}",
         description,
         changes[:_CHANGES_SHOWN],
         restored,
@@ -240,6 +257,112 @@ def _resource_words(
         *([f"{counted(removed, 'object')} removed"] if removed else ()),
     ]
     return joined(changes) or f"{counted(len(new), 'object')}, content changed"
+
+
+@for_action(ActionKind.ROLLING, "roll-back")
+@costly
+@require_http_methods(["GET", "HEAD", "POST"])
+def roll_back(request: HttpRequest, name: str) -> HttpResponse:
+    """Show what rolling back to a revision restores, the newest earlier one without `?number=`, or do it."""
+    placement = get_object_or_404(
+        with_revision(Placement.objects.all()), full_name=name
+    )
+    entered = request.POST.get("number") or request.GET.get("number", "")
+    page = _roll_back_context(request, placement, number_of(entered))
+    restoration = page["restoration"]
+    if request.method != "POST" or page["refusal"]:
+        status = 409 if request.method == "POST" else 200
+        return render(request, "placements/roll_back.html", page, status=status)
+    if page["unlikely"] and "accept" not in request.POST:
+        page["unaccepted"] = True
+        return render(request, "placements/roll_back.html", page, status=422)
+    try:
+        done = roll_back_to(
+            name,
+            restoration.target.number,
+            by=current_user(request),
+            now=datetime.now(UTC),
+            expected=number_of(request.POST.get("revision", ""), digits=18),
+            confirmed=is_confirmed(request),
+        )
+    except UnschedulesEverything as error:
+        page["empties"] = error
+    except InvalidManifest as error:
+        page["refusal"] = "; ".join(one.message for one in error.errors)
+    except RevisionConflict:
+        page["refusal"] = f"{name} was changed while you reviewed this"
+    except (ActionNotAllowed, PermissionDenied) as error:
+        page["refusal"] = str(error).rstrip(".")
+    else:
+        messages.success(request, done.message(name))
+        return redirect("web:placement", name)
+    return render(request, "placements/roll_back.html", page, status=409)
+
+
+def _roll_back_context(
+    request: HttpRequest, placement: Any, number: int | None
+) -> dict[str, Any]:
+    """Return the earlier revisions, and what restoring one of them changes and selects."""
+    earlier = [one for one in revisions_of(placement)[1:] if one.resources]
+    snapshots = {one.number: one for one in placement.policy_snapshots.all()}
+    refusal = why_not_roll_back(placement)
+    restoration = None
+    if number is None and earlier:
+        number = earlier[0].number
+    if not refusal and number is not None:
+        try:
+            restoration = restoration_of(placement, number)
+        except ActionNotAllowed as error:
+            refusal = str(error)
+    context: dict[str, Any] = {
+        "placement": placement,
+        "earlier": [(one, _policy_words(one, snapshots)) for one in earlier],
+        "number": number,
+        "restoration": restoration,
+        "refusal": refusal,
+        "unlikely": (),
+    }
+    if restoration is None:
+        return context
+    if restoration.resources is not None:
+        latest = placement.resource_snapshots.get(is_latest=True)
+        keys = f"s{latest.number}", f"s{restoration.resources}"
+        context["resource_changes"] = compare(placement, *keys).resources
+    if restoration.document is None:
+        context["plan"] = plan_of_revision(placement, now=datetime.now(UTC))
+        return context
+    draft = PlacementDraft.parse(
+        dump_yaml(restoration.document), name=placement.full_name
+    )
+    preview = preview_draft(
+        draft, saved=placement, now=datetime.now(UTC), by=current_user(request)
+    )
+    context["refusal"] = "; ".join(one.message for one in preview.errors)
+    context["lines"] = line_diff(dump_yaml(placement.document), draft.text)
+    if preview.schedule is None:
+        return context
+    snapshot = None
+    if restoration.resources is not None:
+        snapshot = restoration.target.resources
+    schedule = replace(preview.schedule, snapshot=snapshot)
+    waves = schedule.waves(now=datetime.now(UTC))
+    return {
+        **context,
+        **preview_context(replace(preview, schedule=schedule)),
+        "rollout": rollout_sentence(schedule, waves),
+        "unlikely": schedule.unlikely_results,
+    }
+
+
+def _policy_words(one: Revision, snapshots: Mapping[int, PolicySnapshot]) -> str:
+    """Return the policy of a revision as a sentence; empty where it is not kept."""
+    snapshot = snapshots.get(one.policy or 0)
+    number = one.wanted
+    is_pick_n = snapshot and snapshot.policy.get("placementType") == "PickN"
+    if snapshot is None or (is_pick_n and number is None):
+        return ""
+    policy = policy_of(snapshot, number)
+    return policy_sentence(policy, Semantics(snapshot.semantics), snapshot.options)
 
 
 @for_readers

@@ -79,6 +79,7 @@ from placements.services.health import (
     health_of,
     with_rollouts,
 )
+from placements.services.history.queries import with_revision
 from placements.services.loss.queries import (
     current_resilience,
     is_outdated,
@@ -308,7 +309,9 @@ def placement(request: HttpRequest, name: str, tab: str = "clusters") -> HttpRes
         "findings_check",
     )
     rows = with_fleet_version(
-        Placement.objects.select_related(*related).filter(full_name=name)
+        with_revision(Placement.objects.all())
+        .select_related(*related)
+        .filter(full_name=name)
     )
     row = with_rollouts(rows).first()
     if row is None:

@@ -19,6 +19,7 @@ from fleetui.concurrency import RevisionConflict
 from fleetui.htmx import render_page
 from fleetui.middleware import costly
 from fleetui.permissions import current_user, for_operators
+from placements.engine.rollout.actions import Remove
 from placements.engine.rollout.waves import Wave
 from placements.explain.diff import differences
 from placements.explain.preview import beginning
@@ -254,14 +255,23 @@ def rollout_sentence(schedule: SchedulePreview, waves: tuple[Wave, ...] | None) 
         )
     if waves is None:
         return "The review shows the rollout plan."
+    removals = ""
+    if schedule.leaves:
+        removals = f"Removes it from {counted(len(schedule.leaves), 'cluster')}."
     if not waves:
-        return "Nothing to roll out."
-    numbers = [len(wave.actions) for wave in waves]
+        return removals or "Nothing to roll out."
+    updates = [
+        sum(not isinstance(one, Remove) for one in wave.actions) for wave in waves
+    ]
+    numbers = [number for number in updates if number]
     sizes = ", ".join(map(str, numbers[:WAVES_SHOWN]))
     if len(numbers) > WAVES_SHOWN:
         sizes += ", …"
     clusters = "cluster" if numbers == [1] else "clusters"
-    return f"Rolls out in {counted(len(waves), 'wave')}: {sizes} {clusters}."
+    rollout = f"Rolls out in {counted(len(numbers), 'wave')}: {sizes} {clusters}."
+    if not numbers:
+        rollout = ""
+    return f"{rollout} {removals}".strip()
 
 
 def conflict_context(draft: Draft | None) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """Rollouts and staged runs: the list and the pending approvals, one rollout, the plan, actions of users."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, NamedTuple
@@ -18,7 +17,6 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.words import counted, full_name
-from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.concurrency import RevisionConflict
 from fleetui.htmx import render_page, wants_fragment
 from fleetui.middleware import costly
@@ -32,7 +30,6 @@ from placements.engine.rollout.staged_run import (
 )
 from placements.explain.charts.figure import duration_text, seconds_between
 from placements.explain.charts.rollouts import picture_figure
-from placements.explain.diff import line_diff
 from placements.explain.rollouts import (
     UP_TO_DATE,
     action_words,
@@ -68,21 +65,16 @@ from placements.manifests.staged_update import (
 )
 from placements.models import (
     Placement,
-    ResourceSnapshot,
     Rollout,
     Run,
     RunKind,
     StagedRun,
 )
 from placements.services.actions import ACTIONS, Action, ActionKind, Reasons
-from placements.services.editor.preview import preview_draft
 from placements.services.editor.queries import plan_now, plan_of_revision
-from placements.services.editor.validation import PlacementDraft
 from placements.services.filters import events_matching
 from placements.services.health import health_of
-from placements.services.history.compare import changes_by_unpinning, compare
-from placements.services.history.queries import revisions_of, spec_restores
-from placements.services.placements import UnschedulesEverything, roll_back_both
+from placements.services.history.compare import changes_by_unpinning
 from placements.services.resources.queries import selection_of
 from placements.services.rollout_state import spec_state_of
 from placements.services.rollouts.lists import (
@@ -125,7 +117,6 @@ from placements.web.filter_bar import Facet, filter_bar, read_typed
 from placements.web.layout import live_page, operates_here
 from placements.web.request import (
     for_action,
-    is_confirmed,
     number_of,
     page_from,
     page_size,
@@ -133,7 +124,6 @@ from placements.web.request import (
     start_of,
     word_from,
 )
-from placements.web.review import preview_context
 
 _ROWS, _CLUSTERS_SHOWN, _EVENTS_SHOWN, _MESSAGES, _NAMES_SHOWN = 50, 20, 50, 20, 20
 TABS = ("clusters", "events", "plan")
@@ -704,100 +694,22 @@ def run_action(
     )
 
 
-_DIFFS_SHOWN = 3
-
-
-def _revision_context(
-    request: HttpRequest, placement: Placement, action: str
-) -> dict[str, Any]:
-    """Return what rolling back or unpinning would do: the clusters, the waves, the changes of resources.
-
-    `?number=3` is the revision of the resources, with `?at=` the time of one whose policy comes back, too.
-    """
-    if action not in ("roll-back", "unpin"):
-        return {}
-    plan = plan_of_revision(placement, now=datetime.now(UTC))
-    context: dict[str, Any] = {"plan": plan, "selected": placement.placed_count}
-    if action == "unpin":
-        try:
-            selected = selection_of(parse_placement(placement.document)).objects
-        except InvalidManifest:  # a selector that the hub cannot resolve now
-            return context
-        changes = (
-            changes_by_unpinning(placement, selected)
-            if placement.pinned_snapshot is not None
-            else []
-        )
-        return {**context, "diffs": [("Changes by unpinning", changes)]}
-    kept = placement.resource_snapshots.defer("identities").order_by("-number")
-    chosen, latest = (
-        number_of(request.GET.get("number", "")),
-        kept.filter(is_latest=True).first(),
-    )
-    older = sorted(kept.filter(is_latest=False), key=lambda one: one.number != chosen)
-    if "at" in request.GET:
-        older = older[:1]
-        context |= _policy_context(request, placement, older[0] if older else None)
-    numbers = [one.number for one in older[:_DIFFS_SHOWN]] if latest else []
-    latest_key = f"s{latest.number}" if latest else ""
-    diffs = [
-        (
-            f"Changes by rolling back to r{one}",
-            compare(placement, latest_key, f"s{one}").resources,
-        )
-        for one in numbers
-    ]
-    return {**context, "snapshots": older, "chosen": chosen, "diffs": diffs}
-
-
-def _policy_context(
-    request: HttpRequest, placement: Placement, snapshot: ResourceSnapshot | None
-) -> dict[str, Any]:
-    """Return what saving the policy of a revision would do, as a review does. Raise Http404."""
-    revisions = [
-        one
-        for one in revisions_of(placement)
-        if one.at.isoformat() == request.GET["at"]
-    ]
-    document = next(iter(spec_restores(placement, revisions).values()), None)
-    if document is None:
-        raise Http404(
-            f"{placement.full_name} has no such revision with another policy."
-        )
-    draft = PlacementDraft.parse(dump_yaml(document), name=placement.full_name)
-    preview = preview_draft(
-        draft, saved=placement, now=datetime.now(UTC), by=current_user(request)
-    )
-    if preview.schedule:
-        preview = replace(
-            preview, schedule=replace(preview.schedule, snapshot=snapshot)
-        )
-    expected = number_of(request.POST.get("revision", ""), digits=18) or 0
-    unlikely = preview.schedule.unlikely_results if preview.schedule else ()
-    return {
-        **preview_context(preview),
-        "unaccepted": request.method == "POST"
-        and bool(unlikely)
-        and "accept" not in request.POST,
-        "placement": placement,
-        "more": {
-            "document": document,
-            "expected": expected,
-            "confirmed": is_confirmed(request),
-        },
-        "lines": line_diff(dump_yaml(placement.document), draft.text),
-        "refusal": "; ".join(one.message for one in preview.errors),
-        "plan": None,
+def _unpin_context(placement: Placement) -> dict[str, Any]:
+    """Return what unpinning would do: the clusters, the waves, the changes of resources."""
+    context = {
+        "plan": plan_of_revision(placement, now=datetime.now(UTC)),
+        "selected": placement.placed_count,
     }
-
-
-_REFUSALS = (
-    ActionNotAllowed,
-    InvalidManifest,
-    PermissionDenied,
-    RevisionConflict,
-    UnschedulesEverything,
-)
+    try:
+        selected = selection_of(parse_placement(placement.document)).objects
+    except InvalidManifest:  # a selector that the hub cannot resolve now
+        return context
+    changes = (
+        changes_by_unpinning(placement, selected)
+        if placement.pinned_snapshot is not None
+        else []
+    )
+    return {**context, "diffs": [("Changes by unpinning", changes)]}
 
 
 def _run_action(
@@ -812,7 +724,6 @@ def _run_action(
         "confirmation": action.confirmation.format(**words),
         "is_dangerous": action.is_dangerous,
     }
-    argument: str | int | None = value
     subject: Placement | StagedRun
     if action.kind is ActionKind.STAGED:
         subject = get_object_or_404(
@@ -832,30 +743,26 @@ def _run_action(
         )
         back = reverse(f"web:{page}", args=at)
         crumbs = {"parent": "Placements", "parent_url": reverse("web:placements")}
-        context |= _revision_context(request, placement, action.name)
-        if action.name == "roll-back":
-            argument = number_of(request.POST.get("number", ""))
+        if action.name == "unpin":
+            context |= _unpin_context(placement)
     context |= {**crumbs, "here": name, "back": back}
-    if request.method != "POST" or context.get("unaccepted"):
+    if request.method != "POST":
         why_not = action.why_not(
             subject, current_user(request), *([value] if value else [])
         )
-        context["refusal"] = context.get("refusal") or _sentence(why_not, name)
-        return render(
-            request,
-            "rollouts/action.html",
-            context,
-            status=422 if request.POST else 200,
-        )
+        context["refusal"] = _sentence(why_not, name)
+        return render(request, "rollouts/action.html", context)
     try:
         more = context.get("more", {})
-        if "document" in more:
-            action = replace(action, operation=roll_back_both)
         message = action.run(
-            name, argument, by=current_user(request), now=datetime.now(UTC), **more
+            name, value, by=current_user(request), now=datetime.now(UTC), **more
         )
-    except _REFUSALS as error:
-        context["empties"] = isinstance(error, UnschedulesEverything) and error
+    except (
+        ActionNotAllowed,
+        InvalidManifest,
+        PermissionDenied,
+        RevisionConflict,
+    ) as error:
         refusal = str(error).rstrip(".")
         if isinstance(error, InvalidManifest):
             refusal = "; ".join(one.message for one in error.errors)

@@ -8,6 +8,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from clusters.hub_queries import hubs_with_role
+from fleetui.documentation import pages_matching
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id
 from fleetui.permissions import for_readers
 from placements.services.health import healths_named
@@ -23,6 +24,8 @@ from placements.services.searching import (
 from placements.web import badges
 from placements.web.activity import resource_url
 from placements.web.request import at_hub
+
+_DOCUMENTS = 8
 
 
 @for_readers
@@ -44,6 +47,7 @@ def search(request: HttpRequest) -> HttpResponse:
         only = ""
     if only:
         return redirect(only)
+    documents = pages_matching(text, most=_DOCUMENTS)
     now = datetime.now(UTC)
     if results.placements:
         bring_up_to_date(now=now)
@@ -53,7 +57,8 @@ def search(request: HttpRequest) -> HttpResponse:
         "most": MOST,
         "results": results,
         "elsewhere": [(one, url_of_result(one)) for one in elsewhere],
-        "is_empty": not results.count and not elsewhere,
+        "documents": documents,
+        "is_empty": not (results.count or elsewhere or documents),
         "placements": [
             (name, badges.placement_state(healths[name])) for name in sorted(healths)
         ],

@@ -10,6 +10,8 @@ from django.db.models.fields.json import KT
 from django.db.models.functions import Cast
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.utils.http import urlencode
 from django.views.decorators.http import require_http_methods, require_safe
 
 from clusters.filters import ClusterFilter, clusters_matching, label_keys
@@ -23,6 +25,7 @@ from placements.manifests.staged_update import (
     StageSpec,
     parse_staged_strategy,
 )
+from placements.manifests.strategy import StrategyType
 from placements.models import Placement, StagedRun, StagedStrategy
 from placements.services.filters import events_matching
 from placements.services.fleet.forms import lines_of, read_strategy
@@ -179,6 +182,9 @@ def strategy(request: HttpRequest, name: str) -> HttpResponse:
             map(stage_words, parse_staged_strategy(row.document).spec.stages)
         ),
         "runs": [(run, badges.run_state(run)) for run in shown[:_RUNS_SHOWN]],
+        "staged_placements": Placement.objects.filter(
+            namespace=row.namespace, strategy_type=StrategyType.EXTERNAL
+        ).order_by("full_name")[:_RUNS_SHOWN],
         "manifest": dump_yaml(row.document),
         "events": event_rows(events[:_EVENTS_SHOWN]),
     }
@@ -259,6 +265,10 @@ def _edit_strategy(
     messages.success(
         request, f"Strategy {draft.full_name} saved. Existing runs keep their stages."
     )
+    placement = request.GET.get("for", "")
+    if Placement.objects.filter(full_name=placement).exists():
+        start = reverse("web:staged-run-create", args=[placement])
+        return redirect(f"{start}?{urlencode({'strategy': draft.full_name})}")
     return redirect("web:staged-strategy", draft.full_name)
 
 

@@ -69,6 +69,7 @@ def test_says_why_a_cluster_is_not_eligible(viewer: Client) -> None:
     ("query", "found"),
     [
         ("label=region:east", ["a", "b"]),
+        ("label=region=east", ["a", "b"]),
         ("label=region:east&label=env:prod", ["a"]),
         ("label=env", ["a", "c"]),
         ("label=region:north", []),
@@ -107,7 +108,7 @@ def test_offers_label_keys_first_and_then_the_values_of_one(viewer: Client) -> N
 
     assert '<a href="?label=region">region <span class="quiet">2</span></a>' in keys
     assert (
-        '<a href="?label=region%3Aeast">region:east <span class="quiet">1</span></a>'
+        '<a href="?label=region%3Aeast">region=east <span class="quiet">1</span></a>'
         in values
     )
 

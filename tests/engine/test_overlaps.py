@@ -59,7 +59,8 @@ def test_objects_of_two_versions_of_an_api_are_one_object() -> None:
 def test_the_sentence_names_placement_objects_and_clusters() -> None:
     assert Overlap("api", (SHOP, WEB), 1).sentence == (
         "api places these too, on 1 cluster: Namespace shop, Deployment shop/web. "
-        "A cluster refuses what belongs to the other placement."
+        "A cluster refuses what belongs to the other placement: select other resources, or allow co-ownership"
+        " in both placements."
     )
 
 

@@ -299,6 +299,22 @@ def test_nine_ends_as_the_overview_shows_it() -> None:
     assert [name for name, one in last.items() if not one.is_fulfilled] == ["ledger"]
 
 
+def test_nine_has_a_namespace_for_the_first_placement_of_a_user() -> None:
+    one = demo(9)
+    names = {
+        resource["metadata"]["name"]
+        for resource in one.resources
+        if resource["kind"] == "Namespace"
+    }
+    taken = {
+        selector.name
+        for document in one.placements
+        for selector in parse_placement(document).spec.resource_selectors
+    }
+
+    assert names - taken == {"hello"}
+
+
 def test_the_edit_of_web_swaps_two_clusters() -> None:
     before, after = (step["web"] for step in story_of_nine()[-2:])
 

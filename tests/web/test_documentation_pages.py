@@ -6,7 +6,8 @@ import pytest
 from django.test import Client
 
 from fleetui.documentation import documentation_files
-from tests.rows import person
+from placements.services.placements import save_placement
+from tests.rows import NOW, person, placement_document, spec
 
 pytestmark = pytest.mark.django_db
 _START = "/help/documentation/"
@@ -59,3 +60,34 @@ def test_directives_are_shown_as_figures_and_lists(reader: Client) -> None:
     assert f'src="{_START}screenshots/decision.png"' in start
     assert f'<a href="{_START}guides/drain">' in guides
     assert "{toctree}" not in start + guides
+
+
+def test_the_start_lists_every_page(reader: Client) -> None:
+    listed = reader.get(_START).content.decode().partition('id="all-pages"')[2]
+
+    pages = {
+        path for path, file in documentation_files().items() if file.suffix == ".md"
+    }
+    assert set(re.findall(rf'href="{_START}([^"]*)"', listed)) == pages
+
+
+def test_the_search_finds_pages_those_with_the_word_in_the_title_first(
+    reader: Client,
+) -> None:
+    page = reader.get("/search/?q=roll+back").content.decode()
+
+    found = re.findall(rf'href="{_START}([^"]+)"', page)
+    assert found[0] == "guides/roll-back"
+    assert "No results" not in page
+
+
+def test_the_example_of_the_guide_opens_in_the_demo_of_four(reader: Client) -> None:
+    address = f"{_START}concepts/four-clusters"
+    assert 'href="/demo/"' in reader.get(address).content.decode()
+
+    save_placement(
+        placement_document("even-by-region", spec()), by=None, now=NOW, is_demo=True
+    )
+
+    page = reader.get(address).content.decode()
+    assert 'href="/placements/even-by-region/decision/"' in page

@@ -13,8 +13,10 @@ from clusters.models import MemberCluster
 from clusters.operations.fault_injection import faults_of, not_ready_at, set_faults
 from clusters.operations.heartbeat import observe
 from fleetui.models import Event
-from placements.explain.fault_injection import FAULT_KINDS, fault_words
-from tests.rows import NOW, simulated
+from placements.explain.fault_injection import FAULT_KINDS, SHOWN, fault_words
+from placements.models import Binding
+from tests.rows import NOW, simulated, spec
+from tests.services.rollouts.world import World
 
 pytestmark = pytest.mark.django_db
 
@@ -32,7 +34,7 @@ def _faults() -> list[dict[str, Any]]:
 
 
 def test_every_kind_of_fault_has_words() -> None:
-    assert list(FAULT_KINDS) == list(FaultKind)
+    assert list(FAULT_KINDS) == list(SHOWN) == list(FaultKind)
     assert (
         fault_words({"kind": "refuse", "image": "2.1"})
         == "rejects what is applied (only image 2.1)"
@@ -56,6 +58,32 @@ def test_a_fault_is_added_for_a_while_and_shown_to_everyone(
     assert "Unreachable: no connection and no heartbeat, until " in page
     assert PAGE not in page
     assert Event.objects.order_by("-id")[0].facts["by"] == "ana"
+
+
+def test_a_fault_of_workloads_is_observed_at_once_and_cleared_on_the_page_of_the_cluster(
+    operator: Client,
+) -> None:
+    world = World(1)
+    world.place("web", spec())
+    world.pass_time(6)
+    later = datetime.now(UTC) + timedelta(minutes=2)
+    Binding.objects.update(next_call_at=later)
+
+    operator.post("/clusters/c000/inject-fault/", {"kind": "notReady", "minutes": ""})
+    is_due = Binding.objects.filter(next_call_at__lt=later).exists()
+    page = operator.get("/clusters/c000/").content.decode()
+    form = page.partition('id="active-faults"')[2].partition("</form>")[0]
+    cleared = operator.post(
+        "/clusters/c000/inject-fault/",
+        dict(re.findall(r'name="(at|end)" value="([^"]*)"', form)),
+        follow=True,
+    )
+
+    assert is_due
+    assert "Fault “Not ready” injected on c000. Shown within seconds" in page
+    assert cleared.redirect_chain == [("/clusters/c000/", 302)]
+    assert "Fault cleared on c000: Not ready." in cleared.content.decode()
+    assert faults_of(MemberCluster.objects.get(name="c000")) == []
 
 
 @pytest.mark.nightly

@@ -12,11 +12,10 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from clusters.operations.edit import cordon
-from fleetui.access.secret_values import plain_manifest
-from fleetui.apimachinery.yaml import load_documents
+from fleetui.models import Event
 from placements.engine.rollout.state import Phase
 from placements.manifests.binding import BindingState
-from placements.models import Binding, Decision, Draft, Placement, Resource
+from placements.models import Binding, Decision, Placement, Resource
 from placements.services.disruption.evictions import evict
 from placements.services.history.compare import compare
 from placements.services.history.queries import (
@@ -27,6 +26,7 @@ from placements.services.history.queries import (
 )
 from placements.services.placements import save_placement
 from placements.services.resources.operations import apply_resources
+from placements.services.rollouts.operations import pause, resume
 from tests.builders import spread
 from tests.database import compare_for_long, load_once
 from tests.ocm_documents import NAMESPACE, ocm_document, with_resources
@@ -44,7 +44,6 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("past")]
 
 Fetch = Callable[[Client, str], str]
 REGION = spread("region")
-FORM = 'name="manifest" value="([^"]*)"><button[^>]*>(?:Roll back<span class="hidden">|Policy) to #{} clusters<'
 LATER, LAST = NOW + timedelta(minutes=5), NOW + timedelta(minutes=9)
 
 
@@ -82,7 +81,7 @@ def _ids(placement: Placement) -> list[str]:
 
 
 def _rows(page: str) -> list[list[str]]:
-    """Return revision, change, resources and decision of each row of the list."""
+    """Return revision, change and decision of each row of the list."""
     rows = re.findall(
         r"<tr[^>]*>(.*?)</tr>",
         page.partition("<tbody>")[2].partition("</tbody>")[0],
@@ -93,7 +92,12 @@ def _rows(page: str) -> list[list[str]]:
         [html.unescape(" ".join(re.sub(r"<[^>]*>", " ", one).split())) for one in row]
         for row in cells
     ]
-    return [[row[2], row[5], row[6], " ".join(row[7].split()[:2])] for row in texts]
+    return [[row[2], row[5], " ".join(row[6].split()[:2])] for row in texts]
+
+
+def _offered(page: str) -> list[str]:
+    """Return the revisions that a history offers to roll back to."""
+    return re.findall(r'Roll back<span class="hidden"> to revision (\d)', page)
 
 
 @pytest.mark.nightly
@@ -104,19 +108,17 @@ def test_lists_one_row_for_each_revision_newest_first(
 
     assert _rows(page) == [
         [
-            "#2, 3 clusters Current",
+            "Revision 4 Current",
             "numberOfClusters: 2 → 3 topologySpreadConstraints[0].maxSkew: 1 → 2",
-            "resources r1",
             "decision 3",
         ],
         [
-            "#1, 2 clusters",
+            "Revision 3",
             "2 objects, content changed "
             "topologySpreadConstraints: [topologyKey: region, maxSkew: 1, whenUnsatisfiable: DoNotSchedule]",
-            "resources r1",
             "decision 2",
         ],
-        ["#0, 2 clusters", "Select 2 clusters.", "resources r0", "decision 1"],
+        ["Revision 1", "Select 2 clusters.", "decision 1"],
     ]
     strip = page.partition('aria-label="Status of web"')[2].partition("</ul>")[0]
     assert "<strong>3 of 3</strong>" in strip
@@ -322,56 +324,48 @@ def test_resources_are_not_compared_with_a_policy(viewer: Client) -> None:
     )
 
 
-@pytest.mark.nightly
-def test_restoring_brings_the_policy_to_the_editor_and_saves_nothing(
-    operator: Client, past: Placement, text_of: Fetch
+def test_header_history_rest_and_event_have_one_number_that_no_pause_raises(
+    viewer: Client, text_of: Fetch
 ) -> None:
-    page = text_of(operator, "/placements/web/history/")
-    forms = re.findall(FORM.format(r"(\d), 2"), page)
-    manifests = {number: html.unescape(text) for text, number in forms}
+    pause("web", by=None, now=LAST)
+    resume("web", by=None, now=LAST)
+    saved = Event.objects.filter(name="web", verb="changed").latest("id")
 
-    answer = operator.post(
-        "/placements/web/edit/",
-        {"manifest": manifests["1"], "revision": str(past.revision), "do": "draft"},
-        follow=True,
+    assert "<strong>Revision 4</strong>" in text_of(viewer, "/placements/web/")
+    assert _rows(text_of(viewer, "/placements/web/history/"))[0][0].startswith(
+        "Revision 4 "
     )
-
-    assert sorted(manifests) == ["0", "1"]
-    document = load_documents(manifests["1"])[0].data
-    assert document["spec"]["policy"]["numberOfClusters"] == 2
-    assert document["spec"]["policy"]["topologySpreadConstraints"][0]["maxSkew"] == 1
-    assert (
-        document["spec"]["resourceSelectors"]
-        == past.document["spec"]["resourceSelectors"]
-    )
-    draft = Draft.objects.get(placement=past)
-    assert load_documents(plain_manifest(draft.text))[0].data == document
-    assert answer.redirect_chain == [(f"/drafts/{draft.pk}/", 302)]
-    assert Placement.objects.get(pk=past.pk).revision == past.revision
+    assert "· revision 4 ·" in text_of(viewer, f"/activity/{saved.pk}/")
+    [listed] = viewer.get("/api/v1/placements").json()["items"]
+    assert listed["revisionNumber"] == 4
 
 
 def test_policy_and_resources_are_rolled_back_in_one_step(
     operator: Client, past: Placement, text_of: Fetch
 ) -> None:
-    links = re.findall(
-        r'href="([^"]*)">Both</a>', text_of(operator, "/placements/web/history/")
-    )
-    address = html.unescape(links[-1])
+    address = "/placements/web/roll-back/?number=1"
     Resource.objects.all().delete()  # the older snapshot is rolled out, whatever the hub has now
     page = text_of(operator, address)
-    entered = {"number": "0", "revision": str(past.revision)}
+    entered = {"number": "1", "revision": str(past.revision)}
     outdated = operator.post(address, {**entered, "revision": str(past.revision - 1)})
     unchanged = Placement.objects.get(pk=past.pk)
 
     done = operator.post(address, entered)
 
-    assert "<strong>2 of 2 clusters selected.</strong>" in page
+    assert "<h1>Roll back web to revision 1?</h1>" in page
+    assert (
+        "Revision 6 will have the policy and the rollout strategy and the resources"
+        in page
+    )
+    assert "Clusters are not restored" in page
+    assert ">Roll back to revision 1</button>" in page
+    assert "2 of 2 clusters selected" in page
     assert "No resources are selected" not in page
-    assert "<p>1 deselected <a " in page
+    assert "<dt>1 deselected</dt>" in page
     assert re.search(r'class="went"><code>\s*numberOfClusters: <del>3</del>', page)
-    assert "Changes by rolling back to r0: 1 resource" in page
+    assert "Changes of 1 resource" in page
     assert (outdated.status_code, unchanged.revision) == (409, past.revision)
-    assert "Placement web is at revision" in outdated.content.decode()
+    assert "web was changed while you reviewed this" in outdated.content.decode()
     web = Placement.objects.get(pk=past.pk)
     assert done["Location"] == "/placements/web/"
     assert (
@@ -384,11 +378,16 @@ def test_policy_and_resources_are_rolled_back_in_one_step(
         Placement.objects.get(pk=past.pk).resource_snapshots.get(is_latest=True).number
         == 2
     )
-    assert operator.get(address.replace("at=", "at=x")).status_code == 404
+    assert "Rolling back web to revision 1, as revision 6." in text_of(
+        operator, "/placements/web/"
+    )
+    assert "web cannot roll back to revision 7; earlier revisions: 1, 3, 4" in text_of(
+        operator, address.replace("=1", "=7")
+    )
 
 
 def test_rolling_back_to_a_policy_that_selects_no_cluster_is_confirmed_first(
-    operator: Client, past: Placement, text_of: Fetch
+    operator: Client, past: Placement
 ) -> None:
     nowhere = pick_n_spec(2, topologySpreadConstraints=[spread("moon")], **NOWHERE)
     at, then = (LAST + timedelta(minutes=one) for one in (1, 2))
@@ -396,12 +395,9 @@ def test_rolling_back_to_a_policy_that_selects_no_cluster_is_confirmed_first(
     run_due(after=at - NOW)
     apply_resources([config_map("settings", data={"colour": "red"})], by=None, now=then)
     _save(past.document["spec"], at=then)
-    links = re.findall(
-        r'href="([^"]*)">Both</a>', text_of(operator, "/placements/web/history/")
-    )
-    address = html.unescape(links[0])
+    address = "/placements/web/roll-back/?number=5"
     revision = Placement.objects.get(pk=past.pk).revision
-    entered = {"number": "1", "revision": str(revision)}
+    entered = {"number": "5", "revision": str(revision)}
 
     unaccepted = operator.post(address, entered)
     entered["accept"] = "yes"
@@ -418,7 +414,6 @@ def test_rolling_back_to_a_policy_that_selects_no_cluster_is_confirmed_first(
     assert Placement.objects.get(pk=past.pk).pinned_snapshot == 3
 
 
-@pytest.mark.nightly
 def test_a_former_number_of_clusters_is_offered_too(
     operator: Client, past: Placement, text_of: Fetch
 ) -> None:
@@ -428,18 +423,12 @@ def test_a_former_number_of_clusters_is_offered_too(
 
     page = text_of(operator, "/placements/web/history/")
 
-    [text] = re.findall(FORM.format("2, 3"), page)
-    restored = load_documents(html.unescape(text))[0].data
-    assert restored["spec"]["policy"] == past.document["spec"]["policy"]
-    form = (
-        page[: page.index(text)].rpartition("<form")[2]
-        + page[page.index(text) :].partition("</form>")[0]
-    )
-    values = dict(re.findall(r'name="([^"]*)" value="([^"]*)"', form))
-    answer = operator.post(
-        "/placements/web/edit/", {**values, "manifest": html.unescape(text)}
-    )
-    assert answer["Location"] == f"/drafts/{Draft.objects.get().pk}/review/"
+    assert _offered(page) == ["4", "3", "1"]
+    done = operator.post("/placements/web/roll-back/", {"number": "4"})
+    assert done["Location"] == "/placements/web/"
+    web = Placement.objects.get(pk=past.pk)
+    assert web.document["spec"] == past.document["spec"]
+    assert web.pinned_snapshot is None
 
 
 @pytest.mark.nightly
@@ -473,10 +462,8 @@ def test_a_policy_that_wants_what_holds_today_says_so(
     listed = text_of(operator, "/placements/web/history/")
     compared = text_of(operator, "/placements/web/compare/p0..p1/")
 
-    assert re.findall(
-        r'>(?:Roll back<span class="hidden">|Policy) to #(\d),', listed
-    ) == ["2", "0"]
-    assert re.findall(r">Roll back to policy #(\d)<", compared) == ["0"]
+    assert _offered(listed) == ["4", "1"]
+    assert re.findall(r">Restore policy #(\d)<", compared) == ["0"]
     assert "Policy #1 equals the current policy." in compared
 
 

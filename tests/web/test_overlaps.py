@@ -86,11 +86,14 @@ def test_previews_and_the_checks_warn_of_an_overlap() -> None:
     document = placement_document("api", spec())
     sentence = (
         "web places these too, on 2 clusters: Namespace shop, Deployment shop/web. "
-        "A cluster refuses what belongs to the other placement."
+        "A cluster refuses what belongs to the other placement: select other resources, or allow co-ownership"
+        " in both placements."
     )
     warning = ManifestWarning("overlap", "spec.resourceSelectors", sentence)
 
-    assert warning in preview(parse_placement(document)).warnings
+    shown = preview(parse_placement(document))
+    assert warning in shown.warnings
+    assert shown.unlikely_results == (sentence,)
     results = preview_documents(
         read_documents(dump_yaml(document)), by=None, now=world.now
     ).results

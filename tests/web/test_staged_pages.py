@@ -900,6 +900,25 @@ def test_a_strategy_is_written_checked_and_saved(
     assert StagedStrategy.objects.get().revision == 1
 
 
+@pytest.mark.usefixtures("world")
+def test_a_strategy_that_is_created_for_a_run_leads_back_to_it(
+    operator: Client, text_of: Fetch
+) -> None:
+    start = "/placements/web/staged-run/"
+    StagedStrategy.objects.all().delete()
+    create = "/rollouts/staged/new-strategy/?for=web"
+    assert f'href="{create}"' in text_of(operator, start)
+    page = text_of(operator, f"{create}&as=yaml")
+    given = re.search(r"<textarea[^>]*>(.*?)</textarea>", page, re.DOTALL)
+    assert given
+
+    saved = operator.post(create, {"manifest": given[1], "revision": "0", "do": "save"})
+
+    assert saved["Location"] == f"{start}?strategy=canary-first"
+    listed = text_of(operator, "/rollouts/staged/strategies/canary-first/")
+    assert f'href="{start}?strategy=canary-first">Start run of web</a>' in listed
+
+
 def test_a_strategy_is_made_of_rows(operator: Client) -> None:
     address = "/rollouts/staged/new-strategy/"
     fields: dict[str, Any] = {

@@ -15,8 +15,13 @@ from placements.explain.rollouts import (
 from placements.management.rollout_command import RolloutCommand
 from placements.services.actions import ActionKind
 from placements.services.health import health_of
+from placements.services.history.operations import roll_back_to
+from placements.services.history.queries import revision_number_of
 from placements.services.results import get_placement
 from placements.services.rollouts.queries import latest_run, progress_of, report_of
+
+_LONGEST = 10
+"""Digits of a revision."""
 
 
 class Command(RolloutCommand):
@@ -36,12 +41,15 @@ class Command(RolloutCommand):
         status.add_argument("target", metavar="NAME")
 
     def handle(self, *, action: str, target: str, **options: Any) -> None:
+        now = datetime.now(UTC)
+        value = options.get("value", "")
         if action == "status":
-            self.stdout.write(_status(target, now=datetime.now(UTC)))
+            self.stdout.write(_status(target, now=now))
+        elif action == "roll-back" and value.isdecimal() and len(value) < _LONGEST:
+            done = roll_back_to(target, int(value), by=None, now=now)
+            self.stdout.write(done.message(target))
         else:
-            self.stdout.write(
-                self.run_action(options["name"], target, options.get("value", ""))
-            )
+            self.stdout.write(self.run_action(options["name"], target, value))
 
 
 def _status(name: str, *, now: datetime) -> str:
@@ -58,6 +66,7 @@ def _status(name: str, *, now: datetime) -> str:
         else None
     )
     document = {
+        "revision": revision_number_of(row),
         "pausedBy": row.paused_by or None,
         "run": run.number,
         "state": run.state,

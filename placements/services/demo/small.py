@@ -74,6 +74,8 @@ _CRITICAL = frozenset({"bravelion", "jumpingcat", "quietheron", "nimblefox"})
 _EDGE = frozenset({"amberotter", "palemoth"})
 _EDGE_ONCE = "flyingpenguin"
 _LAST_TO_JOIN = "palemoth"
+_UNPLACED = "hello"
+"""The namespace that no placement selects, so that the first one of a user finds what it can own."""
 
 
 def nine(now: datetime) -> Demo:
@@ -99,7 +101,8 @@ def nine(now: datetime) -> Demo:
         selectors=selectors,
     )
     applications = (
-        application(name) for name in ("web", "ledger", "cache", "batch", "config")
+        application(name)
+        for name in ("web", "ledger", "cache", "batch", "config", _UNPLACED)
     )
     return Demo(
         "Nine clusters in four regions",

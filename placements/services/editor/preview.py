@@ -199,6 +199,7 @@ class SchedulePreview:
         )
         return (
             *unlikely_results,
+            *(one.sentence for one in self.overlaps if not one.is_shared),
             *(() if resources else ("No resources are selected.",)),
         )
 
@@ -342,9 +343,13 @@ class SchedulePreview:
                 state = replace(context.state, strategy=strategy)
                 if saved.pinned_snapshot is not None and context.target:
                     version = version_of(context.target, manifest)
+            if self.snapshot is not None:
+                version = version_of(self.snapshot, manifest)
             after: Iterable[str] = sorted(self.placed_after)
-            if not self.selection.objects and (
-                saved is None or saved.pinned_snapshot is None
+            if (
+                not self.selection.objects
+                and self.snapshot is None
+                and (saved is None or saved.pinned_snapshot is None)
             ):
                 holding = {one.name for one in state.clusters if one.has_resources}
                 after = [name for name in after if name in holding]

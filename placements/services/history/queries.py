@@ -10,9 +10,11 @@ from itertools import pairwise
 from operator import attrgetter
 from typing import Any
 
-from django.db.models import Max, QuerySet
+from django.db.models import Case, F, Max, OuterRef, QuerySet, Subquery, When
+from django.db.models.functions import Coalesce
 
 from fleetui.apimachinery.model import DEFAULT_SEMANTICS
+from fleetui.hub_scope import LOCAL_HUB
 from fleetui.models import Event
 from fleetui.pagination import BadCursorError
 from placements.manifests.ocm import SPREAD_OPTIONS_ANNOTATION
@@ -172,11 +174,16 @@ def policy_restores(
 class Revision:
     """The specification of a placement from a time on: policy, number of clusters, strategy and resources.
 
-    `decision` is the first one under its policy and number of clusters, if these came with this revision.
+    `number` is what every reader calls it; `changes_spec`: not only the resources changed. `fields` are those
+    of the spec that are none of these, as they were saved, None where that is not recorded. `decision` is the
+    first one under its policy and number of clusters, if these came with this revision.
     """
 
     at: datetime
     by: str
+    number: int = 0
+    changes_spec: bool = False
+    fields: Document | None = None
     policy: int | None = None
     wanted: int | None = None
     strategy: Document | None = None
@@ -190,19 +197,33 @@ class Revision:
     def is_of_resources(self) -> bool:
         return self.before is not None and self.resources is not self.before.resources
 
+    @property
+    def resource_number(self) -> int:
+        return self.resources.number if self.resources else 0
+
+
+def with_revision(placements: QuerySet[Placement]) -> QuerySet[Any]:
+    """Return placements with the number of their revision, as `revision_number`.
+
+    It is the generation, which every change of the spec raises, with the changes of scheduling rules, and
+    the number of the latest resource snapshot, from 0 on. A pause is neither; `revision` counts it, as two
+    edits at once must be noticed.
+    """
+    latest = ResourceSnapshot.objects.filter(placement=OuterRef("pk"), is_latest=True)
+    number = Coalesce(Subquery(latest.values("number")[:1]), 0)
+    rules = Case(When(hub=LOCAL_HUB, then=F("hub_changes")), default=0)
+    return placements.annotate(revision_number=F("spec_generation") + rules + number)
+
+
+def revision_number_of(placement: Placement) -> int:
+    rows = with_revision(Placement.objects.filter(pk=placement.pk))
+    number: int = rows.values_list("revision_number", flat=True).get()
+    return number
+
 
 def revisions_of(placement: Placement) -> list[Revision]:
     """Return all revisions of a placement that are recorded, the newest first."""
-    saves = Event.objects.filter(
-        kind="placement", name=placement.full_name, verb="changed"
-    )
-    saves = saves.filter(
-        at__gte=placement.created_at, before__isnull=False, after__isnull=False
-    )
-    values = saves.order_by("-id").values_list("at", "actor_name", "before", "after")[
-        :_SAVES_READ
-    ]
-    saved = [(at, by, old, new) for at, by, old, new in values if old and new]
+    saved = _saves_of(placement)
     by_time: dict[datetime, Revision] = {}
     by_policy: dict[int, Revision] = {}
     for snapshot in sorted(placement.policy_snapshots.all(), key=attrgetter("number")):
@@ -210,6 +231,7 @@ def revisions_of(placement: Placement) -> list[Revision]:
             snapshot.created_at, Revision(snapshot.created_at, snapshot.created_by)
         )
         revision.policy, revision.spec_key = snapshot.number, f"p{snapshot.number}"
+        revision.changes_spec = True
         by_policy[snapshot.number] = revision
     for decision in _first_decisions(placement):
         known = by_policy.pop(decision.policy_number, None)
@@ -225,29 +247,70 @@ def revisions_of(placement: Placement) -> list[Revision]:
             known = by_time.setdefault(at, Revision(at, by, decision.policy_number))
             known.spec_key = decision.record.decision_id
         known.decision, known.wanted = decision, decision.wanted
+        known.changes_spec = True
     strategy: Document = placement.document["spec"].get("strategy") or {}
+    fields = _other_fields(placement.document)
     for at, by, old, new in saved:
-        if old["spec"].get("strategy") != new["spec"].get("strategy"):
-            by_time.setdefault(at, Revision(at, by)).strategy = (
-                new["spec"].get("strategy") or {}
-            )
-            strategy = old["spec"].get("strategy") or {}
+        if old["spec"] == new["spec"]:
+            continue
+        revision = by_time.setdefault(at, Revision(at, by))
+        revision.changes_spec = True
+        revision.strategy = new["spec"].get("strategy") or {}
+        revision.fields = _other_fields(new)
+        revision.wanted = _number(new)
+        strategy = old["spec"].get("strategy") or {}
+        fields = _other_fields(old)
     for resources in placement.resource_snapshots.order_by("number"):
         at = min(by_time) if by_time and resources.number == 0 else resources.created_at
         by_time.setdefault(at, Revision(at, resources.created_by)).resources = resources
     before = None
     for _, one in sorted(by_time.items()):
         one.before = before
+        is_decided_as_before = one.decision is None and one.fields is None
         one.strategy = strategy = strategy if one.strategy is None else one.strategy
+        one.fields = fields = fields if one.fields is None else one.fields
         if before:
             one.policy = before.policy if one.policy is None else one.policy
-            one.wanted = one.wanted if one.decision else before.wanted
+            one.wanted = before.wanted if is_decided_as_before else one.wanted
             one.spec_key, one.resources = (
                 one.spec_key or before.spec_key,
                 one.resources or before.resources,
             )
         before = one
-    return [by_time[at] for at in sorted(by_time, reverse=True)]
+    revisions = [by_time[at] for at in sorted(by_time, reverse=True)]
+    rules = 0 if placement.is_mirrored else placement.hub_changes
+    _set_numbers(revisions, placement.spec_generation + rules)
+    return revisions
+
+
+def _saves_of(placement: Placement) -> list[tuple[datetime, str, Document, Document]]:
+    """Return time, author, and the manifest before and after the last saves, the newest first."""
+    saves = Event.objects.filter(
+        kind="placement", name=placement.full_name, verb="changed"
+    )
+    saves = saves.filter(
+        at__gte=placement.created_at, before__isnull=False, after__isnull=False
+    )
+    newest = saves.order_by("-id")[:_SAVES_READ]
+    values = newest.values_list("at", "actor_name", "before", "after")
+    return [(at, by, old, new) for at, by, old, new in values if old and new]
+
+
+def _set_numbers(revisions: Sequence[Revision], generation: int) -> None:
+    """Number revisions, the newest first, back from the generation of the newest."""
+    for one in revisions:
+        one.number = generation + one.resource_number
+        if one.changes_spec and one.before:
+            # More than one where older policies were pruned.
+            generation -= max(1, (one.policy or 0) - (one.before.policy or 0))
+
+
+def _other_fields(document: Document) -> Document:
+    """Return the fields of a spec that a revision does not have on its own."""
+    if is_ocm_placement(document):
+        return {}
+    apart = ("policy", "strategy")
+    return {key: value for key, value in document["spec"].items() if key not in apart}
 
 
 def _first_decisions(placement: Placement) -> QuerySet[Decision]:
@@ -277,6 +340,7 @@ def spec_restores(
     today = (
         placement.number_of_clusters,
         placement.document["spec"].get("strategy") or {},
+        _other_fields(placement.document),
     )
     manifests = {}
     for one in revisions:
@@ -288,18 +352,14 @@ def spec_restores(
         )
         if (
             snapshot.content_hash == latest.content_hash
-            and (wanted, one.strategy) == today
+            and (wanted, one.strategy, one.fields) == today
         ):
             continue
         manifest = manifest_with(placement, snapshot, wanted)
         if manifest and not is_ocm_placement(manifest):
-            kept = {
-                key: value
-                for key, value in manifest["spec"].items()
-                if key != "strategy"
-            }
             manifest["spec"] = {
-                **kept,
+                **(one.fields or {}),
+                "policy": manifest["spec"]["policy"],
                 **({"strategy": one.strategy} if one.strategy else {}),
             }
         if manifest:

@@ -217,6 +217,7 @@ def roll_back(
     by: User | None,
     now: datetime,
     expected: int | None = None,
+    trigger: str = "",
 ) -> ResourceSnapshot:
     """Roll out the resources of an older snapshot, and pin the placement to them.
 
@@ -237,7 +238,7 @@ def roll_back(
         )
         target = "an unknown revision" if number is None else f"r{number}"
         raise ActionNotAllowed(
-            f"{name} cannot roll back to {target}; older revisions: {numbers}"
+            f"{name} cannot roll back to {target}; older revisions: {numbers or 'none'}"
         )
     check_rollback(by, old, selected=lambda: selection_for(placement).objects)
     ResourceSnapshot.objects.filter(pk=latest.pk).update(is_latest=False)
@@ -258,8 +259,8 @@ def roll_back(
         for part in old.parts.all()
     )
     placement.pinned_snapshot, placement.is_stopped = restored.number, False
-    trigger = _set_trigger(placement, f"rolled back to the content of r{number}", by=by)
-    fields = ["pinned_snapshot", "is_stopped", *trigger]
+    cause = trigger or f"rolled back to the content of r{number}"
+    fields = ["pinned_snapshot", "is_stopped", *_set_trigger(placement, cause, by=by)]
     _save(placement, "rolled back", fields, by=by, now=now, after={"to": number})
     prune_resource_snapshots(placement)
     return restored
@@ -380,7 +381,8 @@ def why_not_roll_back(placement: Placement) -> str:
     kept = set(placement.resource_snapshots.values_list("is_latest", flat=True))
     if not kept:
         return f"{name} has no resource snapshot yet; nothing to roll back to"
-    return "" if False in kept else f"{name} has no earlier revision to roll back to"
+    has_earlier = False in kept or placement.spec_generation > 1
+    return "" if has_earlier else f"{name} has no earlier revision to roll back to"
 
 
 def why_not_unpin(placement: Placement) -> str:

@@ -14,10 +14,10 @@ from clusters.operations.fault_injection import (
     faults_of,
     new_fault,
     not_ready_at,
-    set_faults,
 )
 from fleetui.errors import BAD_INPUT
 from fleetui.management.hub_command import HubCommand
+from placements.services.fleet.faults import inject_faults
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
@@ -94,7 +94,9 @@ class Command(HubCommand):
                 if clear
                 else [*faults_of(row), _fault(fault or "", options, now)]
             )
-            row = set_faults(cluster, wanted, by=None, now=now, expected=row.revision)
+            row = inject_faults(
+                cluster, wanted, by=None, now=now, expected=row.revision
+            )
         faults = faults_of(row)
         for one in faults:
             self.stdout.write(json.dumps(one))

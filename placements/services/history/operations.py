@@ -1,0 +1,107 @@
+"""Rolling a placement back to a revision: its policy, its rollout strategy and its resources."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.contrib.auth.models import User
+from django.db import transaction
+
+from placements.models import Placement
+from placements.services.history.queries import (
+    Document,
+    Revision,
+    revisions_of,
+    spec_restores,
+)
+from placements.services.placements import save_placement
+from placements.services.rollouts.operations import (
+    ActionNotAllowed,
+    check_possible,
+    roll_back,
+    why_not_roll_back,
+)
+from placements.services.teams import locked_placement
+
+
+@dataclass(frozen=True, slots=True)
+class Restoration:
+    """What rolling back to a revision changes: the manifest that is saved, the resources; None for neither.
+
+    `number` is that of the revision that follows.
+    """
+
+    target: Revision
+    document: Document | None
+    resources: int | None
+    number: int
+
+    def message(self, name: str) -> str:
+        """Return what a user reads once it has happened."""
+        number = self.target.number
+        words = f"Rolling back {name} to revision {number}, as revision {self.number}."
+        if self.resources is None:
+            return words
+        return (
+            f"{words} {name} is pinned to the resources of revision {number}: hub changes are not rolled out"
+            " until you unpin it."
+        )
+
+
+def restoration_of(placement: Placement, number: int) -> Restoration:
+    """Return what rolling back to a revision would change. Raise ActionNotAllowed."""
+    revisions = revisions_of(placement)
+    earlier = [one for one in revisions[1:] if one.resources]
+    target = next((one for one in earlier if one.number == number), None)
+    if target is None:
+        known = ", ".join(str(one.number) for one in reversed(earlier)) or "none"
+        raise ActionNotAllowed(
+            f"{placement.full_name} cannot roll back to revision {number}; earlier revisions: {known}"
+        )
+    document = spec_restores(placement, [target]).get(target.at)
+    resources = target.resources
+    is_other = resources is not None and (
+        not resources.is_latest
+        or placement.pinned_snapshot not in (None, resources.number)
+    )
+    if document is None and not is_other:
+        raise ActionNotAllowed(
+            f"{placement.full_name} has the policy and the resources of revision {number}"
+        )
+    changes = (document is not None) + is_other
+    return Restoration(
+        target,
+        document,
+        target.resource_number if is_other else None,
+        revisions[0].number + changes,
+    )
+
+
+@transaction.atomic
+def roll_back_to(
+    name: str,
+    number: int,
+    *,
+    by: User | None,
+    now: datetime,
+    expected: int | None = None,
+    confirmed: bool = False,
+) -> Restoration:
+    """Make a new revision of the policy and the resources of an older one, or change nothing.
+
+    The clusters are selected again and may be others. Raise what `save_placement` and `roll_back` raise.
+    """
+    placement = locked_placement(name, by=by, expected=expected)
+    check_possible(why_not_roll_back(placement))
+    restoration = restoration_of(placement, number)
+    trigger = f"rolled back to revision {number}"
+    if restoration.document is not None:
+        save_placement(
+            restoration.document,
+            by=by,
+            now=now,
+            confirmed=confirmed,
+            trigger=trigger,
+        )
+    if restoration.resources is not None:
+        roll_back(name, restoration.resources, by=by, now=now, trigger=trigger)
+    return restoration
