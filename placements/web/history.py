@@ -38,10 +38,6 @@ from placements.services.editor.validation import PlacementDraft
 from placements.services.fleet.queries import stale_picks_of
 from placements.services.health import health_of, with_rollouts
 from placements.services.history.compare import IncomparableRevisionsError, compare
-from placements.services.history.operations import (
-    restoration_of,
-    roll_back_to,
-)
 from placements.services.history.queries import (
     EntryKind,
     Revision,
@@ -52,6 +48,10 @@ from placements.services.history.queries import (
     with_revision,
 )
 from placements.services.placements import UnschedulesEverything
+from placements.services.roll_back import (
+    restoration_of,
+    roll_back_to,
+)
 from placements.services.rollouts.operations import ActionNotAllowed, why_not_roll_back
 from placements.services.snapshots import policy_of
 from placements.web.placements import head_context

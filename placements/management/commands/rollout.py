@@ -15,9 +15,9 @@ from placements.explain.rollouts import (
 from placements.management.rollout_command import RolloutCommand
 from placements.services.actions import ActionKind
 from placements.services.health import health_of
-from placements.services.history.operations import roll_back_to
 from placements.services.history.queries import revision_number_of
 from placements.services.results import get_placement
+from placements.services.roll_back import roll_back_to
 from placements.services.rollouts.queries import latest_run, progress_of, report_of
 
 _LONGEST = 10
