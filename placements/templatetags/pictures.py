@@ -11,9 +11,12 @@ from placements.services.dashboard.pictures import Picture
 from placements.services.dashboard.progress import Tick
 
 register = template.Library()
-_WIDTH, _GAP, _WIDEST = 132.0, 0.3, 33.0
-_NAMES, _LETTER = 14, 6.2
-"""The height of the names of domains below the bars, and the width of a letter."""
+_WIDTH = 132.0
+_GAP = 0.3
+_WIDEST = 33.0
+_NAMES = 14
+"""The height of the names of domains below the bars."""
+_LETTER = 6.2
 
 
 @register.simple_tag

@@ -96,8 +96,11 @@ _MOST_ITEMS, _MOST_RUNS, _MOST_DECISIONS, _FEWEST_PLACEMENTS, _MOST_PLACEMENTS =
     5,
     10,
 )
-_OF_MAP, _OF_FILTERS, _OF_PLACEMENTS, _OF_DECISIONS = 4, 4, 1, 1
-"""Controls: the map, its menus and its link; filters; links to all placements and to all activity."""
+_OF_MAP = 4
+"""Controls of the map: itself, its menus and its link."""
+_OF_FILTERS = 4
+_OF_PLACEMENTS = 1
+_OF_DECISIONS = 1
 _FEWEST_DECISIONS = 2
 FILTERS = {
     AttentionSection.APPROVE: "Approve",

@@ -158,6 +158,10 @@ class PlacementClusters:
     later: int | None
 
 
+_ROWS = 25
+"""Fewer than in a list: the page of a placement is polled."""
+
+
 def placement_clusters(
     request: HttpRequest,
     placement: Any,
@@ -217,8 +221,8 @@ def placement_clusters(
             one.cluster_name for one, status in statuses if status.level in TROUBLED
         ]
     start = number_of(request.GET.get("from", "")) or 0
-    start = start - start % PAGE_SIZE if start < len(names) else 0
-    page = nsmallest(start + PAGE_SIZE, names, key=order)[start:]
+    start = start - start % _ROWS if start < len(names) else 0
+    page = nsmallest(start + _ROWS, names, key=order)[start:]
     return PlacementClusters(
         rows=_cluster_rows(placement, decision, page, outdated, joined, now=now),
         keys=_keys_of(decision),
@@ -228,8 +232,8 @@ def placement_clusters(
         total=len(names),
         first=start + 1 if page else 0,
         last=start + len(page),
-        earlier=max(0, start - PAGE_SIZE) if start else None,
-        later=start + PAGE_SIZE if start + PAGE_SIZE < len(names) else None,
+        earlier=max(0, start - _ROWS) if start else None,
+        later=start + _ROWS if start + _ROWS < len(names) else None,
     )
 
 
