@@ -28,6 +28,7 @@ from placements.engine.rollout.staged_run import (
     StagedRunPlan,
     WaitReason,
 )
+from placements.engine.rollout.waves import compare_limits
 from placements.explain.charts.figure import duration_text, seconds_between
 from placements.explain.charts.rollouts import picture_figure
 from placements.explain.rollouts import (
@@ -670,8 +671,12 @@ def _plan_context(placement: Placement) -> dict[str, Any]:
             (wave.number if at == 0 else None, words, clusters[:_ROWS], len(clusters))
             for at, (words, clusters) in enumerate(rows.items())
         ]
+    compared = compare_limits(planned) if planned.waves else []
+    most = max((one.waves for one in compared), default=0)
     return {
         "placement": placement,
+        "own_limit": planned.state.strategy.max_unavailable,
+        "limits": [(one, 100 * one.waves // most) for one in compared],
         # Read only where nothing is left to do.
         "plan_health": SimpleLazyObject(lambda: health_of(placement, now=now)),
         "planned_waves": waves,

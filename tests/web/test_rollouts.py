@@ -383,6 +383,9 @@ def test_the_plan_shows_the_waves_to_go(viewer: Client, text_of: Fetch) -> None:
     assert not re.search(r"\b[0-9a-f]{16,}\b", page.partition("<main")[2])
     waves = viewer.get("/api/v1/placements/web/plan").json()["waves"]
     assert [one["actions"][0]["words"] for one in waves] == ["Update r0 → r1"] * 2
+    limits = page.partition("Other limits")[2].partition("</table>")[0]
+    rows = re.findall(r'row">([^<]+)</th>\s*<td class="number">(\d+)</td>', limits)
+    assert rows == [("1 (now)", "1")]
 
 
 @pytest.mark.nightly

@@ -43,9 +43,10 @@ class Wave:
 class WavePlan:
     """The waves, and the result when none is left: finished, or which clusters are blocked and by what.
 
-    `in_progress` is what was started already and is in no wave.
+    `state` is what was planned, and `in_progress` what was started already and is in no wave.
     """
 
+    state: RolloutState
     waves: tuple[Wave, ...]
     rest: RollingUpdateResult
     in_progress: tuple[InProgressCluster, ...] = ()
@@ -71,7 +72,7 @@ def plan_waves(state: RolloutState) -> WavePlan:
     ]
     everything = [update.action for started, _ in batches for update in started]
     rest = next_actions(completed(clear, everything))
-    return WavePlan(tuple(waves), rest, plan_work(clear).in_progress)
+    return WavePlan(state, tuple(waves), rest, plan_work(clear).in_progress)
 
 
 class ComparedLimit(NamedTuple):
@@ -86,11 +87,12 @@ class ComparedLimit(NamedTuple):
 _COMPARED = tuple(IntOrPercent(percent, is_percent=True) for percent in (5, 10, 20, 25))
 
 
-def compare_limits(state: RolloutState) -> list[ComparedLimit]:
-    """Return the plan with the limit that the strategy has and with others, the smallest first.
+def compare_limits(plan: WavePlan) -> list[ComparedLimit]:
+    """Return a plan with the limit that its strategy has and with others, the smallest first.
 
     Limits that allow as many clusters at once are one, under the name that the strategy gives it.
     """
+    state = plan.state
     number = state.number_selected
     own = state.strategy.max_unavailable
     by_size = {limit.of(number): limit for limit in (*_COMPARED, own)}

@@ -77,7 +77,7 @@ def test_other_limits_are_compared_with_that_of_the_strategy() -> None:
     )
     changed = running.with_wanted({f"c{number:02}": "v3" for number in range(40)})
 
-    compared = compare_limits(changed)
+    compared = compare_limits(plan_waves(changed))
 
     assert [(str(one.max_unavailable), *one[1:]) for one in compared] == [
         ("5%", 2, 38, 20),
