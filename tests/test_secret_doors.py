@@ -24,7 +24,7 @@ READ_BY_PERSONS = {
     "placements/management/commands/export.py _document_of": "who runs commands on the server",
     "placements/management/commands/export.py <lambda>": "the same",
     "placements/services/editor/validation.py text_for": "the owner of a draft, holders of `view_secrets`",
-    "placements/web/resources.py apply": "the edit form, for those who may change the Secret",
+    "placements/web/apply.py _starting_text": "the edit form, for those who may change the Secret",
 }
 """Those who read a Secret this way have a line in the access log."""
 ACTING = {

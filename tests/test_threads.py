@@ -42,7 +42,6 @@ PLACES = {
     "clusters/drivers/kubernetes/addresses.py": NO_DATABASE,
     "clusters/drivers/kubernetes/check.py": NO_DATABASE,
     "clusters/drivers/kubernetes/parallel.py": NO_DATABASE,
-    "placements/hubs/watching/recording.py": NO_DATABASE,
     "placements/hubs/watching/runner.py": NO_DATABASE,  # it puts what it reads into a queue
     "placements/hubs/watching/watcher.py": CLOSES,  # the one writer of the mirror
     "clusters/kubernetes_drivers.py": NO_DATABASE,

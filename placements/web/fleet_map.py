@@ -72,7 +72,6 @@ _GLYPHS = {
 }
 """The sign in the square of a state, so that colour is not the only one."""
 _WORDS = {
-    ClusterListState.HEARTBEAT_LATE: "Unreachable",
     ClusterListState.WORKLOADS_FAILING: "With failing workloads",
 }
 

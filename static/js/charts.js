@@ -170,16 +170,16 @@ function partsFor(lanes) {
 }
 
 async function takeOver(lanes) {
-  const html = lanes.outerHTML;
+  const drawn = lanes.cloneNode(true);
   const known = taken.get(lanes.id) ?? { parts: partsFor(lanes) };
-  const isSame = known.html === html;
+  const isSame = drawn.isEqualNode(known.drawn ?? null);
   if (!isSame) {
     const answer = await fetch(lanes.dataset.lanes);
     const figure = answer.ok ? await answer.text() : "";
     if (!figure || !lanes.isConnected) return;
     known.parts[2].textContent = figure;
   }
-  known.html = html;
+  known.drawn = drawn;
   taken.set(lanes.id, known);
   known.parts[1].ariaLabel = lanes.ariaLabel
     || [...lanes.querySelectorAll("caption")].map((one) => one.textContent.trim()).join("; ");

@@ -75,7 +75,7 @@ document.addEventListener("htmx:beforeSwap", (event) => {
     return location.assign(pathInfo.anchor ? `${xhr.responseURL}#${pathInfo.anchor}` : xhr.responseURL);
   }
   Object.assign(detail, { shouldSwap: true, isError: false, target: document.body, selectOverride: "unset" });
-  detail.swapOverride = pathInfo.anchor ? "innerHTML" : "innerHTML show:window:top";
+  detail.swapOverride = pathInfo.anchor ? "show:none" : "show:window:top";
   return dress(head);
 });
 

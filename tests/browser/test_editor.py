@@ -61,8 +61,10 @@ def test_a_placement_by_form_takes_four_clicks_and_three_fields(
     click(page.get_by_role("link", name="Create placement"))
 
     page.get_by_label("Name", exact=True).first.fill("shop")
-    page.get_by_label("Resource on the hub").evaluate(_CHOOSE, "v1 Namespace web")
-    expect(page.locator('[name="spec.resourceSelectors[0].name"]')).to_have_value("web")
+    page.get_by_label("Resource on the hub").evaluate(_CHOOSE, "v1 Namespace hello")
+    expect(page.locator('[name="spec.resourceSelectors[0].name"]')).to_have_value(
+        "hello"
+    )
     page.get_by_label("Number of clusters").fill("3")
     expect(page.locator("#preview")).to_contain_text("resources selected")
     click(page.get_by_role("button", name="Review changes"))

@@ -44,7 +44,7 @@ def test_the_status_of_a_placement_and_why_a_cluster_is_not_selected_take_two_cl
 
     table.get_by_role("link", name="web", exact=True).click()
     expect(page.locator("#roll-back")).to_have_attribute(
-        "href", "/placements/web/history/"
+        "href", "/placements/web/roll-back/"
     )
     page.locator("#clusters").get_by_role("link", name="amberotter", exact=True).click()
 
@@ -60,7 +60,7 @@ def test_a_placement_is_made_by_form_previewed_reviewed_and_carried_out(
     page = enter("/placements/new/", "operator")
 
     page.locator('[name="metadata.name"]').fill("shop")
-    page.get_by_label("Resource on the hub").press_sequentially("v1 Namespace web")
+    page.get_by_label("Resource on the hub").press_sequentially("v1 Namespace hello")
     page.get_by_role("button", name="Select resource").click()
     page.get_by_label("Number of clusters").fill(
         "4"

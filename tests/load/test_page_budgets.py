@@ -133,7 +133,9 @@ def pages(
         patch.setitem(load._DEMOS, SIZE, partial(load._large, SIZE, "A large"))
         restore_migrated_rows()
         load.load_demo(SIZE, by=None, now=NOW)
-        MemberCluster.objects.filter(connection={}).update(connection=AT_ONCE)
+        MemberCluster.objects.filter(
+            connection={"readySeconds": load.READY_SECONDS}
+        ).update(connection=AT_ONCE)
         slow = MemberCluster.objects.filter(name__regex="[abc]$", connection=AT_ONCE)
         slow.update(connection={**AT_ONCE, "readySeconds": 3600})
         save_placement(_narrowed(LARGEST), by=None, now=NOW)

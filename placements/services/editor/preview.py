@@ -168,10 +168,13 @@ class SchedulePreview:
     def overlaps(self) -> tuple[Overlap, ...]:
         """The other placements that apply the same objects to some of the clusters."""
         name = self.saved.full_name if self.saved else self.manifest.full_name
+        others = [one for one in placed_lately() if one.placement != name]
+        if not others:
+            return ()
         mine = to_place(self.manifest, name, self.selection, self.placed_after)
         if self.snapshot:
             mine = mine._replace(objects=keys_of(self.snapshot.applied_identities))
-        return overlaps_of(mine, placed_lately()) if mine.objects else ()
+        return overlaps_of(mine, others)
 
     @cached_property
     def unlikely_results(self) -> tuple[str, ...]:

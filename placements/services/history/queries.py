@@ -1,7 +1,7 @@
 """The history of a placement: its snapshots and decisions in one list, and older policies as manifests."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -263,24 +263,8 @@ def revisions_of(placement: Placement) -> list[Revision]:
     for resources in placement.resource_snapshots.order_by("number"):
         at = min(by_time) if by_time and resources.number == 0 else resources.created_at
         by_time.setdefault(at, Revision(at, resources.created_by)).resources = resources
-    before = None
-    for _, one in sorted(by_time.items()):
-        one.before = before
-        is_decided_as_before = one.decision is None and one.fields is None
-        one.strategy = strategy = strategy if one.strategy is None else one.strategy
-        one.fields = fields = fields if one.fields is None else one.fields
-        if before:
-            one.policy = before.policy if one.policy is None else one.policy
-            one.wanted = before.wanted if is_decided_as_before else one.wanted
-            one.spec_key, one.resources = (
-                one.spec_key or before.spec_key,
-                one.resources or before.resources,
-            )
-        before = one
-    revisions = [by_time[at] for at in sorted(by_time, reverse=True)]
     rules = 0 if placement.is_mirrored else placement.hub_changes
-    _set_numbers(revisions, placement.spec_generation + rules)
-    return revisions
+    return _completed(by_time, strategy, fields, placement.spec_generation + rules)
 
 
 def _saves_of(placement: Placement) -> list[tuple[datetime, str, Document, Document]]:
@@ -296,13 +280,41 @@ def _saves_of(placement: Placement) -> list[tuple[datetime, str, Document, Docum
     return [(at, by, old, new) for at, by, old, new in values if old and new]
 
 
-def _set_numbers(revisions: Sequence[Revision], generation: int) -> None:
-    """Number revisions, the newest first, back from the generation of the newest."""
+def _completed(
+    by_time: Mapping[datetime, Revision],
+    strategy: Document,
+    fields: Document,
+    generation: int,
+) -> list[Revision]:
+    """Give revisions what they kept of the one before, and their numbers; return the newest first.
+
+    `strategy` and `fields` are those of the oldest, `generation` is that of the newest.
+    """
+    before = None
+    for _, one in sorted(by_time.items()):
+        one.before = before
+        is_decided_as_before = one.decision is None and one.fields is None
+        if one.strategy is None:
+            one.strategy = strategy
+        if one.fields is None:
+            one.fields = fields
+        strategy = one.strategy
+        fields = one.fields
+        if before:
+            if one.policy is None:
+                one.policy = before.policy
+            if is_decided_as_before:
+                one.wanted = before.wanted
+            one.spec_key = one.spec_key or before.spec_key
+            one.resources = one.resources or before.resources
+        before = one
+    revisions = [by_time[at] for at in sorted(by_time, reverse=True)]
     for one in revisions:
         one.number = generation + one.resource_number
         if one.changes_spec and one.before:
             # More than one where older policies were pruned.
             generation -= max(1, (one.policy or 0) - (one.before.policy or 0))
+    return revisions
 
 
 def _other_fields(document: Document) -> Document:
