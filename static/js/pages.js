@@ -35,29 +35,26 @@ document.addEventListener("htmx:beforeOnLoad", ({ detail: { boosted, etc, xhr } 
   if (boosted && xhr.responseURL === location.href) Object.assign(etc, { push: null, replace: "true" });
 });
 
+/* What the head of a page names, read as text: no document is made of it. */
 function headOf(text) {
-  return new DOMParser().parseFromString(text.split("</head>", 1)[0], "text/html").head;
-}
-
-function sources(head) {
-  return [...head.querySelectorAll("script[src]")].map((one) => one.src);
+  const head = text.split("</head>", 1)[0];
+  const named = (pattern) => [...head.matchAll(pattern)].map(([, address]) => new URL(address, location.href).href);
+  return {
+    isPage: head.includes('<meta name="htmx-config"'),
+    scripts: named(/<script[^>]*\ssrc="([^"]+)"/g),
+    sheets: named(/<link rel="stylesheet" href="([^"]+)"(?![^>]*media="not all")/g),
+  };
 }
 
 /* A page of another release, or with scripts that are missing here, is opened by the browser. */
 function isSwappable(head, address) {
-  const present = new Set(sources(document.head));
-  const isPage = head.querySelector("meta[name='htmx-config']") !== null;
-  return isPage && !APART.test(new URL(address).pathname) && sources(head).every((one) => present.has(one));
-}
-
-function isInUse(sheet) {
-  return sheet.media !== "not all";
+  const present = new Set([...document.head.querySelectorAll("script[src]")].map((one) => one.src));
+  return head.isPage && !APART.test(new URL(address).pathname) && head.scripts.every((one) => present.has(one));
 }
 
 /* All style sheets are loaded; those of other pages have the medium "not all". */
 function dress(head) {
-  const sheets = [...head.querySelectorAll("link[rel=stylesheet]")].filter(isInUse);
-  const wanted = new Set(sheets.map((one) => one.href));
+  const wanted = new Set(head.sheets);
   for (const one of document.head.querySelectorAll("link[rel=stylesheet]:not([media=print])")) {
     one.media = wanted.has(one.href) ? "all" : "not all";
   }

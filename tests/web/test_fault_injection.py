@@ -171,7 +171,7 @@ def test_an_unreachable_cluster_is_late_at_once_and_counts_down_to_not_ready(
     ]
     for page in (after, *pages):
         assert "heartbeat late" in page.lower()
-    assert "1 unreachable" in pages[-1].partition('id="attention"')[0], "the figure"
+    assert "1 heartbeat late" in pages[-1].partition('id="attention"')[0], "the figure"
     assert "Not ready in" not in text_of(viewer, "/clusters/b/")
     set_faults("a", [], by=None, now=now)
     cleared = text_of(viewer, "/clusters/a/")
