@@ -57,22 +57,18 @@ def rescheduling_words(cycle: Cycle) -> str:
 
 
 def _worth(cycle: Cycle, joint: str = "; ") -> str:
-    """Return a clause with the effect of being placed, where clusters are ranked."""
-    is_ranked = cycle.policy.placement_type is PlacementType.PICK_N
-    return f"{joint}{worth_of_placed(cycle)}" if is_ranked else ""
-
-
-def worth_of_placed(cycle: Cycle) -> str:
-    """Return the effect of being placed where all are candidates.
+    """Return a clause with the effect of being placed where all are candidates, if clusters are ranked.
 
     See `rules/other-schedulers.md#questions-that-a-spread-strategy-answers`.
     """
+    if cycle.policy.placement_type is not PlacementType.PICK_N:
+        return ""
     profile = profile_of(cycle)
     steady = cycle.ocm_options.steady_weight if profile.chooses_again else 0
     if steady:
-        return f"Steady alone scores {'for' if steady > 0 else 'against'} existing placements"
+        return f"{joint}Steady alone scores {'for' if steady > 0 else 'against'} existing placements"
     only_ties = "was-here" in profile.strategy.rank_names
-    return f"existing placements {'only win ties' if only_ties else 'have no effect'}"
+    return f"{joint}existing placements {'only win ties' if only_ties else 'have no effect'}"
 
 
 def _positions(decision: Decision, names: list[str]) -> Codes:

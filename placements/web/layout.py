@@ -127,10 +127,8 @@ class Section:
     count: int = 0
     counted: str = ""
     """What is counted; empty for an entry without a count."""
-
-    @property
-    def key(self) -> str:
-        return _KEYS.get(self.title, self.title[:1].lower())
+    key: str = ""
+    """The letter that leads there after `g`; empty below the gear."""
 
 
 def counts_of(request: HttpRequest) -> NavigationCounts:
@@ -327,13 +325,15 @@ class PageLayout:
         for title, name, prefixes in _SECTIONS:
             url, counted = reverse(f"web:{name}"), _COUNTED.get(title, "")
             is_current = path == url or inside.startswith(prefixes)
+            key = _KEYS.get(title, title[:1].lower())
             sections.append(
-                Section(title, url, is_current, counts.get(counted, 0), counted)
+                Section(title, url, is_current, counts.get(counted, 0), counted, key)
             )
         if navigation.has_live_hubs:
             for title, name in HUB_PAGES:
                 url = reverse(name)
-                sections.append(Section(title, url, path.startswith(url)))
+                key = title[:1].lower()
+                sections.append(Section(title, url, path.startswith(url), key=key))
         return sections
 
     @cached_property
