@@ -494,11 +494,17 @@ def _tab_context(
         return _decision_tab(request, placement, latest)
     if tab == "manifest":
         return {"manifest": dump_yaml(placement.document)}
-    return (
-        _rollouts_tab(placement, run)
-        if tab == "rollouts"
-        else _resources_tab(placement)
+    if tab != "rollouts":
+        return _resources_tab(placement)
+    events = events_matching(kind="placement", name=placement.full_name).order_by(
+        "-at", "-id"
     )
+    return {
+        "progress": progress_words(run) if run else "",
+        "waves": wave_counts(run.waves) if run else "",
+        "runs": run_rows(placement.full_name, most=_REVISIONS_SHOWN),
+        "events": event_rows(events[:_EVENTS_SHOWN]),
+    }
 
 
 def _decision_tab(
@@ -530,18 +536,6 @@ def _decision_tab(
         "decisions": page.rows
         if page
         else rows.filter(CHANGES_CLUSTERS).order_by("-number")[:_REVISIONS_SHOWN],
-    }
-
-
-def _rollouts_tab(placement: Any, run: Rollout | None) -> dict[str, Any]:
-    events = events_matching(kind="placement", name=placement.full_name).order_by(
-        "-at", "-id"
-    )
-    return {
-        "progress": progress_words(run) if run else "",
-        "waves": wave_counts(run.waves) if run else "",
-        "runs": run_rows(placement.full_name, most=_REVISIONS_SHOWN),
-        "events": event_rows(events[:_EVENTS_SHOWN]),
     }
 
 

@@ -80,7 +80,6 @@ from placements.services.resources.queries import selection_of
 from placements.services.rollout_state import spec_state_of
 from placements.services.rollouts.lists import (
     RunListState,
-    RunsPage,
     active_runs,
     latest_runs,
     newest_run,
@@ -159,7 +158,7 @@ def rollouts(request: HttpRequest) -> HttpResponse:
     )
     kind = word_from(request, "kind", RunKind)
     rows: list[Any]
-    page: Page[Any] | RunsPage
+    page: Page[Any]
     if is_inbox:
         page = page_from(request, pending, order="requested_at", unique="id")
         rows, count = (

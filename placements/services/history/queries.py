@@ -1,7 +1,7 @@
 """The history of a placement: its snapshots and decisions in one list, and older policies as manifests."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -236,8 +236,25 @@ def revisions_of(placement: Placement) -> list[Revision]:
     for resources in placement.resource_snapshots.order_by("number"):
         at = min(by_time) if by_time and resources.number == 0 else resources.created_at
         by_time.setdefault(at, Revision(at, resources.created_by)).resources = resources
+    revisions = _filled_in(by_time, strategy, fields)[::-1]
+    generation = placement.spec_generation
+    if not placement.is_mirrored:
+        generation += placement.hub_changes
+    for one in revisions:
+        one.number = generation + one.resource_number
+        if one.changes_spec and one.before:
+            # More than one where older policies were pruned.
+            generation -= max(1, (one.policy or 0) - (one.before.policy or 0))
+    return revisions
+
+
+def _filled_in(
+    by_time: Mapping[datetime, Revision], strategy: Document, fields: Document
+) -> list[Revision]:
+    """Return revisions, the oldest first, with what each has from the one before; the first from these."""
+    revisions = [by_time[at] for at in sorted(by_time)]
     before = None
-    for _, one in sorted(by_time.items()):
+    for one in revisions:
         one.before = before
         is_decided_as_before = one.decision is None and one.fields is None
         one.strategy = strategy = strategy if one.strategy is None else one.strategy
@@ -250,9 +267,6 @@ def revisions_of(placement: Placement) -> list[Revision]:
                 one.resources or before.resources,
             )
         before = one
-    revisions = [by_time[at] for at in sorted(by_time, reverse=True)]
-    rules = 0 if placement.is_mirrored else placement.hub_changes
-    _set_numbers(revisions, placement.spec_generation + rules)
     return revisions
 
 
@@ -267,15 +281,6 @@ def _saves_of(placement: Placement) -> list[tuple[datetime, str, Document, Docum
     newest = saves.order_by("-id")[:_SAVES_READ]
     values = newest.values_list("at", "actor_name", "before", "after")
     return [(at, by, old, new) for at, by, old, new in values if old and new]
-
-
-def _set_numbers(revisions: Sequence[Revision], generation: int) -> None:
-    """Number revisions, the newest first, back from the generation of the newest."""
-    for one in revisions:
-        one.number = generation + one.resource_number
-        if one.changes_spec and one.before:
-            # More than one where older policies were pruned.
-            generation -= max(1, (one.policy or 0) - (one.before.policy or 0))
 
 
 def _other_fields(document: Document) -> Document:

@@ -398,19 +398,13 @@ def _part(run: Rollout, phase: str, is_wanted: bool, state: str) -> Part:
     return Part.UPDATING if phase in IN_FLIGHT and is_current else Part.PENDING
 
 
-def _is_wanted(run: Rollout) -> Q:
-    """Return the condition of bindings with what a rollout wants there: overrides change the version."""
-    if (
-        run.is_mirrored
-    ):  # the hub compares snapshots by number, whatever overrides a cluster has
-        return Q(resource_snapshot__number=run.resource_number)
-    return Q(applied_version=run.version) | Q(started_status="True")
-
-
 def _with_is_wanted(rows: QuerySet[Any], run: Rollout) -> QuerySet[Any]:
-    return rows.annotate(
-        is_wanted=Case(When(_is_wanted(run), then=True), default=False)
-    )
+    """Add whether a binding has what a rollout wants there: overrides change the version."""
+    is_wanted = Q(applied_version=run.version) | Q(started_status="True")
+    if run.is_mirrored:
+        # The hub compares snapshots by number, whatever overrides a cluster has.
+        is_wanted = Q(resource_snapshot__number=run.resource_number)
+    return rows.annotate(is_wanted=Case(When(is_wanted, then=True), default=False))
 
 
 def clusters_in(
