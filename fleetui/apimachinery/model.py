@@ -550,7 +550,7 @@ def mapping_at(raw: object, *keys: str) -> Raw:
     return raw if isinstance(raw, Mapping) else {}
 
 
-def items_at(raw: Raw, key: str) -> list[Any]:
-    """Return the list at a key of raw data, or an empty one if there is none."""
-    items = raw.get(key)
+def items_at(raw: object, *keys: str) -> list[Any]:
+    """Return the list at these keys of raw data, or an empty one if there is none."""
+    items = mapping_at(raw, *keys[:-1]).get(keys[-1])
     return list(items) if isinstance(items, (list, tuple)) else []

@@ -45,3 +45,8 @@ def first_lines(lines: Iterable[str], most: int) -> list[str]:
         if len(lines) > most
         else lines
     )
+
+
+def plain_word(value: object) -> str:
+    """Return a scalar as YAML writes it: "true", "3"."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

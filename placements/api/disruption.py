@@ -61,8 +61,8 @@ from placements.services.disruption.queries import (
     step_sentence,
 )
 from placements.services.disruption.restore import Return, bring_back
-from placements.services.fleet.faults import inject_faults
 from placements.services.results import get_placement
+from placements.services.rollouts.faults import inject_faults
 from placements.services.rollouts.operations import abandon_cluster
 from placements.services.status import manifest_of
 from placements.services.teams import of_placement

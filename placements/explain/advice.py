@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from clusters.fleet import EligibilityKind
-from fleetui.apimachinery.words import counted, joined, names_and_more
+from fleetui.apimachinery.words import counted, joined, names_and_more, plain_word
 from placements.engine.advice.changes import Change, ChangeKind
 from placements.engine.advice.diagnosis import (
     favoured_without_key,
@@ -239,10 +239,6 @@ _REPORTS = {
 }
 
 
-def _plain(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
 _VALUE_OF = {
     ChangeKind.MIN_DOMAINS: "minDomains",
     ChangeKind.OPTION: "value",
@@ -258,7 +254,7 @@ _CHANGES: dict[ChangeKind, str | Callable[[Facts], str]] = {
     ChangeKind.MIN_DOMAINS: "{topologyKey} minDomains {minDomains} (now {today})",
     ChangeKind.COUNTED: "{topologyKey} {field} {value}",
     ChangeKind.OPTION: lambda facts: (
-        f"{facts['option']} {_plain(facts['value'])} (now {_plain(facts['today'])})"
+        f"{facts['option']} {plain_word(facts['value'])} (now {plain_word(facts['today'])})"
     ),
     ChangeKind.WHEN_UNSATISFIABLE: "{topologyKey} {whenUnsatisfiable}",
     ChangeKind.DROP_CONSTRAINT: "no spread constraint on {topologyKey}",

@@ -341,32 +341,6 @@ def blocked_groups(result: RollingUpdateResult) -> list[BlockedGroup]:
     return groups
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How many of the selected clusters are updated; of a deletion, from how many it was removed."""
-
-    done: int
-    number: int
-    is_deletion: bool = False
-
-
-def progress_sentence(
-    progress: Progress, budgets: Budgets | None, *, is_initial: bool = False
-) -> str:
-    of = f"{progress.done:,} of {counted(progress.number, 'cluster')}"
-    if progress.is_deletion:
-        return f"{of} removed"
-    parts = [f"{of} updated"]
-    if budgets:
-        updates, additions = budgets.updates, budgets.additions
-        minimum = "" if is_initial else f" (min. {updates.minimum:,})"
-        parts.append(f"{updates.ready:,} available{minimum}")
-        parts.append(
-            f"{additions.holding + additions.added:,} placed (max. {additions.maximum:,})"
-        )
-    return " · ".join(parts)
-
-
 def wave_counts(waves: Sequence[Sequence[str]]) -> str:
     """Return how many clusters each wave has: "3, 3, 3, 1"."""
     counts = [str(len(one)) for one in waves]

@@ -38,6 +38,14 @@ LEVELS = {
     Part.NOT_AVAILABLE: "attention",
     Part.PENDING: "pending",
 }
+DONE = (Part.UPDATED, Part.REMOVED)
+OWN_REASONS = (
+    BlockReason.UNREACHABLE,
+    BlockReason.NOT_AVAILABLE,
+    BlockReason.NOT_IN_FLEET,
+    BlockReason.NOT_MONITORED,
+)
+"""What a cluster itself is the reason of: other reasons end with the progress of the rollout."""
 _ALWAYS = (Part.UPDATED, Part.UPDATING, Part.NOT_AVAILABLE, Part.PENDING)
 _MOST_NAMES = 8
 

@@ -100,7 +100,6 @@ class LineLabel:
     value: int
     height: float
     place: float
-    is_limit: bool = True
 
 
 @dataclass(frozen=True, slots=True)

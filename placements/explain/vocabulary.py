@@ -501,6 +501,11 @@ def _conditions(term: ClusterSelectorTerm) -> Iterator[str]:
     yield from (f"claim {words}" for words in _selector(term.claim_selector))
 
 
+def value_words(value: str | None) -> str:
+    """Return a value of a label; one that is absent and one that is empty differ."""
+    return "no label" if value is None else value or "(empty)"
+
+
 def label_words(selector: LabelSelector) -> str:
     """Return the labels that a selector requires; empty where it requires none."""
     return joined([*_selector(selector)])

@@ -19,11 +19,12 @@ from clusters.models.hubs import HubMode
 from clusters.operations.edit import UnknownClusterError
 from clusters.operations.join import CLUSTER
 from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.apimachinery.model import items_at
 from fleetui.audit import AuditEvent, actor_name, record
 from fleetui.errors import FleetError
 from fleetui.hub_scope import in_hub
 from placements.engine.disruption import EvictionReason, Verdict
-from placements.hubs.kinds.base import Manifest, items_at
+from placements.hubs.kinds.base import Manifest
 from placements.hubs.queries import mirrored_objects, state_of, writes_of
 from placements.hubs.writing.catalogue import ACTIONS
 from placements.hubs.writing.clusters import is_cordon

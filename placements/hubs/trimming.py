@@ -8,16 +8,9 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from fleetui.apimachinery.kinds import CLUSTER_OVERRIDE_KIND, OVERRIDE_KIND
+from fleetui.apimachinery.model import items_at, mapping_at
 from fleetui.apimachinery.secrets import without_secrets
-from placements.hubs.kinds.base import (
-    Columns,
-    Form,
-    HubApi,
-    Manifest,
-    StreamKind,
-    items_at,
-    mapping_at,
-)
+from placements.hubs.kinds.base import Columns, Form, HubApi, Manifest, StreamKind
 
 LARGEST_OBJECT = 2 * 1024 * 1024
 DEEPEST = 64

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
 from fleetui.apimachinery.errors import Keys, format_path
+from fleetui.apimachinery.model import items_at, mapping_at
 from fleetui.apimachinery.secrets import canonical_json
 from fleetui.errors import FleetError
-from placements.hubs.kinds.base import Manifest, items_at, mapping_at
+from placements.hubs.kinds.base import Manifest
 
 Path: TypeAlias = tuple[str, ...]
 ABSENT: Any = object()

@@ -8,9 +8,10 @@ from http import HTTPStatus
 from typing import Any
 
 from clusters.drivers.kubernetes.client import APPLY_PATCH
+from fleetui.apimachinery.model import items_at, mapping_at
 from fleetui.apimachinery.secrets import canonical_json, without_secrets
 from fleetui.errors import FleetError
-from placements.hubs.kinds.base import StreamKind, items_at, mapping_at
+from placements.hubs.kinds.base import StreamKind
 from placements.hubs.kinds.kubefleet import STREAMS
 from placements.hubs.write_bodies import check_body
 

@@ -7,8 +7,8 @@ from django import template
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import mark_safe
 
+from placements.explain.run_pages import LEVELS, Part
 from placements.services.dashboard.pictures import Picture
-from placements.services.dashboard.progress import Tick
 
 register = template.Library()
 _WIDTH = 132.0
@@ -75,20 +75,10 @@ def _names_below(picture: Picture, step: float, height: int) -> str:
 
 
 @register.filter
-def kinds_of_ticks(lines: Iterable[Any]) -> list[Tick]:
-    """Return what the bars of these runs have parts of: a legend has nothing else."""
-    shown = {kind for line in lines for group in line.ticks for kind, _ in group}
-    return [
-        kind
-        for kind in (
-            Tick.UPDATED,
-            Tick.UPDATING,
-            Tick.FAILED,
-            Tick.BLOCKED,
-            Tick.WAITING,
-        )
-        if kind in shown
-    ]
+def parts_of_ticks(lines: Iterable[Any]) -> list[tuple[str, Part]]:
+    """Return level and state of what the bars of these runs have parts of, for their legend."""
+    shown = {part for line in lines for group in line.ticks for part, _ in group}
+    return [(level, part) for part, level in LEVELS.items() if part in shown]
 
 
 @register.simple_tag
@@ -97,7 +87,8 @@ def ticks(line: Any) -> str:
     groups = []
     for group in line.ticks:
         parts = "".join(
-            f'<i class="{kind}" style="--grow:{width}"></i>' for kind, width in group
+            f'<i class="{LEVELS[part]}" style="--grow:{width}"></i>'
+            for part, width in group
         )
         groups.append(
             f'<span style="--grow:{sum(width for _, width in group)}">{parts}</span>'

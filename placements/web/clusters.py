@@ -44,9 +44,9 @@ from placements.explain.charts.fleet import (
     Grouped,
     label_filter,
     topology_chart,
-    value_words,
 )
 from placements.explain.connections import unreachable_words
+from placements.explain.vocabulary import value_words
 from placements.models import Placement
 from placements.services.bulk_changes import BULK_ACTIONS
 from placements.services.filters import (

@@ -22,7 +22,7 @@ from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.concurrency import RevisionConflict
 from fleetui.permissions import current_user, for_operators
 from placements.explain.fault_injection import FAULT_KINDS, SHOWN, fault_words, until_of
-from placements.services.fleet.faults import inject_faults
+from placements.services.rollouts.faults import inject_faults
 from placements.templatetags.fleet import plain
 from placements.web.request import number_of
 

@@ -28,8 +28,9 @@ from fleetui.apimachinery.quantity import QuantityError, parse_quantity, quantit
 from fleetui.htmx import redirect_page, render_page, wants_fragment
 from fleetui.hub_scope import current_hub_id
 from fleetui.permissions import for_readers
-from placements.explain.charts.fleet import label_filter, value_words
+from placements.explain.charts.fleet import label_filter
 from placements.explain.connections import unreachable_words
+from placements.explain.vocabulary import value_words
 from placements.manifests.binding import BindingState
 from placements.models import Binding
 from placements.services.dashboard.queries import WITH_PLACEMENTS

@@ -42,7 +42,6 @@ from placements.services.history.queries import (
     EntryKind,
     Revision,
     history_of,
-    policy_restores,
     revisions_of,
     spec_restores,
     with_revision,
@@ -392,12 +391,6 @@ def compare_two(
     except IncomparableRevisionsError as error:
         context = {"placement": placement, "error": str(error), "comparison": None}
         return render(request, "placements/compare.html", context, status=422)
-    sides = {
-        side.snapshot.number: (side, side.snapshot)
-        for side in comparison.sides
-        if side.snapshot and not side.snapshot.is_latest
-    }
-    restores = policy_restores(placement, [snapshot for _, snapshot in sides.values()])
     is_resources = comparison.before.resources is not None
     entries = history_of(placement, size=PAGE_SIZE, is_folded=True).entries
     kept = [one for one in entries if (one.kind is EntryKind.RESOURCES) == is_resources]
@@ -412,18 +405,6 @@ def compare_two(
         "choices": [
             ("before", "From", comparison.before.key),
             ("after", "To", comparison.after.key),
-        ],
-        "restorable": [
-            (
-                side,
-                ""
-                if one.manifest is None or one.is_current
-                else dump_yaml(one.manifest),
-                one.is_current,
-            )
-            for side, one in (
-                (side, restores[number]) for number, (side, _) in sides.items()
-            )
         ],
         "most": _NAMES_SHOWN,
     }

@@ -8,6 +8,7 @@ from typing import Any
 from fleetui.apimachinery.model import Semantics
 from fleetui.apimachinery.words import counted, first_names
 from placements.engine.problems import Noun, ProblemLevel
+from placements.explain.run_pages import Part
 from placements.explain.vocabulary import NONE, measure_word
 from placements.manifests.policy import PlacementType
 from placements.models import ProblemKind, RunKind
@@ -65,13 +66,13 @@ class RunLine:
     step: str
 
     @property
-    def ticks(self) -> list[list[tuple[str, int]]]:
+    def ticks(self) -> Sequence[Sequence[tuple[Part, int]]]:
         """The bar: for each wave or stage its parts with their widths."""
         groups = self.progress.groups
         if not self.progress.has_ticks:
-            return [[(str(tick), count) for tick, count in group] for group in groups]
+            return groups
         return [
-            [(str(tick), 1) for tick, count in group for _ in range(count)]
+            [(part, 1) for part, count in group for _ in range(count)]
             for group in groups
         ]
 

@@ -23,8 +23,6 @@ from placements.explain.advice import OUTDATED, change_words
 from placements.explain.checks import LEVEL
 from placements.explain.loss import loss_name
 from placements.explain.rollouts import (
-    progress_sentence,
-    result_from_document,
     wave_counts,
 )
 from placements.explain.steps import MARK_WORDS
@@ -89,7 +87,7 @@ from placements.services.loss.queries import (
 from placements.services.placements import delete_placement
 from placements.services.rollouts.queries import (
     latest_run,
-    progress_of,
+    progress_words,
     result_in,
     sentences_of,
     waits_for_run,
@@ -496,11 +494,17 @@ def _tab_context(
         return _decision_tab(request, placement, latest)
     if tab == "manifest":
         return {"manifest": dump_yaml(placement.document)}
-    return (
-        _rollouts_tab(placement, run)
-        if tab == "rollouts"
-        else _resources_tab(placement)
+    if tab != "rollouts":
+        return _resources_tab(placement)
+    events = events_matching(kind="placement", name=placement.full_name).order_by(
+        "-at", "-id"
     )
+    return {
+        "progress": progress_words(run) if run else "",
+        "waves": wave_counts(run.waves) if run else "",
+        "runs": run_rows(placement.full_name, most=_REVISIONS_SHOWN),
+        "events": event_rows(events[:_EVENTS_SHOWN]),
+    }
 
 
 def _decision_tab(
@@ -532,29 +536,6 @@ def _decision_tab(
         "decisions": page.rows
         if page
         else rows.filter(CHANGES_CLUSTERS).order_by("-number")[:_REVISIONS_SHOWN],
-    }
-
-
-def _rollouts_tab(placement: Any, run: Rollout | None) -> dict[str, Any]:
-    is_running = run is not None and run.state == Rollout.State.RUNNING
-    progress = progress_of(run, now=datetime.now(UTC)) if run else None
-    result = (
-        result_from_document(run.sync_result)
-        if run and is_running and run.sync_result
-        else None
-    )
-    budgets = result.budgets if result else None
-    events = events_matching(kind="placement", name=placement.full_name).order_by(
-        "-at", "-id"
-    )
-    is_initial = run is not None and run.is_initial
-    return {
-        "progress": progress_sentence(progress, budgets, is_initial=is_initial)
-        if progress
-        else "",
-        "waves": wave_counts(run.waves) if run else "",
-        "runs": run_rows(placement.full_name, most=_REVISIONS_SHOWN),
-        "events": event_rows(events[:_EVENTS_SHOWN]),
     }
 
 

@@ -42,6 +42,7 @@ from placements.explain.rollouts import (
     with_names,
 )
 from placements.explain.run_pages import (
+    DONE,
     LEVELS,
     Part,
     RunCount,
@@ -80,7 +81,6 @@ from placements.services.resources.queries import selection_of
 from placements.services.rollout_state import spec_state_of
 from placements.services.rollouts.lists import (
     RunListState,
-    RunsPage,
     active_runs,
     latest_runs,
     newest_run,
@@ -159,7 +159,7 @@ def rollouts(request: HttpRequest) -> HttpResponse:
     )
     kind = word_from(request, "kind", RunKind)
     rows: list[Any]
-    page: Page[Any] | RunsPage
+    page: Page[Any]
     if is_inbox:
         page = page_from(request, pending, order="requested_at", unique="id")
         rows, count = (
@@ -530,11 +530,11 @@ def _picture(
         for name, part in parts.items()
     }
     others = [name for name in parts if name not in took]
-    before = [name for name in others if parts[name] in _DONE]
+    before = [name for name in others if parts[name] in DONE]
     planned = {name for wave in run.waves for name in wave}
     left = [name for name in others if name not in planned]
     pending = [
-        [name for name in wave if parts.get(name) not in (None, *_DONE)]
+        [name for name in wave if parts.get(name) not in (None, *DONE)]
         for wave in [[one for one in wave if one not in took] for wave in run.waves]
         + [left]
     ]
@@ -604,7 +604,6 @@ def part_state(phase: str, part: Part, block: str = "") -> badges.Badge:
     return badges.Badge(LEVELS[part], part.capitalize())
 
 
-_DONE = (Part.UPDATED, Part.REMOVED)
 _ORDER: dict[Part | None, int] = {
     Part.FAILED: 0,
     None: 1,

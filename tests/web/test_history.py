@@ -20,7 +20,7 @@ from placements.services.disruption.evictions import evict
 from placements.services.history.compare import compare
 from placements.services.history.queries import (
     history_of,
-    policy_restores,
+    manifest_with,
     revisions_of,
     spec_restores,
 )
@@ -435,23 +435,14 @@ def test_a_former_number_of_clusters_is_offered_too(
 def test_what_was_restored_is_the_old_policy_to_the_letter(past: Placement) -> None:
     old = past.policy_snapshots.get(number=1)
 
-    restored = policy_restores(past, [old])[1].manifest
+    restored = manifest_with(past, old, past.number_of_clusters)
     assert restored
     save_placement(restored, by=None, now=LAST)
 
     assert past.policy_snapshots.get(is_latest=True).content_hash == old.content_hash
 
 
-def test_a_viewer_reads_why_restoring_is_not_offered(
-    viewer: Client, text_of: Fetch
-) -> None:
-    page = text_of(viewer, "/placements/web/compare/p0..p2/")
-
-    assert 'name="manifest"' not in page
-    assert "you don't have permission; required role: operator" in page
-
-
-def test_a_policy_that_wants_what_holds_today_says_so(
+def test_a_policy_that_wants_what_holds_today_is_not_offered(
     operator: Client, text_of: Fetch
 ) -> None:
     _save(
@@ -460,29 +451,8 @@ def test_a_policy_that_wants_what_holds_today_says_so(
     )
 
     listed = text_of(operator, "/placements/web/history/")
-    compared = text_of(operator, "/placements/web/compare/p0..p1/")
 
     assert _offered(listed) == ["4", "1"]
-    assert re.findall(r">Restore policy #(\d)<", compared) == ["0"]
-    assert "Policy #1 equals the current policy." in compared
-
-
-@pytest.mark.nightly
-def test_with_another_number_it_is_not_what_holds_today(past: Placement) -> None:
-    _save(
-        pick_n_spec(2, topologySpreadConstraints=[REGION]),
-        at=LAST + timedelta(minutes=1),
-    )
-    _save(
-        pick_n_spec(1, topologySpreadConstraints=[REGION]),
-        at=LAST + timedelta(minutes=2),
-    )
-
-    restore = policy_restores(
-        Placement.objects.get(pk=past.pk), [past.policy_snapshots.get(number=1)]
-    )[1]
-
-    assert not restore.is_current
 
 
 def test_the_policy_of_a_placement_of_ocm_comes_back_as_it_was_written() -> None:
@@ -501,10 +471,9 @@ def test_the_policy_of_a_placement_of_ocm_comes_back_as_it_was_written() -> None
         run_due(after=timedelta(minutes=minute))
     edge = Placement.objects.get(name="edge")
 
-    restored = policy_restores(edge, [edge.policy_snapshots.get(number=0)])[0].manifest
+    restored = spec_restores(edge, revisions_of(edge))
 
-    assert restored == first
-    assert policy_restores(edge, [edge.policy_snapshots.get(number=1)])[1].is_current
+    assert list(restored.values()) == [first]
 
 
 @pytest.mark.nightly

@@ -3,7 +3,7 @@
 See `rules/kubernetes-driver.md#discovery`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from threading import Lock
@@ -15,6 +15,7 @@ from clusters.drivers.kubernetes.client import Response
 from fleetui.apimachinery.kinds import current_version
 
 NOT_SERVED = "KindNotServed"
+PAGE = 500
 KEEP_SECONDS = 600.0
 KEEP_MISSING_SECONDS = 5.0
 """How long a kind that was not served may be taken as not served without another request (limit 30)."""
@@ -195,3 +196,23 @@ def resolve_kind(
         if not error.served_in:
             raise
         return discovery.resource(error.served_in[0], ref.kind, deadline=deadline)
+
+
+def items_in_pages(
+    client: ApiClient, path: str, query: Mapping[str, str], *, deadline: float
+) -> Iterator[Mapping[str, Any] | Response]:
+    """Yield the items of a list, page by page, or at last the answer that was not a list.
+
+    A page can be freed when the next one is parsed.
+    """
+    query = {**query, "limit": str(PAGE)}
+    while True:
+        answer = client.request("GET", path, query=query, deadline=deadline)
+        if answer.status != 200:
+            yield answer
+            return
+        yield from answer.body.get("items") or ()
+        following = (answer.body.get("metadata") or {}).get("continue")
+        if not following:
+            return
+        query = {**query, "continue": str(following)}

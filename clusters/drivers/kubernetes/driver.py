@@ -155,25 +155,25 @@ class KubernetesDriver:
     def remove(
         self, placement: str, *, fence: int = 0, timeout: float = USUAL_TIMEOUT
     ) -> Removed:
-        self._check_fence(placement, fence)
-        deadline = self._access.monotonic() + timeout
-        self._cleared.pop(placement, None)
-        with self._with_warnings() as access:
-            existed = remove_placement(
-                access, placement, fence=fence, deadline=deadline
-            )
-        return Removed(existed, _collected(access))
+        return self._leave(remove_placement, placement, fence, timeout)
 
     def release(
         self, placement: str, *, fence: int = 0, timeout: float = USUAL_TIMEOUT
+    ) -> Removed:
+        return self._leave(release_placement, placement, fence, timeout)
+
+    def _leave(
+        self,
+        end: Callable[..., bool],
+        placement: str,
+        fence: int,
+        timeout: float,
     ) -> Removed:
         self._check_fence(placement, fence)
         deadline = self._access.monotonic() + timeout
         self._cleared.pop(placement, None)
         with self._with_warnings() as access:
-            existed = release_placement(
-                access, placement, fence=fence, deadline=deadline
-            )
+            existed = end(access, placement, fence=fence, deadline=deadline)
         return Removed(existed, _collected(access))
 
     def diff(

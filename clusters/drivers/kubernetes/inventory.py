@@ -22,7 +22,11 @@ from clusters.drivers.kubernetes.access import (
 )
 from clusters.drivers.kubernetes.client import APPLY_PATCH, Response
 from clusters.drivers.kubernetes.diff import generation_of, managed_fields_digest
-from clusters.drivers.kubernetes.discovery import ApiClient, KindNotServedError
+from clusters.drivers.kubernetes.discovery import (
+    ApiClient,
+    KindNotServedError,
+    items_in_pages,
+)
 from clusters.drivers.kubernetes.identity import (
     OTHER_HUB,
     OTHER_MEMBER,
@@ -45,7 +49,6 @@ from clusters.drivers.kubernetes.targets import (
 MOST_OBJECTS = 4_000
 MOST_REFUSALS = 100
 LONGEST_MESSAGE = 500
-PAGE = 500
 FENCE = "fleetui.io/fence"
 UNDECIDED = "?"
 """In `incomplete`: an inventory was missing, and it is not known yet whether older objects exist."""
@@ -263,7 +266,7 @@ def list_holders(client: ApiClient, *, hub_id: str, deadline: float) -> set[str]
 def _every_inventory(
     client: ApiClient, *, deadline: float
 ) -> Iterator[Mapping[str, Any]]:
-    for one in _pages(client, _PATH, _ID, deadline=deadline):
+    for one in items_in_pages(client, _PATH, {"labelSelector": _ID}, deadline=deadline):
         if isinstance(one, Response):
             raise _rejected(one, "list")
         yield one
@@ -349,7 +352,10 @@ def find_labelled(
             resource = access.discovery.resource(api_version, kind, deadline=deadline)
         except KindNotServedError:  # then there are no objects of it
             continue
-        for one in _pages(access.client, resource.path(), selector, deadline=deadline):
+        query = {"labelSelector": selector}
+        for one in items_in_pages(
+            access.client, resource.path(), query, deadline=deadline
+        ):
             if isinstance(one, Response):
                 if one.status != 404:
                     incomplete.append(f"{api_version}/{kind}")
@@ -361,23 +367,6 @@ def find_labelled(
                 ref = ObjectRef.of(live)
                 entries[ref] = live_entry(ref, live)
     return list(entries.values()), tuple(incomplete)
-
-
-def _pages(
-    client: ApiClient, path: str, selector: str, *, deadline: float
-) -> Iterator[Mapping[str, Any] | Response]:
-    """Yield the items of a list, page by page, or at last the answer that was not a list."""
-    query = {"labelSelector": selector, "limit": str(PAGE)}
-    while True:
-        answer = client.request("GET", path, query=query, deadline=deadline)
-        if answer.status != 200:
-            yield answer
-            return
-        yield from answer.body.get("items") or ()
-        following = (answer.body.get("metadata") or {}).get("continue")
-        if not following:
-            return
-        query = {**query, "continue": str(following)}
 
 
 def _rejected(answer: Response, verb: str) -> DriverRejected | DriverUnavailable:

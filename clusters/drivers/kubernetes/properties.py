@@ -10,7 +10,8 @@ from threading import Lock
 from typing import Any
 
 from clusters.drivers.base import DriverUnavailable
-from clusters.drivers.kubernetes.discovery import ApiClient
+from clusters.drivers.kubernetes.client import Response
+from clusters.drivers.kubernetes.discovery import ApiClient, items_in_pages
 from clusters.drivers.kubernetes.identity import read_cluster_uid
 from fleetui.apimachinery.quantity import QuantityError, parse_quantity
 
@@ -18,7 +19,6 @@ NODE_COUNT = "kubernetes-fleet.io/node-count"
 VERSION = "k8s.io/k8s-version"
 ENTRYPOINT = "k8s.io/cluster-entrypoint"
 RESOURCES = ("cpu", "memory")
-PAGE = 500
 NODES_SECONDS, PODS_SECONDS, VERSION_SECONDS = 60.0, 300.0, 900.0
 IDENTITY_SECONDS = 300.0
 LONGEST_SECONDS = 900.0
@@ -182,21 +182,14 @@ class Readings:
         self, path: str, query: Mapping[str, str], *, deadline: float
     ) -> Iterator[Mapping[str, Any]]:
         """Yield the items page by page, so that a page can be freed when the next one is parsed."""
-        query = {**query, "limit": str(PAGE)}
-        while True:
-            answer = self.client.request("GET", path, query=query, deadline=deadline)
-            if answer.status == 403:
+        for one in items_in_pages(self.client, path, query, deadline=deadline):
+            if not isinstance(one, Response):
+                yield one
+            elif one.status == 403:
                 raise ForbiddenError
-            if answer.status != 200:
-                message = answer.body.get("message") or f"answer {answer.status}"
-                raise DriverUnavailable(
-                    f"{path}: {message}", code=f"http-{answer.status}"
-                )
-            yield from answer.body.get("items") or ()
-            following = (answer.body.get("metadata") or {}).get("continue")
-            if not following:
-                return
-            query["continue"] = str(following)
+            else:
+                message = one.body.get("message") or f"answer {one.status}"
+                raise DriverUnavailable(f"{path}: {message}", code=f"http-{one.status}")
 
 
 def add_quantities(totals: dict[str, int], amounts: Mapping[str, Any] | None) -> None:

@@ -17,6 +17,7 @@ from placements.explain.charts.figure import (
     row_axis,
     stacked_bars,
 )
+from placements.explain.vocabulary import value_words
 
 MOST_BARS, MOST_SIDE = 40, 40
 
@@ -122,11 +123,6 @@ def topology_chart(keys: tuple[str, ...], groups: Sequence[Grouped]) -> Chart | 
         ),
         rows=tuple(rows),
     )
-
-
-def value_words(value: str | None) -> str:
-    """Return a value of a label; one that is absent and one that is empty differ."""
-    return "no label" if value is None else value or "(empty)"
 
 
 def _matrix(keys: tuple[str, ...], groups: Sequence[Grouped]) -> go.Figure:

@@ -13,6 +13,7 @@ from rest_framework.response import Response
 
 from clusters.hub_queries import live_hubs
 from clusters.models import Hub
+from fleetui.apimachinery.model import mapping_at
 from fleetui.apimachinery.secrets import without_secrets
 from fleetui.hub_scope import current_hub_id
 from placements.api.base import BaseViewSet, Params, actor, query_params
@@ -25,7 +26,6 @@ from placements.hubs.abilities import (
     SAME_IN_REST,
     refusal_of_operation,
 )
-from placements.hubs.kinds.base import mapping_at
 from placements.hubs.kinds.kubefleet import PREFIX
 from placements.hubs.queries import mirrored_object
 from placements.hubs.write_bodies import StaleBaseError

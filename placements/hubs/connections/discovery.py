@@ -6,14 +6,8 @@ from typing import Any
 
 from clusters.drivers.base import DriverUnavailable
 from clusters.drivers.kubernetes.client import Client
-from placements.hubs.kinds.base import (
-    Form,
-    HubApi,
-    StreamKind,
-    items_at,
-    mapping_at,
-    text_of,
-)
+from fleetui.apimachinery.model import items_at, mapping_at
+from placements.hubs.kinds.base import Form, HubApi, StreamKind, text_of
 from placements.hubs.write_requests import OFFERED
 
 READ_VERBS = ("list", "watch")

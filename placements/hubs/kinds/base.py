@@ -82,20 +82,6 @@ class HubApi:
         return tuple(one for one in self.streams if one.is_required)
 
 
-def mapping_at(manifest: object, *keys: str) -> Mapping[str, Any]:
-    """Return the object at these keys; an empty one where there is none."""
-    value = manifest
-    for key in keys:
-        value = value.get(key) if isinstance(value, Mapping) else None
-    return value if isinstance(value, Mapping) else {}
-
-
-def items_at(manifest: object, *keys: str) -> list[Any]:
-    """Return the list at these keys; an empty one where there is none."""
-    items = mapping_at(manifest, *keys[:-1]).get(keys[-1])
-    return items if isinstance(items, list) else []
-
-
 def text_of(value: object, *, longest: int = 253) -> str:
     """Return a text that fits a column, or ""; unprintable ones do not, since databases refuse some."""
     return (

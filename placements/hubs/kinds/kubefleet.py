@@ -7,14 +7,13 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from fleetui.apimachinery.model import items_at, mapping_at
 from placements.hubs.kinds.base import (
     Columns,
     Form,
     HubApi,
     Manifest,
     StreamKind,
-    items_at,
-    mapping_at,
     text_of,
 )
 

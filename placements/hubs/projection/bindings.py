@@ -9,10 +9,11 @@ from typing import Any
 from django.db.models import Exists, OuterRef
 
 from clusters.models import MirroredObject
+from fleetui.apimachinery.model import items_at, mapping_at
 from fleetui.apimachinery.words import full_name
 from fleetui.bulk import batched
 from placements.engine.rollout.state import FailureKind, Phase
-from placements.hubs.kinds.base import Manifest, items_at, mapping_at, text_of
+from placements.hubs.kinds.base import Manifest, text_of
 from placements.hubs.kinds.kubefleet import PLACEMENT_GROUP, PREFIX
 from placements.hubs.projection.documents import HubDocument, HubMoment
 from placements.hubs.projection.kinds import BINDING_KINDS

@@ -19,9 +19,10 @@ from clusters.models import (
 )
 from clusters.operations.change_log import raise_counters
 from clusters.operations.join import CLUSTER, readings, set_eligibility
+from fleetui.apimachinery.model import items_at, mapping_at
 from fleetui.bulk import BATCH_SIZE, batched
 from placements.hubs.fleet_versions import properties_read, write_version
-from placements.hubs.kinds.base import items_at, mapping_at, text_of
+from placements.hubs.kinds.base import text_of
 from placements.hubs.kinds.kubefleet import CLUSTER_GROUP, MEMBER_AGENT
 from placements.hubs.projection.documents import HubDocument, HubMoment
 from placements.hubs.projection.rows import Conditions, RowKind, WrittenRow

@@ -10,8 +10,9 @@ from django.db import DataError, IntegrityError
 
 from clusters.hub_state import HubState
 from clusters.models import Hub, MirroredObject
+from fleetui.apimachinery.model import items_at, mapping_at
 from fleetui.apimachinery.words import full_name
-from placements.hubs.kinds.base import Manifest, items_at, mapping_at, text_of
+from placements.hubs.kinds.base import Manifest, text_of
 from placements.hubs.queries import state_of
 from placements.hubs.trimming import unpack
 from placements.hubs.watching.mirror import moment_of

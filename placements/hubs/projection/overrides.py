@@ -7,10 +7,11 @@ from typing import Any
 
 from clusters.models import MirroredObject
 from fleetui.apimachinery.kinds import BUDGET_KIND, CLUSTER_OVERRIDE_KIND, OVERRIDE_KIND
+from fleetui.apimachinery.model import items_at, mapping_at
 from fleetui.apimachinery.words import full_name
 from fleetui.bulk import BATCH_SIZE, batched
 from fleetui.encryption import without_values
-from placements.hubs.kinds.base import items_at, mapping_at, text_of
+from placements.hubs.kinds.base import text_of
 from placements.hubs.kinds.kubefleet import PLACEMENT_GROUP
 from placements.hubs.projection.documents import HubDocument, HubMoment, save_marks
 from placements.hubs.projection.kinds import OVERRIDE_OF

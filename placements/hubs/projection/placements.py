@@ -8,11 +8,10 @@ from django.db.models import Count, F, Q
 
 from clusters.models import MirroredObject
 from fleetui.apimachinery.kinds import EVICTION_KIND
-from fleetui.apimachinery.model import HUB_SEMANTICS
+from fleetui.apimachinery.model import HUB_SEMANTICS, items_at, mapping_at
 from fleetui.bulk import batched
 from placements.explain.rollouts import DELETED
 from placements.hubs.fleet_versions import write_newly_read
-from placements.hubs.kinds.base import items_at, mapping_at
 from placements.hubs.kinds.kubefleet import PLACEMENT_GROUP
 from placements.hubs.projection.documents import HubDocument
 from placements.hubs.projection.kinds import (

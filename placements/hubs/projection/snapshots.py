@@ -7,8 +7,7 @@ from django.db.models import Exists, OuterRef
 
 from clusters.models import MirroredObject
 from fleetui.apimachinery.errors import InvalidManifest
-from fleetui.apimachinery.model import HUB_SEMANTICS
-from placements.hubs.kinds.base import items_at, mapping_at
+from fleetui.apimachinery.model import HUB_SEMANTICS, items_at, mapping_at
 from placements.hubs.kinds.kubefleet import (
     PLACEMENT_GROUP,
     POLICY_INDEX,

@@ -6,12 +6,13 @@ from copy import copy, deepcopy
 from django.db.models import F, Q
 
 from clusters.models import MirroredObject
+from fleetui.apimachinery.model import mapping_at
 from fleetui.apimachinery.words import full_name, split_full_name
 from fleetui.audit import AuditEvent
 from fleetui.bulk import batched
 from placements.engine.rollout.staged_run import ApprovalPoint
 from placements.explain.staged_updates import staged_document
-from placements.hubs.kinds.base import mapping_at, text_of
+from placements.hubs.kinds.base import text_of
 from placements.hubs.kinds.kubefleet import PLACEMENT_GROUP, PREFIX
 from placements.hubs.projection.documents import HubDocument, HubMoment
 from placements.hubs.projection.events import APPROVED, HUB, HubEvents

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from fleetui.apimachinery.model import items_at, mapping_at
 from placements.engine.rollout.staged_run import (
     DELETE_STAGE,
     ApprovalPoint,
@@ -18,7 +19,7 @@ from placements.engine.rollout.staged_run import (
     Wait,
     WaitReason,
 )
-from placements.hubs.kinds.base import items_at, mapping_at, text_of
+from placements.hubs.kinds.base import text_of
 from placements.hubs.projection.documents import HubDocument
 from placements.manifests.staged_update import RunState, StagedStrategySpec, StageSpec
 from placements.models.rollouts import INITIALISING

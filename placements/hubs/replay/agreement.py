@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
+from fleetui.apimachinery.model import mapping_at
 from placements.engine.scheduling.comparison import placed
 from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.outcome import Outcome, Outcomes
@@ -14,7 +15,6 @@ from placements.explain.decisions import explain_rank
 from placements.explain.hub_status import HubStatus, Plain
 from placements.explain.vocabulary import reason_sentence
 from placements.hubs.explain.agreements import Agreement
-from placements.hubs.kinds.base import mapping_at
 from placements.models import ReplayInputs
 
 MOST_LISTED = 1_000

@@ -16,13 +16,12 @@ from clusters.hub_state import HubState
 from clusters.models import BindingChange, Hub, HubStream, MirroredObject
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.fields import has_second_dash
-from fleetui.apimachinery.model import HUB_SEMANTICS
+from fleetui.apimachinery.model import HUB_SEMANTICS, items_at, mapping_at
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import CycleKind, Decision
 from placements.engine.scheduling.scheduler import schedule
 from placements.explain.hub_status import HubStatus
 from placements.hubs.fleet_versions import fleet_at, latest_version
-from placements.hubs.kinds.base import items_at, mapping_at
 from placements.hubs.kinds.kubefleet import CLUSTER_GROUP, PLACEMENT_GROUP
 from placements.hubs.projection.bindings import previous_state
 from placements.hubs.projection.documents import HubDocument

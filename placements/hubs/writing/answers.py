@@ -11,8 +11,9 @@ from clusters.drivers.kubernetes.access import cut_message
 from clusters.drivers.kubernetes.client import Response
 from clusters.models import HubWriteState
 from fleetui.apimachinery.errors import FieldError, format_path
+from fleetui.apimachinery.model import items_at, mapping_at
 from fleetui.apimachinery.secrets import HIDDEN, HIDDEN_AND_CHANGED
-from placements.hubs.kinds.base import Manifest, items_at, mapping_at, text_of
+from placements.hubs.kinds.base import Manifest, text_of
 from placements.hubs.write_bodies import (
     ABSENT,
     Path,

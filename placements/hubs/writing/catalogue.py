@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.apimachinery.model import mapping_at
 from fleetui.permissions import Role
-from placements.hubs.kinds.base import Manifest, mapping_at, text_of
+from placements.hubs.kinds.base import Manifest, text_of
 from placements.hubs.write_requests import KINDS, kind_of
 from placements.hubs.writing.clusters import (
     change_labels,

@@ -6,7 +6,8 @@ from typing import Any
 from clusters.manifest import parse_member
 from clusters.operations.edit import CORDON
 from fleetui.apimachinery.errors import InvalidManifest
-from placements.hubs.kinds.base import Manifest, items_at, mapping_at
+from fleetui.apimachinery.model import items_at, mapping_at
+from placements.hubs.kinds.base import Manifest
 from placements.hubs.write_bodies import Path
 from placements.hubs.writing.effects import failing_runs
 from placements.hubs.writing.planning import Planner, WritePlan

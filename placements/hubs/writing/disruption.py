@@ -5,6 +5,7 @@ from uuid import uuid4
 
 from clusters.models import Hub
 from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.apimachinery.model import mapping_at
 from fleetui.apimachinery.words import counted
 from placements.engine.disruption import (
     ClusterAvailability,
@@ -13,7 +14,7 @@ from placements.engine.disruption import (
     Verdict,
     judge_eviction,
 )
-from placements.hubs.kinds.base import Manifest, mapping_at, text_of
+from placements.hubs.kinds.base import Manifest, text_of
 from placements.hubs.queries import mirrored_objects
 from placements.hubs.writing.objects import BUDGET, placement_type, status_of
 from placements.hubs.writing.planning import Planner, WritePlan, WriteRefusedError

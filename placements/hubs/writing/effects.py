@@ -10,9 +10,10 @@ from typing import Any
 from clusters.fleet import Cluster, Fleet
 from clusters.queries import current_fleet
 from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.apimachinery.model import mapping_at
 from placements.engine.rollout.staged_run import sorting_number, stage_members
 from placements.engine.scheduling.scheduler import schedule
-from placements.hubs.kinds.base import Manifest, mapping_at
+from placements.hubs.kinds.base import Manifest
 from placements.hubs.writing.planning import Deselection
 from placements.manifests.binding import BindingState
 from placements.manifests.placement import parse_placement

@@ -1,6 +1,7 @@
 """Which GitOps tool manages an object: it reverts what is changed elsewhere (`rules/live-hub.md#bodies`)."""
 
-from placements.hubs.kinds.base import Manifest, items_at, mapping_at, text_of
+from fleetui.apimachinery.model import items_at, mapping_at
+from placements.hubs.kinds.base import Manifest, text_of
 
 _MANAGERS = frozenset({"argocd-controller", "kustomize-controller", "helm-controller"})
 _GO_CLIENT = "Go-http-client"

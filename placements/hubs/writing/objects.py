@@ -5,9 +5,10 @@ from copy import deepcopy
 from typing import Any
 
 from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.apimachinery.model import items_at, mapping_at
 from fleetui.apimachinery.patches import merged
 from fleetui.apimachinery.words import full_name, names_and_more
-from placements.hubs.kinds.base import Manifest, items_at, mapping_at, text_of
+from placements.hubs.kinds.base import Manifest, text_of
 from placements.hubs.write_bodies import edit_body
 from placements.hubs.write_requests import KINDS, OFFERED, Verb
 from placements.hubs.writing.effects import deselection_of

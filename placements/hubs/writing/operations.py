@@ -18,11 +18,12 @@ from clusters.drivers.base import DriverUnavailable
 from clusters.drivers.kubernetes.diff import clean, find_differences
 from clusters.models import Hub, HubWrite
 from fleetui.apimachinery.errors import FieldError
+from fleetui.apimachinery.model import mapping_at
 from fleetui.apimachinery.secrets import without_secrets
 from fleetui.errors import FleetError
 from fleetui.hub_scope import in_hub
 from fleetui.permissions import has_role, teams_of
-from placements.hubs.kinds.base import Manifest, mapping_at, text_of
+from placements.hubs.kinds.base import Manifest, text_of
 from placements.hubs.queries import mirrored_object
 from placements.hubs.write_bodies import (
     ChangedSincePreviewError,

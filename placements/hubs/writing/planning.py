@@ -9,9 +9,10 @@ from typing import Any
 from clusters.models import Hub
 from clusters.models.hubs import HubIdentity
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.apimachinery.model import mapping_at
 from fleetui.apimachinery.words import full_name, names_and_more
 from fleetui.errors import CONFIRMATION_NEEDED, FleetError, UnknownObject
-from placements.hubs.kinds.base import Manifest, mapping_at
+from placements.hubs.kinds.base import Manifest
 from placements.hubs.queries import mirrored_object, mirrored_objects
 from placements.hubs.write_bodies import Path, create_body, merge_patch
 from placements.hubs.write_requests import KINDS, Verb, WriteRequest

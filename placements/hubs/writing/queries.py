@@ -6,8 +6,9 @@ from django.contrib.auth.models import User
 
 from clusters.models import Hub
 from clusters.models.hubs import HubIdentity, HubMode
+from fleetui.apimachinery.model import mapping_at
 from fleetui.permissions import has_role, teams_of
-from placements.hubs.kinds.base import mapping_at, text_of
+from placements.hubs.kinds.base import text_of
 from placements.hubs.queries import mirrored_objects
 from placements.hubs.write_requests import kind_of
 from placements.hubs.writing.catalogue import HubAction

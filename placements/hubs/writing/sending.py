@@ -20,6 +20,7 @@ from clusters.hub_queries import live_hubs
 from clusters.models import Hub, HubStream, HubWrite, HubWriteState
 from clusters.models.hubs import HubMode
 from fleetui.apimachinery.errors import FieldError
+from fleetui.apimachinery.model import mapping_at
 from fleetui.errors import FleetError
 from fleetui.hub_scope import in_hub
 from placements.hubs.connections.connection import (
@@ -27,7 +28,7 @@ from placements.hubs.connections.connection import (
     open_hub_client,
     secret_values,
 )
-from placements.hubs.kinds.base import Manifest, mapping_at, text_of
+from placements.hubs.kinds.base import Manifest, text_of
 from placements.hubs.write_bodies import different_parts, written_parts
 from placements.hubs.write_requests import KINDS, Verb, WriteRequest
 from placements.hubs.writing.answers import (

@@ -5,8 +5,9 @@ from typing import Any
 from uuid import uuid4
 
 from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.apimachinery.model import mapping_at
 from fleetui.apimachinery.words import full_name
-from placements.hubs.kinds.base import Manifest, mapping_at, text_of
+from placements.hubs.kinds.base import Manifest, text_of
 from placements.hubs.kinds.kubefleet import IS_LATEST_APPROVAL
 from placements.hubs.watching.mirror import moment_of
 from placements.hubs.write_bodies import identity_of

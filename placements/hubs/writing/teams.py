@@ -9,8 +9,9 @@ from django.contrib.auth.models import User
 from clusters.models import Hub
 from fleetui.access.grants import Team
 from fleetui.apimachinery.kinds import CLUSTER_OVERRIDE_KIND, KindScope, scope_of
+from fleetui.apimachinery.model import mapping_at
 from fleetui.permissions import Labels, check_boundary, check_change, may_change
-from placements.hubs.kinds.base import Manifest, mapping_at, text_of
+from placements.hubs.kinds.base import Manifest, text_of
 from placements.hubs.queries import mirrored_object
 from placements.hubs.write_requests import KINDS, Verb, kind_of
 from placements.hubs.writing.catalogue import HubAction

@@ -17,7 +17,7 @@ from clusters.operations.fault_injection import (
 )
 from fleetui.errors import BAD_INPUT
 from fleetui.management.hub_command import HubCommand
-from placements.services.fleet.faults import inject_faults
+from placements.services.rollouts.faults import inject_faults
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 

@@ -9,7 +9,6 @@ from django.core.management.base import CommandParser
 
 from placements.explain.rollouts import (
     eta_document,
-    progress_sentence,
     result_sentences,
 )
 from placements.management.rollout_command import RolloutCommand
@@ -18,7 +17,7 @@ from placements.services.health import health_of
 from placements.services.history.queries import revision_number_of
 from placements.services.results import get_placement
 from placements.services.roll_back import roll_back_to
-from placements.services.rollouts.queries import latest_run, progress_of, report_of
+from placements.services.rollouts.queries import latest_run, progress_words, report_of
 
 _LONGEST = 10
 """Digits of a revision."""
@@ -57,21 +56,14 @@ def _status(name: str, *, now: datetime) -> str:
     run = latest_run(row)
     if run is None:
         return f"{name} has no rollout yet"
-    result, progress = report_of(run).result, progress_of(run, now=now)
-    sentence = (
-        progress_sentence(
-            progress, result.budgets if result else None, is_initial=run.is_initial
-        )
-        if progress
-        else None
-    )
+    result = report_of(run).result
     document = {
         "revision": revision_number_of(row),
         "pausedBy": row.paused_by or None,
         "run": run.number,
         "state": run.state,
         "health": health_of(row, now=now).summary,
-        "progress": sentence,
+        "progress": progress_words(run) or None,
         "stopped": row.is_stopped,
         "heldAt": row.pinned_snapshot,
         "endedBecause": run.ended_reason or None,

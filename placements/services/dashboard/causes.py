@@ -7,13 +7,12 @@ from datetime import datetime
 from typing import Any
 
 from django.contrib.auth.models import AnonymousUser, User
-from django.db.models import Q
 
-from clusters.hub_queries import hubs_with_role
-from fleetui.permissions import Role, may_manage_notifications
+from fleetui.permissions import may_manage_notifications
 from placements.engine.problems import LEVELS, Cause, ProblemFacts, ProblemLevel
-from placements.models import Problem, ProblemKind
-from placements.services.problems.book import address, compare_old, open_problems
+from placements.models import ProblemKind
+from placements.services.problems.book import address, open_problems
+from placements.services.problems.inbox import problems_for
 from placements.services.problems.root_causes import (
     AttentionSection,
     root_causes,
@@ -94,17 +93,7 @@ def inbox_items(
     user: User | AnonymousUser, *, now: datetime, hub: str = ""
 ) -> Attention:
     """Return what needs attention on the hubs that a person may see, or on one of them; five queries."""
-    hubs = hubs_with_role(user)
-    hubs = hubs.filter(name=hub) if hub else hubs
-    names = dict(hubs.values_list("pk", "name"))
-    compare_old(names, now=now)
-    rows = Problem.objects.filter(ended_at=None, hub__in=list(names))
-    administered = hubs_with_role(user, Role.CLUSTER_ADMINISTRATOR).values("pk")
-    rows = rows.exclude(
-        Q(kind=ProblemKind.CREDENTIAL_EXPIRES) & ~Q(hub__in=administered)
-    )
-    if not isinstance(user, User) or not may_manage_notifications(user):
-        rows = rows.exclude(kind=ProblemKind.CHANNEL_SILENT)
+    names, rows = problems_for(user, now=now, hub=hub)
     by_hub: dict[int, list[ProblemFacts]] = defaultdict(list)
     for row in rows.order_by("pk")[:MOST_PROBLEMS]:
         by_hub[row.hub_id].append(row.facts)

@@ -11,7 +11,7 @@ from django.db.models import Case, Count, OuterRef, Subquery, Value, When
 from clusters.filters import groups_of
 from clusters.models import ClusterLabel, MemberCluster
 from fleetui.hub_scope import current_hub_id
-from placements.explain.charts.fleet import value_words
+from placements.explain.vocabulary import value_words
 from placements.manifests.binding import BindingState
 from placements.models import Binding
 from placements.services.dashboard.queries import PlacementHeadroom

@@ -1,16 +1,13 @@
 """Rollouts and staged runs in progress as bars: how far the clusters of each wave or stage have come."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 from django.db.models import QuerySet
 
-from placements.engine.rollout.actions import BlockReason
 from placements.explain.rollouts import result_from_document
-from placements.explain.run_pages import Part, part_of_step
+from placements.explain.run_pages import DONE, OWN_REASONS, Part, part_of_step
 from placements.models import Rollout, Run, StagedRun
 from placements.services.rollouts.lists import merge_runs
 from placements.services.rollouts.queries import (
@@ -23,34 +20,7 @@ from placements.services.rollouts.queries import (
 
 NAMED_UP_TO = 120
 """Up to this number of clusters each has a tick of its own in the wave that it belongs to."""
-
-
-class Tick(StrEnum):
-    """How far a cluster has come; in this order within a wave, so that what blocks is seen."""
-
-    UPDATED = "updated"
-    FAILED = "failed"
-    BLOCKED = "blocked"
-    UPDATING = "updating"
-    WAITING = "waiting"
-
-
-Group = tuple[tuple[Tick, int], ...]
-_TICKS = {
-    Part.UPDATED: Tick.UPDATED,
-    Part.UPDATING: Tick.UPDATING,
-    Part.FAILED: Tick.FAILED,
-    Part.NOT_AVAILABLE: Tick.BLOCKED,
-    Part.PENDING: Tick.WAITING,
-}
-_BLOCKS = (
-    BlockReason.UNREACHABLE,
-    BlockReason.NOT_AVAILABLE,
-    BlockReason.NOT_IN_FLEET,
-    BlockReason.NOT_MONITORED,
-    BlockReason.RETRY_LATER,
-)
-"""What a cluster itself is the reason of: other reasons end with the progress of the rollout."""
+Group = tuple[tuple[Part, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +41,7 @@ class RunProgress:
     @property
     def updated(self) -> int:
         return sum(
-            count
-            for group in self.groups
-            for tick, count in group
-            if tick is Tick.UPDATED
+            count for group in self.groups for part, count in group if part in DONE
         )
 
     @property
@@ -96,56 +63,41 @@ def _progress(run: Any) -> RunProgress:
     if isinstance(run, StagedRun):
         return _of_staged_run(run)
     if run.placement is None or run.placement.placed_count > NAMED_UP_TO:
-        return RunProgress(run, (_group(_of_large(run).items()),))
+        return RunProgress(run, (_group(_of_large(run)),))
     return _of_rollout(run)
 
 
-def _ticks_of(run: Rollout) -> Mapping[Part, Tick]:
-    """Return the ticks of the parts; what is removed has one in a deletion only."""
-    return {**_TICKS, Part.REMOVED: Tick.UPDATED} if run.is_deletion else _TICKS
-
-
-def _of_large(run: Rollout) -> Counter[Tick]:
-    counts: Counter[Tick] = Counter()
-    ticks = _ticks_of(run)
-    for part, count in part_counts(run).items():
-        if part in ticks:
-            counts[ticks[part]] += count
+def _of_large(run: Rollout) -> Counter[Part]:
+    counts = part_counts(run)
+    if not run.is_deletion:
+        counts.pop(Part.REMOVED, None)
     waiting = run.sync_result.get("waitingCounts", {})
-    blocked = sum(
-        waiting.get(str(reason), 0)
-        for reason in _BLOCKS
-        if reason is not BlockReason.RETRY_LATER
-    )
-    for tick in (
-        Tick.WAITING,
-        Tick.UPDATING,
-    ):  # what is blocked has not started, or does not become available
-        moved = min(blocked, counts[tick])
-        counts[tick] -= moved
-        counts[Tick.BLOCKED] += moved
+    blocked = sum(waiting.get(str(reason), 0) for reason in OWN_REASONS)
+    # What is blocked has not started, or does not become available.
+    for part in (Part.PENDING, Part.UPDATING):
+        moved = min(blocked, counts[part])
+        counts[part] -= moved
+        counts[Part.NOT_AVAILABLE] += moved
         blocked -= moved
     return counts
 
 
 def _of_rollout(run: Rollout) -> RunProgress:
-    known = _ticks_of(run)
-    parts = parts_of(run).items()
-    ticks = {name: known[part] for name, part in parts if part in known}
+    parts = {
+        name: part
+        for name, part in parts_of(run).items()
+        if run.is_deletion or part is not Part.REMOVED
+    }
     if run.sync_result:
-        blocked = (
-            one
-            for one in result_from_document(run.sync_result).blocked
-            if one.reason in _BLOCKS
-        )
-        for one in blocked:
-            if ticks.get(one.cluster) in (Tick.WAITING, Tick.UPDATING):
-                ticks[one.cluster] = Tick.BLOCKED
-    planned = [[name for name in wave if name in ticks] for wave in run.waves]
+        for one in result_from_document(run.sync_result).blocked:
+            is_open = parts.get(one.cluster) in (Part.PENDING, Part.UPDATING)
+            if is_open and one.reason in OWN_REASONS:
+                parts[one.cluster] = Part.NOT_AVAILABLE
+    planned = [[name for name in wave if name in parts] for wave in run.waves]
     in_waves = {name for wave in planned for name in wave}
-    later = [name for name in ticks if name not in in_waves]
+    later = [name for name in parts if name not in in_waves]
     groups = [
-        _group(Counter(ticks[name] for name in wave).items())
+        _group(Counter(parts[name] for name in wave))
         for wave in [*planned, later]
         if wave
     ]
@@ -156,7 +108,7 @@ def _of_staged_run(run: StagedRun) -> RunProgress:
     result = result_in(run)
     stages = result.run.stages if result else ()
     groups = [
-        _group(Counter(_TICKS[part_of_step(step)] for step in stage.steps).items())
+        _group(Counter(map(part_of_step, stage.steps)))
         for stage in stages
         if stage.steps
     ]
@@ -167,12 +119,10 @@ def _with_current(run: Run, groups: list[Group]) -> RunProgress:
     open_groups = (
         at
         for at, group in enumerate(groups, 1)
-        if any(tick != Tick.UPDATED for tick, _ in group)
+        if any(part not in DONE for part, _ in group)
     )
     return RunProgress(run, tuple(groups), next(open_groups, None))
 
 
-def _group(counts: Iterable[tuple[Tick, int]]) -> Group:
-    order = list(Tick)
-    present = [(tick, count) for tick, count in counts if count]
-    return tuple(sorted(present, key=lambda one: order.index(one[0])))
+def _group(counts: Counter[Part]) -> Group:
+    return tuple((part, counts[part]) for part in Part if counts[part])

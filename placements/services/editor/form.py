@@ -14,6 +14,7 @@ from typing import Any
 from fleetui.apimachinery.errors import Keys, format_path
 from fleetui.apimachinery.kinds import NAMESPACED_PLACEMENT_KIND
 from fleetui.apimachinery.model import DEFAULT_SEMANTICS, Semantics
+from fleetui.apimachinery.words import plain_word
 from fleetui.apimachinery.yaml_edit import Change, RemoveValue, RenameKey, SetValue
 from placements.manifests.affinity import LabelOperator, PropertyOperator, SortOrder
 from placements.manifests.placement import SEMANTICS_ANNOTATION, SelectionScope
@@ -381,19 +382,15 @@ def _field_text(value: Any, field_type: FieldType) -> str | None:
             return None
         if any(isinstance(one, (Mapping, list)) or one is None for one in value):
             return None
-        words = [_word(one) for one in value]
+        words = [plain_word(one) for one in value]
         unfit = _NOT_IN_ONE_LINE if field_type is FieldType.ONE else _NOT_AMONG_WORDS
         if any(unfit.search(word) for word in words):
             return None
         return ("\n" if field_type is FieldType.LINES else ", ").join(words)
     if isinstance(value, (Mapping, list)):
         return None
-    text = _word(value)
+    text = plain_word(value)
     return None if _NOT_IN_ONE_LINE.search(text) else text
-
-
-def _word(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _fields(

@@ -21,7 +21,6 @@ from placements.services.decisions.records import decision_of, outcomes_of
 from placements.services.history.queries import (
     decisions_under,
     manifest_with,
-    numbers_under,
     saved_until,
 )
 from placements.services.snapshots import policy_of
@@ -192,7 +191,8 @@ def _manifest_at(
         return saved
     if snapshot is None:
         return placement.document
-    number = numbers_under(placement, [snapshot.number])[snapshot.number]
+    last = decisions_under(placement, snapshot.number).first()
+    number = placement.number_of_clusters if last is None else last.wanted
     return manifest_with(placement, snapshot, number) or placement.document
 
 

@@ -1,7 +1,7 @@
 """The history of a placement: its snapshots and decisions in one list, and older policies as manifests."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -10,7 +10,7 @@ from itertools import pairwise
 from operator import attrgetter
 from typing import Any
 
-from django.db.models import Case, F, Max, OuterRef, QuerySet, Subquery, When
+from django.db.models import Case, F, OuterRef, QuerySet, Subquery, When
 from django.db.models.functions import Coalesce
 
 from fleetui.apimachinery.model import DEFAULT_SEMANTICS
@@ -86,14 +86,6 @@ class PlacementHistory:
     after: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyRestore:
-    """The manifest with an older policy, None where it is not recorded; `is_current`: it changes nothing."""
-
-    manifest: Document | None
-    is_current: bool
-
-
 def history_of(
     placement: Placement,
     *,
@@ -149,25 +141,6 @@ def _parse_cursor(cursor: str) -> tuple[datetime, int, int]:
         return moment.astimezone(UTC), int(rank), int(number)
     except (ValueError, OverflowError) as error:
         raise BadCursorError from error
-
-
-def policy_restores(
-    placement: Placement, snapshots: Iterable[PolicySnapshot]
-) -> dict[int, PolicyRestore]:
-    """Return what restoring each of these policy snapshots would bring to the editor, by their numbers."""
-    older = list(snapshots)
-    # A live hub may have a policy of a newer API.
-    latest = placement.policy_snapshots.filter(is_latest=True).first()
-    numbers = numbers_under(placement, [one.number for one in older])
-    return {
-        one.number: PolicyRestore(
-            manifest_with(placement, one, numbers[one.number]),
-            is_current=latest is not None
-            and one.content_hash == latest.content_hash
-            and numbers[one.number] == placement.number_of_clusters,
-        )
-        for one in older
-    }
 
 
 @dataclass(slots=True)
@@ -432,18 +405,6 @@ def saved_until(placement: Placement, moment: datetime) -> Document | None:
     )
     event = within.order_by("-id").first()
     return event.after if event else None
-
-
-def numbers_under(
-    placement: Placement, policies: Sequence[int]
-) -> dict[int, int | None]:
-    """Return numberOfClusters as it was last under each policy; another number makes no policy snapshot."""
-    decisions = placement.decisions.filter(policy_number__in=policies)
-    last = decisions.values("policy_number").annotate(last=Max("number")).values("last")
-    rows = placement.decisions.filter(number__in=last).values_list(
-        "policy_number", "wanted"
-    )
-    return dict.fromkeys(policies, placement.number_of_clusters) | dict(rows)
 
 
 def decisions_under(placement: Placement, number: int) -> QuerySet[Decision]:

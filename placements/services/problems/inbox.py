@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from django.contrib.auth.models import AnonymousUser, User
-from django.db.models import Count, Q, Window
+from django.db.models import Count, Q, QuerySet, Window
 from django.db.models.functions import RowNumber
 
 from clusters.hub_queries import hubs_with_role
@@ -38,14 +38,13 @@ class InboxGroup:
     count: int
 
 
-def inbox(
-    user: User | AnonymousUser,
-    *,
-    now: datetime,
-    hub: str = "",
-    kinds: Collection[ProblemKind] = tuple(ProblemKind),
-) -> list[InboxGroup]:
-    """Return the items of the hubs that a person may see, of one if it is named, by kind; five queries."""
+def problems_for(
+    user: User | AnonymousUser, *, now: datetime, hub: str = ""
+) -> tuple[dict[int, str], QuerySet[Problem]]:
+    """Return the names of the hubs that a person may see, or of one of them, and their open problems.
+
+    A person has only those that concern the role there. Four queries with the second part.
+    """
     hubs = hubs_with_role(user)
     hubs = hubs.filter(name=hub) if hub else hubs
     names = dict(hubs.values_list("pk", "name"))
@@ -54,12 +53,23 @@ def inbox(
     of_administrators = Q(kind=ProblemKind.CREDENTIAL_EXPIRES) & ~Q(
         hub__in=administered
     )
-    rows = Problem.objects.filter(
-        ended_at=None, hub__in=list(names), kind__in=kinds
-    ).exclude(of_administrators)
+    rows = Problem.objects.filter(ended_at=None, hub__in=list(names))
+    rows = rows.exclude(of_administrators)
     if not isinstance(user, User) or not may_manage_notifications(user):
         rows = rows.exclude(kind=ProblemKind.CHANNEL_SILENT)
-    roots: Any = rows.filter(causes=[]).annotate(
+    return names, rows
+
+
+def inbox(
+    user: User | AnonymousUser,
+    *,
+    now: datetime,
+    hub: str = "",
+    kinds: Collection[ProblemKind] = tuple(ProblemKind),
+) -> list[InboxGroup]:
+    """Return the items of the hubs that a person may see, of one if it is named, by kind; five queries."""
+    names, rows = problems_for(user, now=now, hub=hub)
+    roots: Any = rows.filter(causes=[], kind__in=kinds).annotate(
         in_all=Window(Count("pk"), partition_by="kind"),
         place=Window(
             RowNumber(), partition_by="kind", order_by=("since", "name", "pk")

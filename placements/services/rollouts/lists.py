@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from heapq import merge
 from operator import attrgetter
@@ -11,6 +10,7 @@ from typing import Any
 from django.db.models import Q, QuerySet
 from django.db.models.fields.json import KT
 
+from fleetui.pagination import Page
 from placements.engine.rollout.staged_run import RunStatus
 from placements.models import Rollout, Run, RunKind, StagedRun
 from placements.services.rollouts.queries import (
@@ -63,16 +63,6 @@ _VALUES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class RunsPage:
-    """A page of the list, and the cursor of the next page; None at the end."""
-
-    rows: list[Run]
-    after: str | None
-    before: str | None = None
-    """The cursor of the previous page, where that is not the first one."""
-
-
 def newest_run(placement: str) -> Run | None:
     """Return the latest run of the placement that has this name or had it last."""
     newest = (
@@ -104,7 +94,7 @@ def runs_page(
     text: str = "",
     start: int = 0,
     kind: RunKind | None = None,
-) -> RunsPage:
+) -> Page[Run]:
     """Return a page of those in a state, or, without, of those that have ended; `start` come before it.
 
     The cursor holds the last of each kind. An invalid cursor starts at the first page.
@@ -125,7 +115,7 @@ def runs_page(
     rows = list(merge_runs(part.filter(pk__lt=key)[: size + 1] for part, key in parts))
     keys = ((run.pk, _MODELS.index(type(run))) for run in rows[:size])
     after = _cursor(keys, last) if len(rows) > size else ""
-    return RunsPage(rows[:size], after or None, before)
+    return Page(rows[:size], after or None, before)
 
 
 def runs_count(

@@ -28,14 +28,13 @@ from placements.engine.rollout.staged_run import (
 from placements.engine.rollout.state import EMPTY, IN_FLIGHT, Phase
 from placements.explain.cluster_objects import with_reason
 from placements.explain.rollouts import (
-    Progress,
     eta_document,
     result_from_document,
     version_name,
     waiting_sentence,
     wanted_name,
 )
-from placements.explain.run_pages import Part, part_of_step
+from placements.explain.run_pages import Part, part_of_step, verdict_words
 from placements.explain.staged_updates import (
     NOT_INITIALIZED,
     hub_run_sentences,
@@ -399,19 +398,13 @@ def _part(run: Rollout, phase: str, is_wanted: bool, state: str) -> Part:
     return Part.UPDATING if phase in IN_FLIGHT and is_current else Part.PENDING
 
 
-def _is_wanted(run: Rollout) -> Q:
-    """Return the condition of bindings with what a rollout wants there: overrides change the version."""
-    if (
-        run.is_mirrored
-    ):  # the hub compares snapshots by number, whatever overrides a cluster has
-        return Q(resource_snapshot__number=run.resource_number)
-    return Q(applied_version=run.version) | Q(started_status="True")
-
-
 def _with_is_wanted(rows: QuerySet[Any], run: Rollout) -> QuerySet[Any]:
-    return rows.annotate(
-        is_wanted=Case(When(_is_wanted(run), then=True), default=False)
-    )
+    """Add whether a binding has what a rollout wants there: overrides change the version."""
+    is_wanted = Q(applied_version=run.version) | Q(started_status="True")
+    if run.is_mirrored:
+        # The hub compares snapshots by number, whatever overrides a cluster has.
+        is_wanted = Q(resource_snapshot__number=run.resource_number)
+    return rows.annotate(is_wanted=Case(When(is_wanted, then=True), default=False))
 
 
 def clusters_in(
@@ -474,22 +467,16 @@ def clusters_in(
     return clusters
 
 
-def progress_of(run: Rollout, *, now: datetime) -> Progress | None:
-    """Return the progress of a rollout; None once its placement is deleted or rolls out something else."""
+def progress_words(run: Rollout) -> str:
+    """Return how far a rollout is; empty once its placement is deleted or rolls out something else."""
     if run.placement is None or run.state != Rollout.State.RUNNING:
-        return None
-    rows = Binding.objects.filter(placement=run.placement_id)
+        return ""
+    counts = part_counts(run)
     if run.is_deletion:
-        number = max(run.placement.deletion_number, rows.count())
-        return Progress(
-            number - rows.exclude(phase__in=EMPTY).count(), number, is_deletion=True
-        )
-    available_since = now - run.placement.unavailable_period
-    is_untrackable = Q(phase=Phase.APPLIED, untrackable_since__lte=available_since)
-    selected = rows.exclude(state=BindingState.UNSCHEDULED)
-    is_updated = (Q(phase=Phase.AVAILABLE) | is_untrackable) & _is_wanted(run)
-    counts = selected.aggregate(done=Count("pk", filter=is_updated), number=Count("pk"))
-    return Progress(counts["done"], counts["number"])
+        number = max(run.placement.deletion_number, counts.total())
+        left = counts.total() - counts[Part.REMOVED]
+        return f"{number - left:,} of {counted(number, 'cluster')} removed"
+    return verdict_words(counts)
 
 
 _LONGEST = 63
