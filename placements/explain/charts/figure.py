@@ -295,8 +295,6 @@ _STEPS = (
     28800,
     86400,
 )
-SHORTEST = 1.0
-"""An axis is never shorter than this, in seconds."""
 
 
 def seconds_between(since: datetime, until: datetime) -> float:
