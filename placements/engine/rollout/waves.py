@@ -1,8 +1,10 @@
-"""The preview of a rolling update in waves."""
+"""The preview of a rolling update in waves, and the progress of a run as counts and limits."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
+from fleetui.apimachinery.model import IntOrPercent
 from placements.engine.rollout.actions import (
     Action,
     InProgressCluster,
@@ -70,6 +72,36 @@ def plan_waves(state: RolloutState) -> WavePlan:
     everything = [update.action for started, _ in batches for update in started]
     rest = next_actions(completed(clear, everything))
     return WavePlan(tuple(waves), rest, plan_work(clear).in_progress)
+
+
+class ComparedLimit(NamedTuple):
+    """A limit of clusters that may be unavailable, and what the rest of the update would be with it."""
+
+    max_unavailable: IntOrPercent
+    at_once: int
+    min_available: int
+    waves: int
+
+
+_COMPARED = tuple(IntOrPercent(percent, is_percent=True) for percent in (5, 10, 20, 25))
+
+
+def compare_limits(state: RolloutState) -> list[ComparedLimit]:
+    """Return the plan with the limit that the strategy has and with others, the smallest first.
+
+    Limits that allow as many clusters at once are one, under the name that the strategy gives it.
+    """
+    number = state.number_selected
+    own = state.strategy.max_unavailable
+    by_size = {limit.of(number): limit for limit in (*_COMPARED, own)}
+    compared = []
+    for at_once, limit in sorted(by_size.items()):
+        strategy = state.strategy.model_copy(update={"max_unavailable": limit})
+        waves = plan_waves(replace(state, strategy=strategy)).waves
+        compared.append(
+            ComparedLimit(limit, at_once, max(0, number - at_once), len(waves))
+        )
+    return compared
 
 
 def _batches(state: RolloutState) -> Iterator[tuple[list[PendingUpdate], Budgets]]:

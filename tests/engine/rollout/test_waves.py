@@ -2,7 +2,7 @@
 
 from placements.engine.rollout.actions import RunPhase
 from placements.engine.rollout.state import Phase, Suspension
-from placements.engine.rollout.waves import plan_waves
+from placements.engine.rollout.waves import compare_limits, plan_waves
 from tests.builders import pick_n
 from tests.engine.rollout.states import (
     NEW,
@@ -69,3 +69,19 @@ def test_what_would_never_start_is_reported_at_the_end() -> None:
         RunPhase.HALTED,
         {"b": "removal-floor"},
     )
+
+
+def test_other_limits_are_compared_with_that_of_the_strategy() -> None:
+    running = state(
+        *(done(f"c{number:02}") for number in range(40)), strategy=budget(8, 0)
+    )
+    changed = running.with_wanted({f"c{number:02}": "v3" for number in range(40)})
+
+    compared = compare_limits(changed)
+
+    assert [(str(one.max_unavailable), *one[1:]) for one in compared] == [
+        ("5%", 2, 38, 20),
+        ("10%", 4, 36, 10),
+        ("8", 8, 32, 5),
+        ("25%", 10, 30, 4),
+    ]
