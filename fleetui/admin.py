@@ -12,7 +12,6 @@ from django.urls import reverse
 
 from fleetui.permissions import may_read
 
-_EVENTS_SHOWN = 12
 _LONGEST_SEARCH = 200
 
 

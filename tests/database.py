@@ -13,10 +13,11 @@ from django.db import connection, transaction
 from django.db.models import Model
 
 from clusters import queries as cluster_queries
+from clusters.hub_queries import live_hubs
 from clusters.kubernetes_drivers import hub_id
 from clusters.models import Hub
 from fleetui.environment import forget_problems
-from fleetui.hub_scope import LOCAL_HUB, current_hub_id
+from fleetui.hub_scope import LOCAL_HUB, current_hub_id, in_hub
 from fleetui.middleware import forget_budgets
 from fleetui.permissions import Role
 from fleetui.polling import clear_caches
@@ -58,6 +59,12 @@ def rolled_back() -> Iterator[None]:
             transaction.set_rollback(True)
     finally:
         forget_caches()
+
+
+def compare_all(*, now: datetime) -> None:
+    for hub in (LOCAL_HUB, *live_hubs().values_list("pk", flat=True)):
+        with in_hub(hub):
+            compare(now=now)
 
 
 def compare_for_long() -> None:

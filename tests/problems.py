@@ -3,12 +3,14 @@
 from datetime import datetime
 
 from placements.engine.problems import ProblemFacts
-from placements.services.problems.book import find_problems
+from placements.services.health import all_healths
+from placements.services.problems.book import problems_with
 
 
 def found(*kinds: str, now: datetime) -> list[ProblemFacts]:
     """Return the problems of the hub in scope, of these kinds or all."""
-    return [one for one in find_problems(now=now) if not kinds or one.kind in kinds]
+    problems = problems_with(list(all_healths(now=now)), now=now)
+    return [one for one in problems if not kinds or one.kind in kinds]
 
 
 def sentences(*kinds: str, now: datetime) -> dict[str, str]:

@@ -182,17 +182,28 @@ def silent_seconds(row: MemberCluster) -> int | None:
     return None if silence is None else int(silence.total_seconds())
 
 
-class EligibilitySerializer(RowSerializer):
-    """Whether placements can select a cluster."""
+class ObservedClusterSerializer(RowSerializer):
+    """What a list of clusters and an observation of one have in common."""
 
     eligible = serializers.BooleanField(source="is_eligible")
     verdict = enum(VERDICTS, help_text="Why it cannot be selected; empty when it can.")
+    not_observed_seconds = serializers.SerializerMethodField(help_text=NOT_OBSERVED)
+    unhealthy_since = serializers.SerializerMethodField(help_text=UNHEALTHY)
+
+    def get_not_observed_seconds(self, row: MemberCluster) -> int | None:
+        return silent_seconds(row)
+
+    def get_unhealthy_since(self, row: MemberCluster) -> datetime | None:
+        return unhealthy_since(row, now=datetime.now(UTC))
+
+
+class EligibilitySerializer(ObservedClusterSerializer):
+    """Whether placements can select a cluster."""
+
     reason = text("verdict_reason")
     monitored = serializers.BooleanField(
         source="is_monitored", help_text="Whether a driver or agent reports."
     )
-    not_observed_seconds = serializers.SerializerMethodField(help_text=NOT_OBSERVED)
-    unhealthy_since = serializers.SerializerMethodField(help_text=UNHEALTHY)
     not_ready_at = serializers.SerializerMethodField(
         help_text="When it becomes not ready if it stays as it is."
     )
@@ -212,12 +223,6 @@ class EligibilitySerializer(RowSerializer):
             "monitored",
             "not_ready_at",
         )
-
-    def get_not_observed_seconds(self, row: MemberCluster) -> int | None:
-        return silent_seconds(row)
-
-    def get_unhealthy_since(self, row: MemberCluster) -> datetime | None:
-        return unhealthy_since(row, now=datetime.now(UTC))
 
     def get_not_ready_at(self, row: MemberCluster) -> datetime | None:
         return not_ready_at(row, now=datetime.now(UTC))
@@ -320,11 +325,9 @@ class DeletedSerializer(CamelCaseSerializer):
     items = names()
 
 
-class ClusterSerializer(RowSerializer):
+class ClusterSerializer(ObservedClusterSerializer):
     """A cluster in a list; its manifest has everything else."""
 
-    eligible = serializers.BooleanField(source="is_eligible")
-    verdict = enum(VERDICTS, help_text="Why it cannot be selected; empty when it can.")
     labels = serializers.SerializerMethodField()
     taints = serializers.SerializerMethodField()
     cordoned = serializers.SerializerMethodField()
@@ -342,8 +345,6 @@ class ClusterSerializer(RowSerializer):
     joined_at = serializers.DateTimeField(
         source="joined_since", allow_null=True, help_text="Null while it is joining."
     )
-    not_observed_seconds = serializers.SerializerMethodField(help_text=NOT_OBSERVED)
-    unhealthy_since = serializers.SerializerMethodField(help_text=UNHEALTHY)
 
     def get_fields(self) -> dict[str, Any]:
         insecure = serializers.BooleanField(
@@ -376,12 +377,6 @@ class ClusterSerializer(RowSerializer):
             "outdated_placements",
             "state",
         )
-
-    def get_not_observed_seconds(self, row: MemberCluster) -> int | None:
-        return silent_seconds(row)
-
-    def get_unhealthy_since(self, row: MemberCluster) -> datetime | None:
-        return unhealthy_since(row, now=datetime.now(UTC))
 
     def get_labels(self, row: MemberCluster) -> dict[str, str]:
         return row.document["metadata"].get("labels") or {}

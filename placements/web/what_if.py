@@ -52,7 +52,6 @@ from placements.services.teams import labels_in
 from placements.web.layout import live_page
 from placements.web.request import requested_table, unknown_words, word_from
 
-_NAMES_SHOWN = 20
 _ROWS_SHOWN = 50
 _LOSSES_SHOWN = 10
 _MOST = 200

@@ -6,7 +6,7 @@ import pytest
 from django.test import Client
 
 from placements.hubs.tasks import refresh_hubs
-from placements.services.problems.book import compare_all
+from tests.database import compare_all
 from tests.hubs.hub_documents import binding, member, placement, snapshot
 from tests.hubs.projecting import ProjectedHub
 

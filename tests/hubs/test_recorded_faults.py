@@ -14,8 +14,9 @@ from placements.hubs.replay.observed_decisions import observe_due
 from placements.hubs.replay.queries import HubSide, replayed
 from placements.models import Binding, HubDecision, Placement, Rollout
 from placements.services.health import IS_DEGRADED, IS_HEALTHY, health_of
-from placements.services.problems.book import compare, compare_all
+from placements.services.problems.book import compare
 from placements.services.problems.inbox import inbox
+from tests.database import compare_all
 from tests.documents import SHARED
 from tests.hubs.hub_documents import member
 from tests.hubs.projecting import NOW, ProjectedHub

@@ -31,8 +31,9 @@ from placements.services.filters import (
 from placements.services.hub_version import stored_version
 from placements.services.metrics import metrics_registry
 from placements.services.notifications.evaluation import evaluate
-from placements.services.problems.book import compare, compare_all
+from placements.services.problems.book import compare
 from placements.services.rollouts.worker import run_cluster_calls
+from tests.database import compare_all
 from tests.rows import NOW, pick_n_spec, simulated
 from tests.services.rollouts.test_health import health
 from tests.services.rollouts.world import World, world_once

@@ -18,9 +18,9 @@ from placements.services.filters import (
 )
 from placements.services.notifications.evaluation import evaluate, matches
 from placements.services.placements import delete_placement
-from placements.services.problems.book import compare_all
 from placements.services.problems.inbox import inbox
 from placements.services.rollouts.queries import approvals_waiting
+from tests.database import compare_all
 from tests.rows import NOW, all_joined, decided, person, pick_n_spec
 from tests.services.rollouts.staged import StagedWorld, stage, staged_spec
 

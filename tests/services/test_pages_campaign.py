@@ -29,7 +29,7 @@ from placements.services.filters import (
     placements_matching,
 )
 from placements.services.health import healths_of
-from placements.services.problems.book import compare_all
+from tests.database import compare_all
 from tests.services.test_random_campaign import Campaign, _Clock, campaign, options
 from tests.services.test_situations import text_of
 

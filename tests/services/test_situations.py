@@ -32,9 +32,9 @@ from placements.services.filters import (
     placements_matching,
 )
 from placements.services.placements import delete_placement, save_placement
-from placements.services.problems.book import compare_all
 from placements.services.rollouts.operations import abandon, pause
 from placements.services.verification import STALENESS_EVERY, refresh_staleness
+from tests.database import compare_all
 from tests.rows import decided, pick_n_spec, placement_document, saved, spec
 from tests.services.rollouts.staged import StagedWorld, stage, staged_spec
 from tests.services.rollouts.test_out_of_reach import cut_off

@@ -36,8 +36,9 @@ from placements.services.filters import (
 from placements.services.hub_version import stored_version
 from placements.services.metrics import metrics_registry
 from placements.services.problems import root_causes
-from placements.services.problems.book import compare, compare_all
+from placements.services.problems.book import compare
 from placements.web.badges import STATE_BADGES, Badge, cluster_badge
+from tests.database import compare_all
 from tests.problems import found
 from tests.rows import simulated
 from tests.services.rollouts.test_health import health

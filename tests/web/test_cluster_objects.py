@@ -11,7 +11,7 @@ from django.test import Client
 from clusters.models import ClusterCredential, MemberCluster
 from placements.engine.rollout.state import Phase
 from placements.models import Binding, ObservedObjects, Placement
-from placements.services.problems.book import compare_all
+from tests.database import compare_all
 from tests.rows import NOW
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("web")]

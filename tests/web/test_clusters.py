@@ -16,7 +16,7 @@ from clusters.operations.join import ClusterSpec, upsert_clusters
 from clusters.operations.leave import leave
 from fleetui.changes import noticed_changes
 from placements.models import Placement
-from placements.services.problems.book import compare_all
+from tests.database import compare_all
 from tests.rows import NOW, joined, member_document, run_due, simulated
 
 pytestmark = pytest.mark.django_db

@@ -23,11 +23,10 @@ from placements.manifests.binding import BindingState
 from placements.models import Binding, Placement, Resource, StalenessCheck, StalePick
 from placements.services.hub_version import stored_version
 from placements.services.problems import root_causes
-from placements.services.problems.book import compare_all
 from placements.services.rollouts import operations
 from placements.services.rollouts.controller import sync_due_rollouts
 from placements.services.verification import refresh_staleness
-from tests.database import forget_caches
+from tests.database import compare_all, forget_caches
 from tests.rows import (
     NOW,
     decided,

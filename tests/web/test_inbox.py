@@ -18,8 +18,8 @@ from placements.models import (
     Placement,
     WaitingRemoval,
 )
-from placements.services.problems.book import compare_all
 from placements.services.rollouts.operations import pause
+from tests.database import compare_all
 from tests.hubs import hub_documents as documents
 from tests.hubs.projecting import ProjectedHub
 from tests.hubs.test_projection_placements import put_web

@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 
 from placements.services.demo.load import load_demo
-from placements.services.problems.book import compare_all
+from tests.database import compare_all
 from tests.rows import NOW, person
 from tests.web.reading import Outline
 from tests.web.test_inbox import live_with_items

@@ -11,11 +11,11 @@ from clusters.operations.edit import change_labels
 from placements.models import Binding, Rollout
 from placements.services.dashboard import queries
 from placements.services.dashboard.progress import runs_in_progress
-from placements.services.problems.book import compare_all
 from placements.services.resources.operations import apply_resources
 from placements.services.rollouts.controller import sync_due_rollouts
 from placements.services.rollouts.operations import pause
 from placements.services.verification import STALENESS_EVERY, refresh_staleness
+from tests.database import compare_all
 from tests.rows import (
     NOW,
     config_map,

@@ -29,7 +29,7 @@ from placements.services.loss import report as runs
 from placements.services.loss.queries import survival_by_group
 from placements.services.loss.report import cells_of, compute_now, start_report
 from placements.services.metrics import metrics_registry
-from placements.services.problems.book import compare_all
+from tests.database import compare_all
 from tests.rows import NOW, load_nine
 
 pytestmark = pytest.mark.django_db

@@ -16,14 +16,13 @@ from fleetui.changes import noticed_changes
 from fleetui.models import Event
 from placements.models import ApprovalRequest, StagedRun, StagedStrategy
 from placements.services.placements import save_placement
-from placements.services.problems.book import compare_all
 from placements.services.rollouts import operations
 from placements.services.rollouts.controller import sync_due_rollouts
 from placements.services.rollouts.operations import abandon, set_state
 from placements.services.rollouts.staged_runs import save_run
 from placements.services.rollouts.worker import run_cluster_calls
 from placements.templatetags.fleet import remaining
-from tests.database import compare_for_long, forget_caches, load_once
+from tests.database import compare_all, compare_for_long, forget_caches, load_once
 from tests.rows import person, placement_document
 from tests.services.rollouts.staged import StagedWorld, run_document, stage, staged_spec
 from tests.services.rollouts.world import SECOND, world_once

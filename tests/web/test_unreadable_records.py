@@ -6,8 +6,8 @@ import pytest
 from django.test import Client
 
 from placements.engine.scheduling.decision import ENGINE_VERSION
-from placements.services.problems.book import compare_all
 from placements.services.verification import verify_due
+from tests.database import compare_all
 from tests.records import OLD_ID, outdate, tamper
 from tests.rows import NOW, all_joined, decided, pick_n_spec
 

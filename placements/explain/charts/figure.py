@@ -273,32 +273,6 @@ def round_ticks(largest: int) -> dict[str, Any]:
     )
 
 
-_STEPS = (
-    0.1,
-    0.2,
-    0.5,
-    1,
-    2,
-    5,
-    10,
-    15,
-    30,
-    60,
-    120,
-    300,
-    600,
-    900,
-    1800,
-    3600,
-    7200,
-    14400,
-    28800,
-    86400,
-)
-SHORTEST = 1.0
-"""An axis is never shorter than this, in seconds."""
-
-
 def seconds_between(since: datetime, until: datetime) -> float:
     return max(0.0, (until - since).total_seconds())
 

@@ -34,14 +34,10 @@ OLDEST = timedelta(seconds=30)
 _COLUMNS = ("level", "message", "path", "reason", "placement", "causes", "labels")
 
 
-def find_problems(*, now: datetime) -> list[ProblemFacts]:
-    """Return what is wrong with the hub in scope as its rows are now."""
-    return _problems_of(list(all_healths(now=now)), now=now)
-
-
-def _problems_of(
+def problems_with(
     healths: Sequence[tuple[Any, PlacementHealth]], *, now: datetime
 ) -> list[ProblemFacts]:
+    """Return what is wrong with the hub in scope as its rows are now; `healths` are of its placements."""
     found = [problem for source in SOURCES for problem in source(now)]
     return with_causes([*found, *of_placements(healths, now=now)])
 
@@ -87,19 +83,13 @@ def compare(*, now: datetime, book: ProblemBook | None = None) -> list[ProblemFa
     hub = current_hub_id()
     book = book or ProblemBook.objects.filter(hub=hub).first()
     healths = list(all_healths(now=now))
-    found = _problems_of(healths, now=now)
+    found = problems_with(healths, now=now)
     with suppress(OperationalError), unnoticed(), transaction.atomic():
         has_changed = _save_statuses(healths) | _save_problems(hub, found, now=now)
         namespaces = sorted({placement.namespace for placement, _ in healths} - {""})
         shown = {"namespaces": namespaces[:MOST_NAMESPACES]}
         _save_book(hub, book, found, shown, has_changed=has_changed, now=now)
     return found
-
-
-def compare_all(*, now: datetime) -> None:
-    for hub in (LOCAL_HUB, *live_hubs().values_list("pk", flat=True)):
-        with in_hub(hub):
-            compare(now=now)
 
 
 def compare_due(*, now: datetime) -> None:

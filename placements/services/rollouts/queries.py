@@ -306,19 +306,15 @@ class ClusterInRun:
         return self.phase in _FAILED
 
 
-def names_in(run: Rollout, bound: Collection[str] | None = None) -> list[str]:
-    """Return every cluster of a rollout: those of its waves in their order, then the others by name.
-
-    `bound` are the clusters with a binding, where they are known.
-    """
+def names_in(run: Rollout) -> list[str]:
+    """Return every cluster of a rollout: those of its waves in their order, then the others by name."""
     planned = [name for wave in run.waves for name in wave]
     others = set(
         ClusterUpdate.objects.filter(rollout=run).values_list("cluster_name", flat=True)
     )
-    if run.state == Rollout.State.RUNNING and bound is None:
+    if run.state == Rollout.State.RUNNING:
         rows = Binding.objects.filter(placement=run.placement_id)
-        bound = set(rows.values_list("cluster_name", flat=True))
-    others |= set(bound or ())
+        others.update(rows.values_list("cluster_name", flat=True))
     return [*dict.fromkeys(planned), *sorted(others.difference(planned))]
 
 

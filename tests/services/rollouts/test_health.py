@@ -29,7 +29,6 @@ from placements.services.health import (
     with_rollouts,
 )
 from placements.services.placements import delete_placement, save_placement
-from placements.services.problems.book import compare_all
 from placements.services.resources.operations import delete_resources
 from placements.services.rollouts.operations import pause, roll_back
 from placements.services.rollouts.queries import report_of, with_failed
@@ -38,6 +37,7 @@ from placements.services.status import status_of
 from placements.services.verification import STALENESS_EVERY, refresh_staleness
 from placements.web import badges
 from placements.web.badges import cluster_badge
+from tests.database import compare_all
 from tests.problems import found, sentences
 from tests.rows import (
     NOW,
