@@ -146,7 +146,11 @@ def fingerprint(secret: Secret) -> str:
 
 
 def decrypt_with(
-    keys: Sequence[str], cluster: UUID, ciphertext: str, *, purpose: str = PURPOSE
+    keys: Sequence[str],
+    cluster: UUID,
+    ciphertext: str,
+    *,
+    purpose: str = PURPOSE,
 ) -> Secret:
     """Return the secret of a cluster or hub by one of these keys. Raise CredentialsUnreadable."""
     try:

@@ -76,7 +76,12 @@ class DatabaseStore:
                     return False
         return True
 
-    def _save(self, placement: str, content: Mapping[str, Any], expected: int) -> bool:
+    def _save(
+        self,
+        placement: str,
+        content: Mapping[str, Any],
+        expected: int,
+    ) -> bool:
         values = {
             "revision": expected + 1,
             "content": content,

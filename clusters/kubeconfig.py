@@ -123,7 +123,11 @@ class SecretFacts:
 
 
 def parse_kubeconfig(
-    document: object, *, context: str = "", rules: AddressRules, now: datetime
+    document: object,
+    *,
+    context: str = "",
+    rules: AddressRules,
+    now: datetime,
 ) -> ParsedConnection:
     """Return the connection that a context of a kubeconfig names. Raise InvalidManifest."""
     path = "kubeconfig"
@@ -337,7 +341,10 @@ def secret_errors(
 
 
 def pair_errors(
-    certificate: str, key: str, now: datetime, place_of: Callable[[str], str]
+    certificate: str,
+    key: str,
+    now: datetime,
+    place_of: Callable[[str], str],
 ) -> Iterator[FieldError]:
     first = private = None
     try:

@@ -215,7 +215,10 @@ class DriverCache:
         return len(self._cached)
 
     def _create(
-        self, cluster: MemberCluster, version: DriverVersion, context: DriverContext
+        self,
+        cluster: MemberCluster,
+        version: DriverVersion,
+        context: DriverContext,
     ) -> CachedDriver:
         secret = StoredSecret(cluster)
         client = open_client(
@@ -378,7 +381,11 @@ class GuardedDriver:
         )
 
     def remove(
-        self, placement: str, *, fence: int = 0, timeout: float = USUAL_TIMEOUT
+        self,
+        placement: str,
+        *,
+        fence: int = 0,
+        timeout: float = USUAL_TIMEOUT,
     ) -> Removed:
         return self._call(
             lambda: self._driver.remove(placement, fence=fence, timeout=timeout)
@@ -396,7 +403,11 @@ class GuardedDriver:
         )
 
     def release(
-        self, placement: str, *, fence: int = 0, timeout: float = USUAL_TIMEOUT
+        self,
+        placement: str,
+        *,
+        fence: int = 0,
+        timeout: float = USUAL_TIMEOUT,
     ) -> Removed:
         return self._call(
             lambda: self._driver.release(placement, fence=fence, timeout=timeout)

@@ -23,7 +23,12 @@ class ClosedLookups(ModelAdmin):
     An admin names in `linked_lookups` what has no filter but is in links of other pages.
     """
 
-    def lookup_allowed(self, lookup: str, value: str, request: HttpRequest) -> bool:
+    def lookup_allowed(
+        self,
+        lookup: str,
+        value: str,
+        request: HttpRequest,
+    ) -> bool:
         """Return whether a parameter is that of a filter, as it is in the links of the page."""
         offered = {*getattr(self, "linked_lookups", ())}
         if self.date_hierarchy:
@@ -42,7 +47,10 @@ class ClosedLookups(ModelAdmin):
         return lookup in offered and super().lookup_allowed(lookup, value, request)
 
     def get_search_results(
-        self, request: HttpRequest, queryset: Any, search_term: str
+        self,
+        request: HttpRequest,
+        queryset: Any,
+        search_term: str,
     ) -> Any:
         """Refuse a text of very many words: each is a condition, and a database has a limit for these."""
         if len(search_term) > _LONGEST_SEARCH:

@@ -74,7 +74,12 @@ class _Changes:
         self._marked_at = monotonic()
 
     def notice(
-        self, execute: Any, sql: Any, params: Any, many: Any, context: Any
+        self,
+        execute: Any,
+        sql: Any,
+        params: Any,
+        many: Any,
+        context: Any,
     ) -> Any:
         """Run a statement; one that changed no row is no change."""
         result = execute(sql, params, many, context)

@@ -285,7 +285,10 @@ def by_operation(**_arguments: Any) -> None:
 
 
 def may_change_at(
-    user: AnyUser, of: LabelsOf | None, arguments: Mapping[str, Any], role: Role
+    user: AnyUser,
+    of: LabelsOf | None,
+    arguments: Mapping[str, Any],
+    role: Role,
 ) -> bool:
     """Return whether a user may use an address that changes something; without `of` teams may not."""
     if _has_one_of(user, (role,)):

@@ -206,7 +206,11 @@ class PollingMiddleware(Middleware):
         return response
 
     def _answer(
-        self, request: HttpRequest, known: _Known, session: str, query: str
+        self,
+        request: HttpRequest,
+        known: _Known,
+        session: str,
+        query: str,
     ) -> HttpResponse | None:
         """Return 204, or a fragment that is shared now; None if the view responds."""
         now = monotonic()

@@ -136,7 +136,11 @@ class DriverUnavailable(DriverError):
     problem_type = "unavailable"
 
     def __init__(
-        self, message: str, *, code: str = "", retry_after: float | None = None
+        self,
+        message: str,
+        *,
+        code: str = "",
+        retry_after: float | None = None,
     ) -> None:
         super().__init__(message)
         self.code = code
@@ -408,7 +412,11 @@ class Driver(Protocol):
         """
 
     def remove(
-        self, placement: str, *, fence: int = 0, timeout: float = USUAL_TIMEOUT
+        self,
+        placement: str,
+        *,
+        fence: int = 0,
+        timeout: float = USUAL_TIMEOUT,
     ) -> Removed:
         """Remove all objects of a placement.
 
@@ -430,7 +438,11 @@ class Driver(Protocol):
         """
 
     def release(
-        self, placement: str, *, fence: int = 0, timeout: float = USUAL_TIMEOUT
+        self,
+        placement: str,
+        *,
+        fence: int = 0,
+        timeout: float = USUAL_TIMEOUT,
     ) -> Removed:
         """Stop managing the objects of a placement and leave them there.
 

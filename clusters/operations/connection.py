@@ -115,7 +115,11 @@ class ConnectionExamination(CheckResult):
 
 
 def check_connection(
-    parsed: ParsedConnection, *, name: str, kinds: Kinds = (), is_new: bool = False
+    parsed: ParsedConnection,
+    *,
+    name: str,
+    kinds: Kinds = (),
+    is_new: bool = False,
 ) -> ConnectionExamination:
     """Check a connection of a member of this name, at most ten seconds; no transaction may be open.
 
@@ -325,7 +329,11 @@ def new_member(
 
 @transaction.atomic
 def remove_connection(
-    name: str, *, by: User | None, now: datetime, expected: int | None = None
+    name: str,
+    *,
+    by: User | None,
+    now: datetime,
+    expected: int | None = None,
 ) -> MemberCluster:
     """Remove connection and secret; the cluster stays in the fleet without a driver.
 

@@ -108,7 +108,11 @@ def store_secret(
 
 
 def remove_secret(
-    owner: Connected, credential: Credential | None, *, by: User | None, now: datetime
+    owner: Connected,
+    credential: Credential | None,
+    *,
+    by: User | None,
+    now: datetime,
 ) -> list[AuditEvent]:
     """Remove the secret of a connection, if it has one; return the events."""
     if credential is None:

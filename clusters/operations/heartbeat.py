@@ -174,7 +174,11 @@ def observe_now(pks: Collection[int], *, now: datetime) -> None:
 
 
 def report(
-    name: str, observation: Observation, *, by: User | None, now: datetime
+    name: str,
+    observation: Observation,
+    *,
+    by: User | None,
+    now: datetime,
 ) -> MemberCluster:
     """Save the report of a member agent. Raises UnknownClusterError.
 

@@ -103,7 +103,11 @@ def finish_leaving(*, now: datetime) -> list[str]:
 
 @transaction.atomic
 def forget(
-    rows: Collection[MemberCluster], *, verb: str, by: User | None, now: datetime
+    rows: Collection[MemberCluster],
+    *,
+    verb: str,
+    by: User | None,
+    now: datetime,
 ) -> None:
     """Remove clusters from the fleet immediately; those that are no longer there are skipped."""
     lock_fleet()

@@ -343,7 +343,10 @@ class ManifestModel(BaseModel):
     @model_validator(mode="wrap")
     @classmethod
     def _find_everything(
-        cls, raw: object, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo
+        cls,
+        raw: object,
+        handler: ModelWrapValidatorHandler[Self],
+        info: ValidationInfo,
     ) -> Self:
         return cls._parse(raw, handler, info.context)
 

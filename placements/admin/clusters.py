@@ -144,7 +144,11 @@ class LabelFilter(admin.ListFilter):
     template = "admin/clusters/membercluster/label_filter.html"
 
     def __init__(
-        self, request: HttpRequest, params: dict[str, Any], model: Any, model_admin: Any
+        self,
+        request: HttpRequest,
+        params: dict[str, Any],
+        model: Any,
+        model_admin: Any,
     ) -> None:
         super().__init__(request, params, model, model_admin)
         typed = (one.strip() for one in params.pop(self.parameter_name, []))
@@ -211,7 +215,11 @@ class LabelFilter(admin.ListFilter):
             }
 
     def _link(
-        self, changelist: ChangeList, *, without: str = "", plus: str = ""
+        self,
+        changelist: ChangeList,
+        *,
+        without: str = "",
+        plus: str = "",
     ) -> str:
         labels = [
             *(one for one in self.labels if one != without),
@@ -239,7 +247,11 @@ class RowsWidget(forms.Widget):
         self.part = part
 
     def render(
-        self, name: str, value: Any, attrs: Any = None, renderer: Any = None
+        self,
+        name: str,
+        value: Any,
+        attrs: Any = None,
+        renderer: Any = None,
     ) -> SafeString:
         texts = {"labels": "", "taints": "", self.part: value or ""}
         context = row_context(texts["labels"], texts["taints"])
@@ -247,11 +259,21 @@ class RowsWidget(forms.Widget):
             f"clusters/_{name.removesuffix('s')}_rows.html", context
         )
 
-    def value_from_datadict(self, data: Any, files: Any, name: str) -> str:
+    def value_from_datadict(
+        self,
+        data: Any,
+        files: Any,
+        name: str,
+    ) -> str:
         labels, taints = typed_rows(data)
         return labels if self.part == "labels" else taints
 
-    def value_omitted_from_data(self, data: Any, files: Any, name: str) -> bool:
+    def value_omitted_from_data(
+        self,
+        data: Any,
+        files: Any,
+        name: str,
+    ) -> bool:
         return False
 
 
@@ -458,7 +480,10 @@ class MemberClusterAdmin(RoleAdmin):
         )
 
     def get_object(
-        self, request: HttpRequest, object_id: str, from_field: str | None = None
+        self,
+        request: HttpRequest,
+        object_id: str,
+        from_field: str | None = None,
     ) -> MemberCluster | None:
         """Return a cluster; its address is for cluster administrators only."""
         cluster: MemberCluster | None = super().get_object(
@@ -469,7 +494,10 @@ class MemberClusterAdmin(RoleAdmin):
         return cluster
 
     def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+        self,
+        request: HttpRequest,
+        queryset: QuerySet[Any],
+        search_term: str,
     ) -> tuple[QuerySet[Any], bool]:
         """Search names and labels; no row occurs twice."""
         for word in search_term.split():
@@ -541,12 +569,21 @@ class MemberClusterAdmin(RoleAdmin):
             lock_fleet()
             return super().changeform_view(request, object_id, form_url, context)
 
-    def save_form(self, request: HttpRequest, form: Any, change: bool) -> MemberCluster:
+    def save_form(
+        self,
+        request: HttpRequest,
+        form: Any,
+        change: bool,
+    ) -> MemberCluster:
         instance: MemberCluster = form.instance
         return instance
 
     def save_model(
-        self, request: HttpRequest, obj: MemberCluster, form: Any, change: bool
+        self,
+        request: HttpRequest,
+        obj: MemberCluster,
+        form: Any,
+        change: bool,
     ) -> None:
         typed = form.cleaned_data
         spec = ClusterSpec(
@@ -558,23 +595,44 @@ class MemberClusterAdmin(RoleAdmin):
         obj.pk = MemberCluster.objects.values_list("pk", flat=True).get(name=put.name)
 
     def save_related(
-        self, request: HttpRequest, form: Any, formsets: Any, change: bool
+        self,
+        request: HttpRequest,
+        form: Any,
+        formsets: Any,
+        change: bool,
     ) -> None:
         """Save nothing: the operation did."""
 
     def construct_change_message(
-        self, request: HttpRequest, form: Any, formsets: Any, add: Any = False
+        self,
+        request: HttpRequest,
+        form: Any,
+        formsets: Any,
+        add: Any = False,
     ) -> Any:
         return []
 
-    def log_addition(self, request: HttpRequest, obj: Any, message: Any) -> Any:
+    def log_addition(
+        self,
+        request: HttpRequest,
+        obj: Any,
+        message: Any,
+    ) -> Any:
         """Log nothing: the operation records an event."""
 
-    def log_change(self, request: HttpRequest, obj: Any, message: Any) -> Any:
+    def log_change(
+        self,
+        request: HttpRequest,
+        obj: Any,
+        message: Any,
+    ) -> Any:
         """Log nothing: the operation records an event."""
 
     def history_view(
-        self, request: HttpRequest, object_id: str, extra_context: Any = None
+        self,
+        request: HttpRequest,
+        object_id: str,
+        extra_context: Any = None,
     ) -> HttpResponse:
         cluster = self.get_object(request, object_id)
         query = urlencode({"kind": CLUSTER, "name": cluster.name if cluster else ""})

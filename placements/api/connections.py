@@ -183,7 +183,10 @@ class ConnectionViewSet(BaseViewSet):
         )
 
     def _facts(
-        self, request: Request, name: str, result: CheckResult | None = None
+        self,
+        request: Request,
+        name: str,
+        result: CheckResult | None = None,
     ) -> Response:
         row = connected_cluster(name)
         facts = connection_document(row, result)

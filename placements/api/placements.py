@@ -170,7 +170,12 @@ class PlacementViewSet(FullNameViewSet):
         query=NumberedPageQuery,
         path="bindings/<named:cluster>/objects",
     )
-    def binding_objects(self, request: Request, name: str, cluster: str) -> Response:
+    def binding_objects(
+        self,
+        request: Request,
+        name: str,
+        cluster: str,
+    ) -> Response:
         """List the objects of a placement on a cluster, in the order of applying."""
         params = query_params(request, NumberedPageQuery)
         return self._objects(
@@ -178,7 +183,13 @@ class PlacementViewSet(FullNameViewSet):
         )
 
     def _objects(
-        self, request: Request, name: str, cluster: str, *, first: int, size: int
+        self,
+        request: Request,
+        name: str,
+        cluster: str,
+        *,
+        first: int,
+        size: int,
     ) -> Response:
         rows = bindings_of(get_placement(name)).select_related("resource_snapshot")
         binding = get_object_or_404(rows, cluster_name=cluster)
@@ -196,7 +207,10 @@ class PlacementViewSet(FullNameViewSet):
         problems=(409,),
     )
     def read_binding_objects(
-        self, request: Request, name: str, cluster: str
+        self,
+        request: Request,
+        name: str,
+        cluster: str,
     ) -> Response:
         """Read the objects of a placement on a cluster now, at most five seconds."""
         rows = bindings_of(get_placement(name)).select_related("placement")
@@ -286,7 +300,12 @@ class SnapshotViewSet(FullNameViewSet):
         PolicySnapshotSerializer,
         path="policy-snapshots/<number:number>",
     )
-    def policy_snapshot(self, request: Request, name: str, number: int) -> Response:
+    def policy_snapshot(
+        self,
+        request: Request,
+        name: str,
+        number: int,
+    ) -> Response:
         """Get a policy snapshot."""
         row = get_object_or_404(get_placement(name).policy_snapshots, number=number)
         return Response(PolicySnapshotSerializer(row).data)
@@ -312,7 +331,12 @@ class SnapshotViewSet(FullNameViewSet):
         query=PartQuery,
         path="resource-snapshots/<number:number>",
     )
-    def resource_snapshot(self, request: Request, name: str, number: int) -> Response:
+    def resource_snapshot(
+        self,
+        request: Request,
+        name: str,
+        number: int,
+    ) -> Response:
         """Get a resource snapshot with one part of its manifests, at most 800 KiB or one object."""
         position = query_params(request, PartQuery)["part"]
         row = get_object_or_404(get_placement(name).resource_snapshots, number=number)

@@ -197,7 +197,10 @@ def error_facts(one: FieldError, *, document: str = "") -> Plain:
 
 
 def _field_errors(
-    status: int, kind: str, faults: Iterable[Plain], detail: str = ""
+    status: int,
+    kind: str,
+    faults: Iterable[Plain],
+    detail: str = "",
 ) -> Plain:
     facts = list(faults)
     if not detail:

@@ -324,7 +324,12 @@ class RolloutViewSet(FullNameViewSet):
         return rows.filter(state=state) if state else rows
 
     @documented("get_rollout", RolloutSerializer)
-    def retrieve(self, request: Request, name: str, number: int) -> Response:
+    def retrieve(
+        self,
+        request: Request,
+        name: str,
+        number: int,
+    ) -> Response:
         """Get a rollout with its waves, its last sync result and its clusters."""
         run = run_named(name, number)
         report, names = report_of(run), names_in(run)
@@ -353,7 +358,12 @@ class RolloutViewSet(FullNameViewSet):
         page_serializer(RolloutClusterSerializer),
         query=NumberedPageQuery,
     )
-    def clusters(self, request: Request, name: str, number: int) -> Response:
+    def clusters(
+        self,
+        request: Request,
+        name: str,
+        number: int,
+    ) -> Response:
         """List the clusters of a rollout by wave, then those that joined later by name."""
         params = query_params(request, NumberedPageQuery)
         run = run_named(name, number)
@@ -365,7 +375,12 @@ class RolloutViewSet(FullNameViewSet):
     @paged_list(
         "list_rollout_updates", ClusterUpdateSerializer, order="-id", unique="id"
     )
-    def updates(self, params: Params, name: str, number: int) -> Rows:
+    def updates(
+        self,
+        params: Params,
+        name: str,
+        number: int,
+    ) -> Rows:
         """List the updates of a rollout with their outcomes, the newest first."""
         return updates_of(run_named(name, number))
 

@@ -70,7 +70,10 @@ class RowSerializer(CamelCaseSerializer, serializers.ModelSerializer[Any]):
         return serializers.ChoiceField, known | {"choices": [*blank, *closed]}
 
     def get_uniqueness_extra_kwargs(
-        self, field_names: Any, declared_fields: Any, extra_kwargs: Any
+        self,
+        field_names: Any,
+        declared_fields: Any,
+        extra_kwargs: Any,
     ) -> Any:
         return extra_kwargs, {}
 

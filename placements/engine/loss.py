@@ -142,7 +142,12 @@ def active(bindings: Iterable[PlacedBinding]) -> frozenset[str]:
     return frozenset(binding.cluster for binding in bindings if binding.is_active)
 
 
-def skew_of(fleet: Fleet, key: str, key_type: str | None, placed: Iterable[str]) -> int:
+def skew_of(
+    fleet: Fleet,
+    key: str,
+    key_type: str | None,
+    placed: Iterable[str],
+) -> int:
     """Return the difference between the fullest and the emptiest domain of a topology key."""
     column = fleet.topology(key, key_type)
     codes = column.codes[
@@ -417,7 +422,11 @@ class EvaluatedPlacement:
         )
 
     def _joins(
-        self, change: ChangedFleet, *, is_evicted: bool, wanted: int
+        self,
+        change: ChangedFleet,
+        *,
+        is_evicted: bool,
+        wanted: int,
     ) -> list[str]:
         """Return the clusters that join after a loss, without running the filters and scores again."""
         fleet = self.cycle.fleet
@@ -591,7 +600,10 @@ class PlacementIndex:
                 self._on.setdefault(name, []).append(key)
 
     def counts(
-        self, fleet: Fleet, clusters: Collection[str], variants: Iterable[LossVariant]
+        self,
+        fleet: Fleet,
+        clusters: Collection[str],
+        variants: Iterable[LossVariant],
     ) -> Iterator[tuple[LossVariant, dict[int, LossCounts]]]:
         """Yield for each variant the counts of the placements that are on the lost clusters."""
         there = sorted({key for name in clusters for key in self._on.get(name, ())})

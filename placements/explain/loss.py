@@ -206,7 +206,12 @@ def worst_by_level(totals: Mapping[str, Any], variant: str) -> list[LevelWorst]:
     return levels
 
 
-def _sentence(level: str, variant: str, counts: Mapping[str, int], value: str) -> str:
+def _sentence(
+    level: str,
+    variant: str,
+    counts: Mapping[str, int],
+    value: str,
+) -> str:
     name = f"2 domains of {pair_key(level)}" if pair_key(level) else level
     loss = "Loss of any single cluster" if level == CLUSTER else f"Loss of any {name}"
     number = counts["empty" if variant == "down" else "unfulfilled"]

@@ -617,7 +617,11 @@ _TWO_MINUTES = 120
 
 
 def eta_document(
-    eta: Document, *, started_at: datetime, ended_at: datetime | None, now: datetime
+    eta: Document,
+    *,
+    started_at: datetime,
+    ended_at: datetime | None,
+    now: datetime,
 ) -> dict[str, Any]:
     """Return the time left in seconds as plain data; `remaining` is null without a forecast."""
     remaining = eta.get("left")

@@ -291,7 +291,11 @@ def wave_columns(
 
 
 def _column(
-    name: str, clusters: Sequence[str], dots: Mapping[str, Dot], *, note: str = ""
+    name: str,
+    clusters: Sequence[str],
+    dots: Mapping[str, Dot],
+    *,
+    note: str = "",
 ) -> RunColumn:
     order = ("failed", "attention", "unknown", "progress", "pending", "healthy")
     own = [dots[one] for one in clusters if one in dots]
@@ -497,7 +501,11 @@ def _labels(ends: Sequence[tuple[str, int]], top: float) -> list[LineLabel]:
 
 
 def stage_columns(
-    run: StagedRunPlan, dots: Mapping[str, Dot], *, since: datetime, until: datetime
+    run: StagedRunPlan,
+    dots: Mapping[str, Dot],
+    *,
+    since: datetime,
+    until: datetime,
 ) -> list[RunColumn]:
     """Return the stages of a run, and between them its timed waits and approvals, which break the axis."""
     columns: list[RunColumn] = []

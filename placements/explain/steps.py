@@ -185,7 +185,11 @@ class _Moment:
         return marks
 
     def lane(
-        self, marks: Any, positions: Sequence[int], *, is_named: bool
+        self,
+        marks: Any,
+        positions: Sequence[int],
+        *,
+        is_named: bool,
     ) -> tuple[LaneBlock, ...]:
         """Return the segments of a lane: who is placed, by step, then the others in the order of marks."""
         sums: tuple[LaneBlock, ...] = ()
@@ -371,7 +375,12 @@ def _panel(
     )
 
 
-def _keyless_lane(moment: _Moment, marks: Any, key: str, groups: Groups) -> list[Lane]:
+def _keyless_lane(
+    moment: _Moment,
+    marks: Any,
+    key: str,
+    groups: Groups,
+) -> list[Lane]:
     """Return the lane of the placed clusters without the key, if there are any."""
     both = np.concatenate([moment.placed, moment.added]).astype(np.int64)
     without = both[groups.codes[both] == ABSENT].tolist()
@@ -565,7 +574,11 @@ def strip_of(decision: Decision, current: int, *, most: int = MOST_COLUMNS) -> S
 
 
 def _skew_bars(
-    step: RoundSummary, largest: Sequence[int], measure: str, *, is_start: bool
+    step: RoundSummary,
+    largest: Sequence[int],
+    measure: str,
+    *,
+    is_start: bool,
 ) -> tuple[SkewBar, ...]:
     bars = []
     for spread, most in zip(step.spreads, largest, strict=True):

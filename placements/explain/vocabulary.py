@@ -258,7 +258,13 @@ def spread_limit(spread: Spread) -> str:
     )
 
 
-def limit_words(key: str, max_skew: int, *, hard: bool, limits_skew: bool) -> str:
+def limit_words(
+    key: str,
+    max_skew: int,
+    *,
+    hard: bool,
+    limits_skew: bool,
+) -> str:
     """Return a constraint with its limit, if it is one: not that of a soft one whose rules score counts."""
     limit = f"max skew {max_skew}, " if hard or limits_skew else ""
     return f"{key} ({limit}{'hard' if hard else 'soft'})"

@@ -90,7 +90,13 @@ def start_hub_drain(
     return row
 
 
-def cancel_hub_drain(hub: Hub, cluster: str, *, by: User, now: datetime) -> Drain:
+def cancel_hub_drain(
+    hub: Hub,
+    cluster: str,
+    *,
+    by: User,
+    now: datetime,
+) -> Drain:
     """Stop evicting; the cordon stays. Raise ActionNotAllowed without a running drain."""
     check_role(hub, ACTIONS["evict"], by)
     with in_hub(hub.pk):
@@ -159,7 +165,12 @@ def _mirrored(hub: Hub, kind: str, name: str) -> Manifest:
 
 
 def _take_steps(
-    hub: Hub, row: Drain, steps: Sequence[DrainStep], user: User, *, now: datetime
+    hub: Hub,
+    row: Drain,
+    steps: Sequence[DrainStep],
+    user: User,
+    *,
+    now: datetime,
 ) -> None:
     """Send as many evictions as the drain has room for, and note what became of the others.
 
@@ -184,7 +195,11 @@ def _take_steps(
 
 
 def _progress(
-    hub: Hub, row: Drain, step: DrainStep, *, now: datetime
+    hub: Hub,
+    row: Drain,
+    step: DrainStep,
+    *,
+    now: datetime,
 ) -> tuple[bool, bool]:
     """Return whether the last eviction of a step was blocked, and whether another one is due."""
     writes = writes_of(
@@ -215,7 +230,12 @@ def _block(step: DrainStep, verdict: Verdict, *, now: datetime) -> None:
 
 
 def send_eviction(
-    hub: Hub, row: Drain, step: DrainStep, user: User, *, now: datetime
+    hub: Hub,
+    row: Drain,
+    step: DrainStep,
+    user: User,
+    *,
+    now: datetime,
 ) -> None:
     fields = {"placement": step.placement_name, "cluster": row.cluster_name}
     try:
@@ -226,7 +246,13 @@ def send_eviction(
         _block(step, Verdict(EvictionReason.NOT_THERE), now=now)
 
 
-def _end(row: Drain, state: Drain.State, reason: str, *, now: datetime) -> None:
+def _end(
+    row: Drain,
+    state: Drain.State,
+    reason: str,
+    *,
+    now: datetime,
+) -> None:
     rows = Drain.objects.filter(pk=row.pk, state=Drain.State.RUNNING)
     if rows.update(state=state, ended_at=now, ended_reason=reason):
         facts, is_late = {"because": reason}, state == Drain.State.EXPIRED

@@ -190,7 +190,11 @@ def writes_of(
 
 
 def mirrored_object(
-    hub: Hub, group: str, kind: str, namespace: str, name: str
+    hub: Hub,
+    group: str,
+    kind: str,
+    namespace: str,
+    name: str,
 ) -> dict[str, object] | None:
     with in_hub(hub.pk):
         row = MirroredObject.objects.filter(

@@ -69,7 +69,10 @@ class MirrorRecord:
 
 
 def record_of(
-    hub: HubApi, stream: StreamKind, version: str, manifest: object
+    hub: HubApi,
+    stream: StreamKind,
+    version: str,
+    manifest: object,
 ) -> MirrorRecord:
     """Return what is stored of an object. Raise UnusableObject."""
     api_version = f"{stream.group}/{version}" if stream.group else version

@@ -226,7 +226,11 @@ def owners_of(live: Manifest, path: Path) -> tuple[Mapping[str, Any], ...]:
 
 
 def edit_body(
-    live: Manifest, base: Manifest, draft: Manifest, *, manager: str
+    live: Manifest,
+    base: Manifest,
+    draft: Manifest,
+    *,
+    manager: str,
 ) -> EditBody:
     """Return the server-side apply of a draft. Raise StaleBaseError.
 

@@ -156,7 +156,11 @@ class PartlyApplied(Exception):
     """A batch failed after others were written; `results` are those of the documents that are on the hub."""
 
     def __init__(
-        self, cause: Exception, results: Sequence[Result], *, total: int
+        self,
+        cause: Exception,
+        results: Sequence[Result],
+        *,
+        total: int,
     ) -> None:
         self.cause, self.results = cause, tuple(results)
         super().__init__(
@@ -636,7 +640,13 @@ def document_name(document: Document) -> str:
     return f"{data.get('kind', 'document')} {name or document.number}"
 
 
-def _save(data: Any, *, by: User | None, now: datetime, confirmed: bool) -> Result:
+def _save(
+    data: Any,
+    *,
+    by: User | None,
+    now: datetime,
+    confirmed: bool,
+) -> Result:
     kind = _KINDS[data["kind"]]
     if data["kind"] == EVICTION_KIND:
         eviction, is_new = apply_eviction(data, by=by, now=now)

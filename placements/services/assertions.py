@@ -124,7 +124,11 @@ def written_assertions(manifest: ClusterResourcePlacement) -> tuple[Assertion, .
 
 @retry_on_conflict
 def save_checks_file(
-    text: str, *, by: User | None, now: datetime, expected: int | None = None
+    text: str,
+    *,
+    by: User | None,
+    now: datetime,
+    expected: int | None = None,
 ) -> StoredChecksFile:
     """Save the `.fleetui.yaml` of the hub; its placements are checked soon.
 

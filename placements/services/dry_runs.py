@@ -171,7 +171,11 @@ class Plan:
 
 
 def _placed_by(
-    documents: Sequence[Document], name: str, *, by: User | None, now: datetime
+    documents: Sequence[Document],
+    name: str,
+    *,
+    by: User | None,
+    now: datetime,
 ) -> Iterator[tuple[Placement, list[str]]]:
     """Save the edit, and yield the placements that it concerns with the clusters that they would be on."""
     columns = ("pk", "generation", "rollout_generation")
@@ -198,7 +202,11 @@ def _placed_by(
 
 
 def _add_calls(
-    plan: Plan, placement: Placement, names: Sequence[str], *, now: datetime
+    plan: Plan,
+    placement: Placement,
+    names: Sequence[str],
+    *,
+    now: datetime,
 ) -> None:
     target = _target(placement, now=now)
     if target is None or not target.objects_count:

@@ -331,7 +331,11 @@ def _take_policy_snapshot(
 
 
 def delete_placement(
-    name: str, *, by: User | None, now: datetime, expected: int | None = None
+    name: str,
+    *,
+    by: User | None,
+    now: datetime,
+    expected: int | None = None,
 ) -> bool:
     """Delete a placement; return whether its row was deleted already.
 

@@ -98,7 +98,12 @@ def age_text(moment: datetime | None) -> str:
     return f"{seconds}s"
 
 
-def _time(moment: datetime, name: str, value: object, text: str) -> str:
+def _time(
+    moment: datetime,
+    name: str,
+    value: object,
+    text: str,
+) -> str:
     """Return a time element with a tooltip in UTC; `app.js` puts both into the time zone of the user."""
     utc = moment.astimezone(UTC)
     title = f"{utc:%Y-%m-%d %H:%M:%S} UTC"

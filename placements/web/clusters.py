@@ -93,7 +93,10 @@ CSV_COLUMNS = {
 
 @costly
 def download(
-    _request: HttpRequest, rows: QuerySet[MemberCluster], form: str, order: str
+    _request: HttpRequest,
+    rows: QuerySet[MemberCluster],
+    form: str,
+    order: str,
 ) -> HttpResponse:
     listed = with_counts(rows).order_by(
         order, "-name" if order.startswith("-") else "name"

@@ -130,7 +130,10 @@ def _start(request: HttpRequest, cluster: MemberCluster) -> str:
 
 
 def _number(
-    request: HttpRequest, field: str, most: int, errors: list[FieldError]
+    request: HttpRequest,
+    field: str,
+    most: int,
+    errors: list[FieldError],
 ) -> int | None:
     text = request.POST.get(field, "").strip()
     if not text:

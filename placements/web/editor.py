@@ -290,7 +290,11 @@ def _with_namespace(request: HttpRequest, submission: Submission) -> Submission:
 
 @collector_paused()  # a preview of thousands of clusters would be walked repeatedly
 def _respond(
-    request: HttpRequest, target: EditTarget, submission: Submission, *, is_new: bool
+    request: HttpRequest,
+    target: EditTarget,
+    submission: Submission,
+    *,
+    is_new: bool,
 ) -> HttpResponse:
     """Return the editor or what changed in it; the review of a draft without errors, if that is wanted."""
     context = _context(target, submission)

@@ -382,7 +382,10 @@ def choose(request: HttpRequest, name: str) -> HttpResponse:
 @costly
 @require_safe
 def compare_two(
-    request: HttpRequest, name: str, before: str, after: str
+    request: HttpRequest,
+    name: str,
+    before: str,
+    after: str,
 ) -> HttpResponse:
     """Show what differs between two snapshots or decisions of a placement."""
     placement = get_object_or_404(Placement, full_name=name)

@@ -76,7 +76,12 @@ def resources(request: HttpRequest) -> HttpResponse:
     )
 
 
-def _get_resource(group: str, kind: str, namespace: str, name: str) -> Resource:
+def _get_resource(
+    group: str,
+    kind: str,
+    namespace: str,
+    name: str,
+) -> Resource:
     """Return a resource by the parts of its address, where `_` is an empty part. Raises Http404."""
     key = {"group": group, "namespace": namespace}
     plain = {field: "" if value == "_" else value for field, value in key.items()}
@@ -89,7 +94,11 @@ def _get_resource(group: str, kind: str, namespace: str, name: str) -> Resource:
 @for_readers
 @require_safe
 def resource(
-    request: HttpRequest, group: str, kind: str, namespace: str, name: str
+    request: HttpRequest,
+    group: str,
+    kind: str,
+    namespace: str,
+    name: str,
 ) -> HttpResponse:
     """Show one resource and the placements that select it."""
     row = _get_resource(group, kind, namespace, name)
@@ -120,7 +129,11 @@ def placements_selecting(objects: Collection[HubObject]) -> list[str]:
 @for_operators("delete resources", of=of_resource)
 @require_http_methods(["GET", "HEAD", "POST"])
 def delete(
-    request: HttpRequest, group: str, kind: str, namespace: str, name: str
+    request: HttpRequest,
+    group: str,
+    kind: str,
+    namespace: str,
+    name: str,
 ) -> HttpResponse:
     """Show the confirmation, or delete the resource."""
     row = _get_resource(group, kind, namespace, name)

@@ -254,7 +254,10 @@ def newest(_request: HttpRequest, name: str) -> HttpResponse:
 @require_safe
 @live_page
 def rollout(
-    request: HttpRequest, name: str, number: int, tab: str = "clusters"
+    request: HttpRequest,
+    name: str,
+    number: int,
+    tab: str = "clusters",
 ) -> HttpResponse:
     """Show one tab of a rollout; while it is in progress the page polls its fragment."""
     if wants_fragment(request) and "table" not in request.GET:
@@ -266,7 +269,12 @@ def rollout(
     return _rollout(request, name, number, tab)
 
 
-def _rollout(request: HttpRequest, name: str, number: int, tab: str) -> HttpResponse:
+def _rollout(
+    request: HttpRequest,
+    name: str,
+    number: int,
+    tab: str,
+) -> HttpResponse:
     run, now = run_named(name, number), datetime.now(UTC)
     placement = run.placement
     report = report_of(run)
@@ -437,7 +445,11 @@ def staged_run(request: HttpRequest, name: str) -> HttpResponse:
 
 
 def _stages_picture(
-    run: StagedRun, plan: StagedRunPlan, parts: Mapping[str, Part], *, now: datetime
+    run: StagedRun,
+    plan: StagedRunPlan,
+    parts: Mapping[str, Part],
+    *,
+    now: datetime,
 ) -> RunPicture | None:
     """Return the stages with the gates between them, and the line of observed available clusters."""
     until = run.ended_at or now
@@ -465,7 +477,10 @@ def _stages_picture(
 
 
 def _stage_row(
-    stage: StageView, run: StagedRun, wanted: str, parts: Mapping[str, Part]
+    stage: StageView,
+    run: StagedRun,
+    wanted: str,
+    parts: Mapping[str, Part],
 ) -> tuple[StageView, badges.Badge, list[Any]]:
     """Return a stage with its status and its clusters; a large one shows them only in its turn."""
     state = badges.stage_state(stage.state, run, failed=stage.failed)
@@ -562,7 +577,10 @@ def _picture(
 
 
 def _clusters_context(
-    request: HttpRequest, run: Rollout, parts: dict[str, Part], report: RolloutReport
+    request: HttpRequest,
+    run: Rollout,
+    parts: dict[str, Part],
+    report: RolloutReport,
 ) -> dict[str, Any]:
     result = report.result
     planned = [name for wave in run.waves for name in wave]
@@ -689,7 +707,11 @@ def _plan_context(placement: Placement) -> dict[str, Any]:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def run_action(
-    request: HttpRequest, name: str, kind: ActionKind, action: str, value: str = ""
+    request: HttpRequest,
+    name: str,
+    kind: ActionKind,
+    action: str,
+    value: str = "",
 ) -> HttpResponseBase:
     """Show the confirmation, or run an action; a refusal is shown on the same page."""
     check = for_action(kind, action)
@@ -717,7 +739,10 @@ def _unpin_context(placement: Placement) -> dict[str, Any]:
 
 
 def _run_action(
-    request: HttpRequest, action: Action, name: str, value: str
+    request: HttpRequest,
+    action: Action,
+    name: str,
+    value: str,
 ) -> HttpResponse:
     words = {"name": name, "value": value}
     is_on_cluster = (

@@ -40,7 +40,13 @@ class ApiClient(Protocol):
 class RefusedError(Exception):
     """One object was refused by a rule of this package or by the API server."""
 
-    def __init__(self, code: str, message: str, *, status: int = 0) -> None:
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        *,
+        status: int = 0,
+    ) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
@@ -96,7 +102,13 @@ class Discovery:
         self._locks: dict[str, Lock] = {}
         self._lock = Lock()
 
-    def resource(self, api_version: str, kind: str, *, deadline: float) -> ResourceType:
+    def resource(
+        self,
+        api_version: str,
+        kind: str,
+        *,
+        deadline: float,
+    ) -> ResourceType:
         """Return how a kind is addressed. Raise KindNotServedError, DriverUnavailable."""
         resource = self.load(api_version, deadline=deadline).get(kind)
         if resource is None:
@@ -118,7 +130,11 @@ class Discovery:
         return resource
 
     def load(
-        self, api_version: str, *, keep: float = KEEP_SECONDS, deadline: float
+        self,
+        api_version: str,
+        *,
+        keep: float = KEEP_SECONDS,
+        deadline: float,
     ) -> Table:
         """Return the table of a group version, empty when it is not served; at most `keep` seconds old."""
         with self._lock:
@@ -167,7 +183,11 @@ class Discovery:
         )
 
     def other_versions(
-        self, api_version: str, kind: str, *, deadline: float
+        self,
+        api_version: str,
+        kind: str,
+        *,
+        deadline: float,
     ) -> tuple[str, ...]:
         """Return the other apiVersions that serve a kind: of the same group, or of the one it moved to."""
         group = (current_version(api_version, kind) or api_version).rpartition("/")[0]
@@ -184,7 +204,11 @@ class Discovery:
 
 
 def resolve_kind(
-    discovery: Discovery, api_version: str, ref: ObjectRef, *, deadline: float
+    discovery: Discovery,
+    api_version: str,
+    ref: ObjectRef,
+    *,
+    deadline: float,
 ) -> ResourceType:
     """Return how an object is addressed now: where its version is no longer served, by another one.
 
@@ -199,7 +223,11 @@ def resolve_kind(
 
 
 def items_in_pages(
-    client: ApiClient, path: str, query: Mapping[str, str], *, deadline: float
+    client: ApiClient,
+    path: str,
+    query: Mapping[str, str],
+    *,
+    deadline: float,
 ) -> Iterator[Mapping[str, Any] | Response]:
     """Yield the items of a list, page by page, or at last the answer that was not a list.
 

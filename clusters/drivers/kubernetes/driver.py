@@ -153,12 +153,20 @@ class KubernetesDriver:
         )
 
     def remove(
-        self, placement: str, *, fence: int = 0, timeout: float = USUAL_TIMEOUT
+        self,
+        placement: str,
+        *,
+        fence: int = 0,
+        timeout: float = USUAL_TIMEOUT,
     ) -> Removed:
         return self._leave(remove_placement, placement, fence, timeout)
 
     def release(
-        self, placement: str, *, fence: int = 0, timeout: float = USUAL_TIMEOUT
+        self,
+        placement: str,
+        *,
+        fence: int = 0,
+        timeout: float = USUAL_TIMEOUT,
     ) -> Removed:
         return self._leave(release_placement, placement, fence, timeout)
 

@@ -151,7 +151,12 @@ class DifferencesError(RefusedError):
     """An object is refused because it differs from its manifest."""
 
     def __init__(
-        self, code: str, message: str, difference: ObjectDiff, *, is_drift: bool
+        self,
+        code: str,
+        message: str,
+        difference: ObjectDiff,
+        *,
+        is_drift: bool,
     ) -> None:
         super().__init__(code, message)
         self.drift = difference if is_drift else None
@@ -251,7 +256,12 @@ def _planned_patch(
     return Planned(lambda: _as_outcome(call, target, step))
 
 
-def is_unchanged(call: ApplyCall, target: Target, record: Entry, live: Live) -> bool:
+def is_unchanged(
+    call: ApplyCall,
+    target: Target,
+    record: Entry,
+    live: Live,
+) -> bool:
     if (record.hash, record.uid) != (target.hash, live["metadata"].get("uid")):
         return False
     if (
@@ -297,7 +307,13 @@ def check_takeover(call: ApplyCall, target: Target, live: Live) -> None:
             )
 
 
-def _compare(call: ApplyCall, target: Target, live: Live, *, code: str) -> Comparison:
+def _compare(
+    call: ApplyCall,
+    target: Target,
+    live: Live,
+    *,
+    code: str,
+) -> Comparison:
     is_full = call.version.options.comparison == "FullComparison"
     try:
         return compare_live(

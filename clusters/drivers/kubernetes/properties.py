@@ -179,7 +179,11 @@ class Readings:
         return requested
 
     def _items(
-        self, path: str, query: Mapping[str, str], *, deadline: float
+        self,
+        path: str,
+        query: Mapping[str, str],
+        *,
+        deadline: float,
     ) -> Iterator[Mapping[str, Any]]:
         """Yield the items page by page, so that a page can be freed when the next one is parsed."""
         for one in items_in_pages(self.client, path, query, deadline=deadline):

@@ -43,7 +43,10 @@ Ownerships: TypeAlias = Mapping[ObjectRef, Ownership]
 
 
 def refusal_of(
-    version: Version, wanted: HeldObject, there: Ownership | None, digest: str
+    version: Version,
+    wanted: HeldObject,
+    there: Ownership | None,
+    digest: str,
 ) -> Refusal | None:
     """Return why a placement may not apply an object, in the order of a Kubernetes cluster.
 

@@ -77,7 +77,12 @@ class GroupName(str):
     value: str | None
 
     @classmethod
-    def of(cls, key: str, value: str | None, words: str) -> "GroupName":
+    def of(
+        cls,
+        key: str,
+        value: str | None,
+        words: str,
+    ) -> "GroupName":
         name = cls(words)
         name.key, name.value = key, value
         return name

@@ -252,7 +252,12 @@ def _bands(part: _Part, suffix: str) -> Iterator[dict[str, Any]]:
 
 
 def _words(
-    part: _Part, suffix: str, left: int, right: int, *, is_narrow: bool
+    part: _Part,
+    suffix: str,
+    left: int,
+    right: int,
+    *,
+    is_narrow: bool,
 ) -> Iterator[dict[str, Any]]:
     panel = part.panel
     axes = {"xref": f"x{suffix}", "yref": f"y{suffix}", "showarrow": False}

@@ -55,7 +55,11 @@ def mirrored_metadata(kind: str, namespace: str, name: str) -> Mapping[str, Any]
 
 
 def execute(
-    request: Request, hub: Hub, action: str, fields: Mapping[str, Any], params: Params
+    request: Request,
+    hub: Hub,
+    action: str,
+    fields: Mapping[str, Any],
+    params: Params,
 ) -> WritePreview | AppliedWrite | None:
     """Preview an action by a dry run of the hub, or have it sent after one; None where nothing changes.
 
@@ -88,7 +92,11 @@ def response_to_sent(done: AppliedWrite) -> Response:
 
 
 def write_object(
-    request: Request, action: str, fields: Mapping[str, Any], *, params: Params
+    request: Request,
+    action: str,
+    fields: Mapping[str, Any],
+    *,
+    params: Params,
 ) -> Response:
     """Preview an action on the live hub in scope, or have it sent; respond with the object.
 

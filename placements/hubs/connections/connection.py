@@ -39,7 +39,12 @@ RENEW_BEFORE_EXPIRY = 300.0
 class ServerNotAllowedError(DriverUnavailable):
     """The token of a hub's command belongs to another server; `allowed` is what can be done."""
 
-    def __init__(self, name: str, variable: str, server: str) -> None:
+    def __init__(
+        self,
+        name: str,
+        variable: str,
+        server: str,
+    ) -> None:
         message = f"the token command of hub {name} is for another server"
         super().__init__(message, code="credentials-unreadable")
         self.allowed = server or f"set {variable} in the environment of the console"

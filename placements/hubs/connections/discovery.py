@@ -58,7 +58,11 @@ class Unsuitable(Exception):
 
 
 def discover(
-    api: HubApi, client: Client, *, seconds: float, monotonic: Callable[[], float]
+    api: HubApi,
+    client: Client,
+    *,
+    seconds: float,
+    monotonic: Callable[[], float],
 ) -> HubDiscovery:
     """Return what a hub serves. Raise DriverUnavailable."""
     deadline = monotonic() + seconds
@@ -161,7 +165,11 @@ def served_groups(client: Client, *, deadline: float) -> Mapping[str, tuple[str,
 
 
 def _resources(
-    client: Client, group: str, version: str, *, deadline: float
+    client: Client,
+    group: str,
+    version: str,
+    *,
+    deadline: float,
 ) -> Iterator[Mapping[str, Any]]:
     answer = client.request("GET", f"/apis/{group}/{version}", deadline=deadline)
     if answer.status == 200:
@@ -187,7 +195,11 @@ def _stored_version(client: Client, kind: StreamKind, *, deadline: float) -> str
 
 
 def optional_kinds(
-    api: HubApi, client: Client, groups: Mapping[str, Sequence[str]], *, deadline: float
+    api: HubApi,
+    client: Client,
+    groups: Mapping[str, Sequence[str]],
+    *,
+    deadline: float,
 ) -> Iterator[tuple[StreamKind, str]]:
     """Yield the kinds of the optional groups that are served, which are mirrored as metadata."""
     for group in api.optional_groups:
@@ -243,7 +255,11 @@ def permissions_in(
 
 
 def allows(
-    rules: list[Any], verb: str, kind: StreamKind, *, part: str = ""
+    rules: list[Any],
+    verb: str,
+    kind: StreamKind,
+    *,
+    part: str = "",
 ) -> bool | None:
     """Return whether rules allow a verb on all objects of a kind; None where on some."""
     resources = {f"{kind.plural}{part}", f"*{part}", "*"}

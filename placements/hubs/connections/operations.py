@@ -127,7 +127,11 @@ def check_spec(spec: HubSpec) -> None:
 
 
 def parse_hub_input(
-    wanted: ConnectionInput, *, hub: Hub | None, name: str, now: datetime
+    wanted: ConnectionInput,
+    *,
+    hub: Hub | None,
+    name: str,
+    now: datetime,
 ) -> ParsedConnection:
     """Return the connection that a user entered. Raise InvalidManifest.
 
@@ -266,7 +270,11 @@ def shown_spec(hub: Hub) -> dict[str, Any]:
 
 
 def change_hub(
-    name: str, changes: Mapping[str, Any], *, by: User | None, now: datetime
+    name: str,
+    changes: Mapping[str, Any],
+    *,
+    by: User | None,
+    now: datetime,
 ) -> Hub:
     """Change title, mode, identity, namespaces or `paused`. Raise UnknownHubError, InvalidManifest."""
     hub = live_hub(name)

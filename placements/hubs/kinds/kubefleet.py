@@ -31,7 +31,11 @@ _MOST_NUMBER = 2**31
 
 
 def _placement_kind(
-    kind: str, *, namespaced: bool, form: Form = Form.FULL, required: bool = False
+    kind: str,
+    *,
+    namespaced: bool,
+    form: Form = Form.FULL,
+    required: bool = False,
 ) -> StreamKind:
     plural = re.sub("y$", "ie", kind.lower()) + "s"
     return StreamKind(PLACEMENT_GROUP, plural, kind, namespaced, form, required)

@@ -261,7 +261,11 @@ def _version(spec: Manifest) -> str:
 
 
 def _number(
-    document: HubDocument, values: Mapping[str, Any], key: str, *, path: str
+    document: HubDocument,
+    values: Mapping[str, Any],
+    key: str,
+    *,
+    path: str,
 ) -> float | None:
     value = values.get(key)
     if isinstance(value, (int, float)) and not isinstance(value, bool):
@@ -357,7 +361,10 @@ def _first(texts: Iterable[str], stated: datetime | None) -> datetime | None:
 
 
 def _differing(
-    document: HubDocument, key: str, fields_key: str, since_key: str
+    document: HubDocument,
+    key: str,
+    fields_key: str,
+    since_key: str,
 ) -> list[dict[str, Any]]:
     """Return the objects of a cluster that differ, as rows of a binding (`Binding.drifted_objects`)."""
     rows = []

@@ -44,7 +44,13 @@ class HubMoment:
     has_events: bool = True
 
     @classmethod
-    def of(cls, hub: Hub, *, now: datetime, has_events: bool = True) -> "HubMoment":
+    def of(
+        cls,
+        hub: Hub,
+        *,
+        now: datetime,
+        has_events: bool = True,
+    ) -> "HubMoment":
         state, _, _ = state_of(hub, now=now)
         offset = timedelta(seconds=hub.clock_offset_seconds or 0.0)
         return cls(now, now + offset, state == HubState.LIVE, has_events)
@@ -105,7 +111,13 @@ class HubDocument:
             mapping_at(self.content, *keys[:-1]), keys[-1], path=".".join(keys)
         )
 
-    def moment_in(self, values: Manifest, key: str, *, path: str) -> datetime | None:
+    def moment_in(
+        self,
+        values: Manifest,
+        key: str,
+        *,
+        path: str,
+    ) -> datetime | None:
         value = values.get(key)
         moment = moment_of(value) if isinstance(value, str) else None
         if value is not None and moment is None:
@@ -128,7 +140,11 @@ class HubDocument:
         )
 
     def conditions_in(
-        self, values: Manifest, key: str, *, path: str
+        self,
+        values: Manifest,
+        key: str,
+        *,
+        path: str,
     ) -> dict[str, Mapping[str, Any]]:
         conditions = {}
         for index, one in enumerate(items_at(values, key)):
@@ -142,7 +158,12 @@ class HubDocument:
         return conditions
 
     def transition(
-        self, values: Manifest, kind: str, *, path: str, status: str = "True"
+        self,
+        values: Manifest,
+        kind: str,
+        *,
+        path: str,
+        status: str = "True",
     ) -> datetime | None:
         """Return since when a condition of these values has a status; None if it has another one."""
         condition = self.conditions_in(

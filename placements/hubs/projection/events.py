@@ -43,7 +43,11 @@ class HubEvents:
         self._events.append((event, document.manager(part)))
 
     def reported(
-        self, kind: str, document: HubDocument, before: Conditions, after: Conditions
+        self,
+        kind: str,
+        document: HubDocument,
+        before: Conditions,
+        after: Conditions,
     ) -> None:
         """Add an event with the conditions whose status, reason or message differ."""
         old = _by_type(before, kind=document.row.kind)

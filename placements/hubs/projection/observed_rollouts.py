@@ -249,7 +249,10 @@ def _supersede(update: ClusterUpdate, *, at: datetime) -> None:
 
 
 def _since(
-    binding: Binding, kind: str, run: Rollout, moment: HubMoment
+    binding: Binding,
+    kind: str,
+    run: Rollout,
+    moment: HubMoment,
 ) -> datetime | None:
     """Return since when a condition is True, within this rollout; None if it is not.
 
@@ -266,7 +269,13 @@ def _since(
     return max(at, run.started_at)
 
 
-def _end(run: Rollout, state: Rollout.State, reason: str, *, at: datetime) -> None:
+def _end(
+    run: Rollout,
+    state: Rollout.State,
+    reason: str,
+    *,
+    at: datetime,
+) -> None:
     """End a rollout; what is in progress on clusters is superseded."""
     updates = ClusterUpdate.objects.filter(rollout=run, outcome="")
     updates.update(

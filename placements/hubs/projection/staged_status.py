@@ -122,7 +122,12 @@ def _plan(
 
 
 def _stage(
-    document: HubDocument, values: Values, spec: StageSpec, *, path: str, version: str
+    document: HubDocument,
+    values: Values,
+    spec: StageSpec,
+    *,
+    path: str,
+    version: str,
 ) -> Stage:
     steps = _steps(document, values, path=path, version=version)
     stage = Stage(
@@ -163,7 +168,11 @@ def _ended_at(document: HubDocument, values: Values, path: str) -> datetime | No
 
 
 def _steps(
-    document: HubDocument, values: Values, *, path: str, version: str = ""
+    document: HubDocument,
+    values: Values,
+    *,
+    path: str,
+    version: str = "",
 ) -> tuple[ClusterStep, ...]:
     steps: dict[str, ClusterStep] = {}
     for index, one in enumerate(map(mapping_at, items_at(values, "clusters"))):
@@ -215,7 +224,11 @@ def _result(
 
 
 def _waits(
-    stage: Stage, status: RunStatus, running: Sequence[str], *, is_elapsed: bool
+    stage: Stage,
+    status: RunStatus,
+    running: Sequence[str],
+    *,
+    is_elapsed: bool,
 ) -> list[Wait]:
     if status is RunStatus.INITIALISED:
         return [Wait(WaitReason.RUN)]

@@ -197,7 +197,10 @@ def _set_replay(
 
 
 def _replay(
-    observed: HubObservation, course: Course, before: HubDecision | None, hub: Hub
+    observed: HubObservation,
+    course: Course,
+    before: HubDecision | None,
+    hub: Hub,
 ) -> ReplayResult:
     """Replay the selections since a decision; where there were none, a cycle on everything as it is.
 

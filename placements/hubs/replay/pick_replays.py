@@ -121,7 +121,10 @@ def may_be_seen(one: FleetVersion, version: FleetVersion, first: BindingChange) 
 
 
 def _changed_during(
-    cycle: Cycle, other: Cycle, one: FleetVersion, first: BindingChange
+    cycle: Cycle,
+    other: Cycle,
+    one: FleetVersion,
+    first: BindingChange,
 ) -> bool:
     """Return whether what another version changed may have changed before the cycle."""
     if is_at_or_before(one, first.resource_version, first.seen_at):

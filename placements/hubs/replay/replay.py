@@ -381,7 +381,10 @@ def one_per_cluster(bindings: Collection[BindingFacts]) -> list[BindingFacts]:
 
 
 def cycle_on(
-    observed: HubObservation, policy: PlacementPolicy, fleet: Fleet, bindings: Bindings
+    observed: HubObservation,
+    policy: PlacementPolicy,
+    fleet: Fleet,
+    bindings: Bindings,
 ) -> Cycle:
     placed = tuple(
         one.placed(observed.name) for one in one_per_cluster(bindings.values())

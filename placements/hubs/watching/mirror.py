@@ -125,7 +125,10 @@ class MirrorStream:
         self.known.pop(key, None)
 
     def counters(
-        self, status: StreamStatus | None, now: datetime, monotonic: float
+        self,
+        status: StreamStatus | None,
+        now: datetime,
+        monotonic: float,
     ) -> HubStream:
         """Return the row with what each flush writes; events per minute are those since the last one."""
         status = status or StreamStatus(self.kind)
@@ -246,7 +249,10 @@ class HubMirror:
         return is_dirty
 
     def _write_objects(
-        self, stream: MirrorStream, items: Sequence[StreamItem], now: datetime
+        self,
+        stream: MirrorStream,
+        items: Sequence[StreamItem],
+        now: datetime,
     ) -> bool:
         pending = _Pending(self._stored(stream, items))
         for item in items:
@@ -370,7 +376,10 @@ class HubMirror:
             pending.changes.append(stored.gone(resource_version, now))
 
     def _remove_missing(
-        self, stream: MirrorStream, uids: frozenset[str], now: datetime
+        self,
+        stream: MirrorStream,
+        uids: frozenset[str],
+        now: datetime,
     ) -> bool:
         """Remove what a complete list of the stream does not contain; return whether anything was."""
         rows = MirroredObject.objects.filter(stream=stream.pk)
@@ -394,7 +403,10 @@ class HubMirror:
         return bool(gone)
 
     def _row(
-        self, stream: MirrorStream, record: MirrorRecord, now: datetime
+        self,
+        stream: MirrorStream,
+        record: MirrorRecord,
+        now: datetime,
     ) -> MirroredObject:
         columns = record.columns
         return MirroredObject(

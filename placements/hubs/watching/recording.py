@@ -87,7 +87,12 @@ class Recording:
         with self._lock:
             self._is_closed = True
 
-    def _write(self, stream: int, kind: EventType, content: Content) -> None:
+    def _write(
+        self,
+        stream: int,
+        kind: EventType,
+        content: Content,
+    ) -> None:
         resource = self.resources[stream]
         at = datetime.now(UTC).isoformat()
         line = {"at": at, "stream": resource, "type": str(kind), "object": content}

@@ -402,7 +402,13 @@ class StreamReader:
         else:
             self._sink.put(StreamItem(self.number, record, position=position))
 
-    def _failed(self, state: StreamState, message: str, *, code: str = "") -> None:
+    def _failed(
+        self,
+        state: StreamState,
+        message: str,
+        *,
+        code: str = "",
+    ) -> None:
         status = self.status
         now = self._monotonic()
         status.state = state

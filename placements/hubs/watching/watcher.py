@@ -227,7 +227,12 @@ class Watcher:
             own.update(**values)
         hub.started = discovery
 
-    def _stream_row(self, hub: HubRunner, place: Place, version: str) -> HubStream:
+    def _stream_row(
+        self,
+        hub: HubRunner,
+        place: Place,
+        version: str,
+    ) -> HubStream:
         kind = place.kind
         row, _ = HubStream.objects.get_or_create(
             hub_id=hub.target.pk,
@@ -359,7 +364,10 @@ class Watcher:
                 return
 
     def _write_apart(
-        self, hub: HubRunner, items: Sequence[StreamItem], error: Exception
+        self,
+        hub: HubRunner,
+        items: Sequence[StreamItem],
+        error: Exception,
     ) -> None:
         """Write the halves of a batch that the database refuses, down to the object that it refuses."""
         if len(items) > 1:

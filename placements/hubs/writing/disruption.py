@@ -59,7 +59,12 @@ def eviction_prefix(placement: str, cluster: str) -> str:
     return f"fleetui-{parts[0]}-{parts[1]}-"
 
 
-def hub_verdict(hub: Hub, placement: Manifest, name: str, cluster: str) -> Verdict:
+def hub_verdict(
+    hub: Hub,
+    placement: Manifest,
+    name: str,
+    cluster: str,
+) -> Verdict:
     """Return whether the hub would execute an eviction, as far as the mirror shows it."""
     kind = placement_type(placement)
     if kind not in list(PlacementType):

@@ -185,7 +185,12 @@ def check_role(hub: Hub, action: HubAction, by: User) -> None:
 
 
 def plan_offline(
-    hub: Hub, action: HubAction, fields: Fields, *, by: User, now: datetime
+    hub: Hub,
+    action: HubAction,
+    fields: Fields,
+    *,
+    by: User,
+    now: datetime,
 ) -> WritePlan:
     """Plan a write on the mirror: for copies, where nothing is sent."""
     with in_hub(hub.pk):
@@ -223,7 +228,12 @@ def plan_of(action: HubAction, planner: Planner, entered: Fields) -> WritePlan:
 
 @contextmanager
 def planned_write(
-    hub: Hub, action: HubAction, fields: Fields, *, by: User, now: datetime
+    hub: Hub,
+    action: HubAction,
+    fields: Fields,
+    *,
+    by: User,
+    now: datetime,
 ) -> Iterator[tuple[HubWriter, WritePlan]]:
     """Plan a write for a person who may make it, with the objects of the hub.
 
@@ -316,7 +326,11 @@ def salt_of(hub: Hub, by: User) -> str:
 
 
 def previewed(
-    plan: WritePlan, request: WriteRequest, token: str, hub: Hub, by: User
+    plan: WritePlan,
+    request: WriteRequest,
+    token: str,
+    hub: Hub,
+    by: User,
 ) -> WriteRequest:
     """Return the request as its dry run was sent; the status may have changed since.
 

@@ -109,7 +109,12 @@ class Planner:
     def api_version(self, kind: str) -> str:
         return f"{KINDS[kind].group}/{version_of(self.hub, kind)}"
 
-    def find(self, kind: str, name: str, namespace: str = "") -> Manifest | None:
+    def find(
+        self,
+        kind: str,
+        name: str,
+        namespace: str = "",
+    ) -> Manifest | None:
         """Return an object, or None. Raise DriverUnavailable."""
         hub_kind = KINDS[kind]
         if self.writer is None:
@@ -120,7 +125,12 @@ class Planner:
             return None
         return {**manifest, "kind": kind, "apiVersion": f"{hub_kind.group}/{version}"}
 
-    def read(self, kind: str, name: str, namespace: str = "") -> Manifest:
+    def read(
+        self,
+        kind: str,
+        name: str,
+        namespace: str = "",
+    ) -> Manifest:
         """Return an object. Raise UnknownObjectError, DriverUnavailable."""
         manifest = self.find(kind, name, namespace)
         if manifest is None:
@@ -147,12 +157,20 @@ class Planner:
         )
 
     def patch(
-        self, live: Manifest, values: Mapping[Path, Any], removed: Iterable[Path] = ()
+        self,
+        live: Manifest,
+        values: Mapping[Path, Any],
+        removed: Iterable[Path] = (),
     ) -> WriteRequest:
         return self.write(Verb.PATCH, live, merge_patch(live, values, removed))
 
     def write(
-        self, verb: Verb, live: Manifest, body: Manifest, *, subresource: str = ""
+        self,
+        verb: Verb,
+        live: Manifest,
+        body: Manifest,
+        *,
+        subresource: str = "",
     ) -> WriteRequest:
         kind, metadata = str(live["kind"]), mapping_at(live, "metadata")
         return WriteRequest(

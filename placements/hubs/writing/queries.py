@@ -42,7 +42,10 @@ def open_approvals(hub: Hub, run: str, namespace: str = "") -> list[OpenApproval
 
 
 def refusal_of_write(
-    hub: Hub, action: HubAction, user: User | None, fields: Fields
+    hub: Hub,
+    action: HubAction,
+    user: User | None,
+    fields: Fields,
 ) -> str:
     """Return why a person may not do an action on a hub now, and who changes that; "" where they may.
 

@@ -153,7 +153,11 @@ class HubWriter:
         return request, answer
 
     def send(
-        self, request: WriteRequest, live: Manifest | None, *, digest: str = ""
+        self,
+        request: WriteRequest,
+        live: Manifest | None,
+        *,
+        digest: str = "",
     ) -> tuple[HubWrite, WriteAnswer]:
         """Send a request until the hub stores it or refuses it, and record who requested it and the outcome.
 
@@ -204,7 +208,11 @@ class HubWriter:
             )
 
     def _request_at_present_version(
-        self, request: WriteRequest, live: Manifest | None, *, is_dry_run: bool
+        self,
+        request: WriteRequest,
+        live: Manifest | None,
+        *,
+        is_dry_run: bool,
     ) -> tuple[WriteRequest, WriteAnswer]:
         """Send a request, and again with the present resourceVersion while only the status has changed.
 
@@ -232,7 +240,11 @@ class HubWriter:
         return request, answer
 
     def _request(
-        self, request: WriteRequest, live: Manifest | None, *, is_dry_run: bool
+        self,
+        request: WriteRequest,
+        live: Manifest | None,
+        *,
+        is_dry_run: bool,
     ) -> WriteAnswer:
         """Send a request; a second time after 429 and 503, which the hub has not worked on."""
         deadline = self._monotonic() + WRITE_SECONDS

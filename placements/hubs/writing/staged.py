@@ -50,7 +50,10 @@ def run_name(placement: str) -> str:
 
 
 def preflight(
-    planner: Planner, placement: Manifest, kind: str, owner: str
+    planner: Planner,
+    placement: Manifest,
+    kind: str,
+    owner: str,
 ) -> tuple[str, ...]:
     """Return what would make a run fail or wait. Raise WriteRefusedError while another one is active."""
     for run in planner.mirrored(kind, owner=owner):

@@ -52,12 +52,23 @@ class MirrorFacts(HubFacts):
         super().__init__()
         self._hub = hub
 
-    def read_labels(self, group: str, kind: str, name: str) -> Labels | None:
+    def read_labels(
+        self,
+        group: str,
+        kind: str,
+        name: str,
+    ) -> Labels | None:
         manifest = mirrored_object(self._hub, group, kind, "", name)
         return None if manifest is None else labels_in(manifest)
 
 
-def check_plan(hub: Hub, action: HubAction, plan: WritePlan, *, by: User) -> None:
+def check_plan(
+    hub: Hub,
+    action: HubAction,
+    plan: WritePlan,
+    *,
+    by: User,
+) -> None:
     """Raise NotOfTeamError unless the user may change what the plan changes, as it is and as it will be."""
     request, role = plan.request, action.role
     if request is None or may_change(by, role=role):
@@ -131,7 +142,12 @@ def _owner_of(hub: Hub, kind: str, manifest: Manifest) -> Any:
     return _mirrored(hub, kind_of("ResourcePlacement", namespace), namespace, name)
 
 
-def _mirrored(hub: Hub, kind: str, namespace: str, name: str) -> Any:
+def _mirrored(
+    hub: Hub,
+    kind: str,
+    namespace: str,
+    name: str,
+) -> Any:
     if not name:
         return {}
     return mirrored_object(hub, KINDS[kind].group, kind, namespace, name) or {}

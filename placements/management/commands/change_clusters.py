@@ -110,7 +110,11 @@ class Command(ServerCommand):
             self.stdout.write(" ".join(filter(None, [counts, each.message])))
 
     def _change_there(
-        self, client: RemoteClient, body: dict[str, Any], *, is_dry_run: bool
+        self,
+        client: RemoteClient,
+        body: dict[str, Any],
+        *,
+        is_dry_run: bool,
     ) -> None:
         query = {"dryRun": "All"} if is_dry_run else {}
         content = json.dumps(body).encode()
@@ -130,6 +134,11 @@ class Command(ServerCommand):
                 f"placement {each['placement']}: {each['placedBefore']} -> {each['placedAfter']}"
             )
 
-    def _write_change(self, name: str, change: str, about: str) -> None:
+    def _write_change(
+        self,
+        name: str,
+        change: str,
+        about: str,
+    ) -> None:
         words = f" ({about})" if about else ""
         self.stdout.write(f"{name}: {change or 'unchanged'}{words}")

@@ -107,7 +107,12 @@ class Command(RolloutCommand):
                 self.run_action(options["name"], options["target"], value, user, **more)
             )
 
-    def _preview(self, placement: str, strategy: str, snapshot: str | None) -> None:
+    def _preview(
+        self,
+        placement: str,
+        strategy: str,
+        snapshot: str | None,
+    ) -> None:
         placement_row = get_placement(placement)
         row = StagedStrategy.objects.filter(
             namespace=placement_row.namespace, name=strategy

@@ -150,7 +150,11 @@ def large_fleet(size: int, now: datetime) -> tuple[Document, ...]:
 
 
 def _cluster(
-    name: str, site: Site, blemish: Blemish | None, rng: Random, now: datetime
+    name: str,
+    site: Site,
+    blemish: Blemish | None,
+    rng: Random,
+    now: datetime,
 ) -> Document:
     env = _draw(_ENVS, rng)
     labels = {

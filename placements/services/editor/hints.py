@@ -230,7 +230,10 @@ def _hints(
 
 
 def _matching_clusters(
-    row: FormRow, data: object, fleet: Fleet, semantics: Semantics
+    row: FormRow,
+    data: object,
+    fleet: Fleet,
+    semantics: Semantics,
 ) -> str:
     raw = at(data, row.keys)
     if row.keys[:-1] == PREFERRED:
@@ -249,7 +252,12 @@ def _matching_clusters(
     )
 
 
-def _domains(row: FormRow, data: object, fleet: Fleet, semantics: Semantics) -> str:
+def _domains(
+    row: FormRow,
+    data: object,
+    fleet: Fleet,
+    semantics: Semantics,
+) -> str:
     try:
         constraint = parse_manifest(
             TopologySpreadConstraint, at(data, row.keys), semantics=semantics, path=""

@@ -428,7 +428,12 @@ def of_cluster_credentials(
 
 
 def of_credential(
-    noun: Noun, name: str, row: Any, notice: str, path: str, labels: Mapping[str, str]
+    noun: Noun,
+    name: str,
+    row: Any,
+    notice: str,
+    path: str,
+    labels: Mapping[str, str],
 ) -> ProblemFacts:
     return ProblemFacts(
         ProblemKind.CREDENTIAL_EXPIRES,

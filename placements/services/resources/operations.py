@@ -193,7 +193,11 @@ def unchanged_resources(
 
 
 def delete_resource(
-    key: ObjectKey, *, by: User | None, now: datetime, expected: int | None = None
+    key: ObjectKey,
+    *,
+    by: User | None,
+    now: datetime,
+    expected: int | None = None,
 ) -> list[Resource]:
     """Delete an object; a Namespace with everything in it. Return what was deleted.
 
@@ -259,7 +263,11 @@ def _rows_by_key(
 
 
 def _apply(
-    one: HubObject, row: Resource | None, *, now: datetime, is_demo: bool
+    one: HubObject,
+    row: Resource | None,
+    *,
+    now: datetime,
+    is_demo: bool,
 ) -> SaveResult[Resource]:
     warnings = _warnings(one)
     if row is None:

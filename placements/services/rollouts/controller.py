@@ -279,7 +279,11 @@ def _mark_synced(
 
 
 def start_actions(
-    run: Rollout, context: RolloutContext, actions: Sequence[Action], *, now: datetime
+    run: Rollout,
+    context: RolloutContext,
+    actions: Sequence[Action],
+    *,
+    now: datetime,
 ) -> None:
     """Record what starts; the calls to the clusters are made later, outside of this transaction.
 
@@ -384,7 +388,13 @@ def create_run(
     return run
 
 
-def end_run(run: Rollout, state: Rollout.State, reason: str, *, now: datetime) -> None:
+def end_run(
+    run: Rollout,
+    state: Rollout.State,
+    reason: str,
+    *,
+    now: datetime,
+) -> None:
     """End a rollout in progress; what it started is still observed until it ends."""
     ended = Rollout.objects.filter(pk=run.pk, state=Rollout.State.RUNNING)
     if ended.update(

@@ -39,7 +39,11 @@ _NEVER_END = {
 
 
 def update_forecast(
-    run: Rollout, placement: Placement, result: RollingUpdateResult, *, now: datetime
+    run: Rollout,
+    placement: Placement,
+    result: RollingUpdateResult,
+    *,
+    now: datetime,
 ) -> bool:
     """Compute and store the time left of a rollout in progress if it is due; return whether it changed."""
     before, obstacle = run.eta, _obstacle(result)

@@ -79,7 +79,11 @@ def latest_runs(*, placement: str, most: int) -> list[Run]:
 
 
 def active_runs(
-    *, placement: str, most: int, text: str = "", kind: RunKind | None = None
+    *,
+    placement: str,
+    most: int,
+    text: str = "",
+    kind: RunKind | None = None,
 ) -> list[Run]:
     lists = _lists(placement, text, state=None, kind=kind, is_ended=False)
     return list(merge_runs(rows[:most] for rows in lists))

@@ -88,7 +88,11 @@ def check_all_possible(reasons: Sequence[str]) -> None:
 
 @transaction.atomic
 def pause(
-    name: str, *, by: User | None, now: datetime, expected: int | None = None
+    name: str,
+    *,
+    by: User | None,
+    now: datetime,
+    expected: int | None = None,
 ) -> Placement:
     """Start nothing more on a placement; running updates finish. Again it does nothing."""
     placement = locked_placement(name, by=by, expected=expected, removes=True)
@@ -100,7 +104,11 @@ def pause(
 
 @transaction.atomic
 def resume(
-    name: str, *, by: User | None, now: datetime, expected: int | None = None
+    name: str,
+    *,
+    by: User | None,
+    now: datetime,
+    expected: int | None = None,
 ) -> Placement:
     """Continue after a pause. Again it does nothing."""
     placement = locked_placement(name, by=by, expected=expected)
@@ -112,7 +120,11 @@ def resume(
 
 @transaction.atomic
 def stop(
-    name: str, *, by: User | None, now: datetime, expected: int | None = None
+    name: str,
+    *,
+    by: User | None,
+    now: datetime,
+    expected: int | None = None,
 ) -> Placement:
     """End the rollout; the placement starts nothing until a user starts a new rollout.
 
@@ -130,7 +142,11 @@ def stop(
 
 @transaction.atomic
 def restart(
-    name: str, *, by: User | None, now: datetime, expected: int | None = None
+    name: str,
+    *,
+    by: User | None,
+    now: datetime,
+    expected: int | None = None,
 ) -> Placement:
     """Start a new rollout of a stopped placement. Raise ActionNotAllowed when it is not stopped."""
     placement = locked_placement(name, by=by, expected=expected)
@@ -142,7 +158,13 @@ def restart(
 
 
 @transaction.atomic
-def retry(name: str, cluster: str = "", *, by: User | None, now: datetime) -> list[str]:
+def retry(
+    name: str,
+    cluster: str = "",
+    *,
+    by: User | None,
+    now: datetime,
+) -> list[str]:
     """Retry what failed on one cluster or on all. Raise ActionNotAllowed where nothing failed."""
     placement = locked_placement(name, by=by)
     check_possible(why_not_retry(placement, cluster))
@@ -157,7 +179,11 @@ def retry(name: str, cluster: str = "", *, by: User | None, now: datetime) -> li
 
 @transaction.atomic
 def reapply(
-    name: str, clusters: Sequence[str], *, by: User | None, now: datetime
+    name: str,
+    clusters: Sequence[str],
+    *,
+    by: User | None,
+    now: datetime,
 ) -> list[str]:
     """Apply the same version again on these clusters, now and without a budget. Return their names.
 
@@ -205,7 +231,13 @@ def reapply(
     return names
 
 
-def reapply_on(name: str, cluster: str, *, by: User | None, now: datetime) -> list[str]:
+def reapply_on(
+    name: str,
+    cluster: str,
+    *,
+    by: User | None,
+    now: datetime,
+) -> list[str]:
     return reapply(name, [cluster], by=by, now=now)
 
 
@@ -268,7 +300,11 @@ def roll_back(
 
 @transaction.atomic
 def unpin(
-    name: str, *, by: User | None, now: datetime, expected: int | None = None
+    name: str,
+    *,
+    by: User | None,
+    now: datetime,
+    expected: int | None = None,
 ) -> Placement:
     """Unpin a placement after a rollback. Raise ActionNotAllowed if it is not pinned."""
     placement = locked_placement(name, by=by, expected=expected)
@@ -284,7 +320,11 @@ def unpin(
 
 @transaction.atomic
 def abandon_cluster(
-    placement: str, cluster: str, *, by: User | None, now: datetime
+    placement: str,
+    cluster: str,
+    *,
+    by: User | None,
+    now: datetime,
 ) -> None:
     """End a deletion without a cluster that has been unreachable for 15 minutes.
 
@@ -453,7 +493,12 @@ def set_state(
 
 @transaction.atomic
 def approve(
-    name: str, stage: str, *, by: User | None, now: datetime, comment: str = ""
+    name: str,
+    stage: str,
+    *,
+    by: User | None,
+    now: datetime,
+    comment: str = "",
 ) -> ApprovalRequest:
     """Approve a stage with a pending request; again does nothing.
 
@@ -532,7 +577,13 @@ def apply_approval(
 
 
 @transaction.atomic
-def skip_wait(name: str, stage: str, *, by: User | None, now: datetime) -> StagedRun:
+def skip_wait(
+    name: str,
+    stage: str,
+    *,
+    by: User | None,
+    now: datetime,
+) -> StagedRun:
     """End the timed wait of a stage. Raise UnknownRunError, ActionNotAllowed when it does not wait."""
     run = _locked_run(name, by=by)
     check_possible(why_not_skip_wait(run, stage))
@@ -545,7 +596,11 @@ def skip_wait(name: str, stage: str, *, by: User | None, now: datetime) -> Stage
 
 @transaction.atomic
 def retry_run(
-    name: str, cluster: str = "", *, by: User | None, now: datetime
+    name: str,
+    cluster: str = "",
+    *,
+    by: User | None,
+    now: datetime,
 ) -> StagedRun:
     """Retry what failed on one cluster or on all. Raise UnknownRunError, ActionNotAllowed as `retry`."""
     run = _locked_run(name, by=by)
@@ -613,7 +668,11 @@ def why_not_abandon(run: StagedRun) -> str:
 
 
 def _locked_run(
-    name: str, expected: int | None = None, *, by: User | None, removes: bool = False
+    name: str,
+    expected: int | None = None,
+    *,
+    by: User | None,
+    removes: bool = False,
 ) -> StagedRun:
     run = locked_run(name)
     if run is None:

@@ -383,7 +383,12 @@ def part_counts(run: Rollout) -> Counter[Part]:
     return counts
 
 
-def _part(run: Rollout, phase: str, is_wanted: bool, state: str) -> Part:
+def _part(
+    run: Rollout,
+    phase: str,
+    is_wanted: bool,
+    state: str,
+) -> Part:
     is_removed = run.is_deletion or state == BindingState.UNSCHEDULED
     is_done = phase in EMPTY if is_removed else phase == Phase.AVAILABLE and is_wanted
     if is_done:

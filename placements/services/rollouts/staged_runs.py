@@ -260,7 +260,11 @@ def show_progress(run: StagedRun, status: RunStatus, waits: Sequence[Any] = ()) 
 
 
 def _set_started(
-    run: StagedRun, state: RunState, *, by: User | None, now: datetime
+    run: StagedRun,
+    state: RunState,
+    *,
+    by: User | None,
+    now: datetime,
 ) -> None:
     if state is RunState.RUN and run.started_at is None:
         run.started_at, run.started_by = now, actor_name(by)
@@ -346,7 +350,11 @@ def end_staged_run(
 
 
 def end_runs_of(
-    placement: Placement, reason: StageReason, *, by: User | None, now: datetime
+    placement: Placement,
+    reason: StageReason,
+    *,
+    by: User | None,
+    now: datetime,
 ) -> None:
     rows = StagedRun.objects.select_for_update().filter(
         placement=placement, ended_at=None

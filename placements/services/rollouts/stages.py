@@ -159,7 +159,12 @@ class _StageBuilder:
     window: Window | None
     bindings: Mapping[str, Binding]
 
-    def build(self, number: int, stage: Stage, words: StageWords | None) -> StageView:
+    def build(
+        self,
+        number: int,
+        stage: Stage,
+        words: StageWords | None,
+    ) -> StageView:
         before, after = None, []
         if stage.needs_approval_before and stage.steps:
             before = self.approval(stage, ApprovalPoint.BEFORE)

@@ -478,7 +478,10 @@ class _ResultKind(NamedTuple):
 
     @classmethod
     def of(
-        cls, binding: Binding, result: CallResult, columns: Iterable[str]
+        cls,
+        binding: Binding,
+        result: CallResult,
+        columns: Iterable[str],
     ) -> "_ResultKind":
         # A sync may find more than other texts; that all is still available is no change.
         is_ended = bool(result.outcome and binding.phase != Phase.AVAILABLE)

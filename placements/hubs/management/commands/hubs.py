@@ -132,7 +132,11 @@ class Command(HubCommand):
             )
 
     def _document(
-        self, one: HubSummary, now: datetime, *, with_streams: bool
+        self,
+        one: HubSummary,
+        now: datetime,
+        *,
+        with_streams: bool,
     ) -> dict[str, Any]:
         age = one.age(now)
         row: dict[str, Any] = {
