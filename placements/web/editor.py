@@ -266,7 +266,7 @@ def _edit(request: HttpRequest, target: EditTarget) -> HttpResponse:
         submission = _with_namespace(request, submission)
     if "review" in request.POST:
         submission = replace(submission, is_structural=True, touched=None)
-        if target.draft is None:
+        if target.draft is None and not submission.unclear:
             submission = replace(submission, message=_NOTHING_CHANGED)
     return _respond(request, target, submission, is_new=is_new)
 
@@ -297,11 +297,14 @@ def _respond(
     is_fragment, query = wants_fragment(request), {}
     if submission.mode is EditorMode.YAML:
         query["as"] = "yaml"
-    if "review" in request.POST and target.draft and not context["preview"].errors:
+    is_clear = not (submission.unclear or context["preview"].errors)
+    if "review" in request.POST and target.draft and is_clear:
         address = reverse("web:draft-review", args=[target.draft.pk], query=query)
         return redirect_page(request, address)
 
     address = _with_query(target.address, query)
+    if submission.unclear and not is_fragment:
+        return render(request, "editor/edit.html", context, status=422)
     if not is_fragment:
         if submission.message:
             messages.warning(request, submission.message)
@@ -362,6 +365,8 @@ def _context(target: EditTarget, submission: Submission) -> dict[str, Any]:
         "mode": str(submission.mode),
         "message": submission.message,
         "focus": focus,
+        "picked": submission.picked,
+        "unclear": submission.unclear,
         **conflict_context(target.draft),
         **editor_context(preview),
     }

@@ -14,6 +14,7 @@ from fleetui.apimachinery.yaml_edit import UneditableYaml
 from placements.manifests.placement import OcmPlacement
 from placements.services.editor.edits import (
     OutdatedFormError,
+    UnclearResourceError,
     add_row,
     apply_form,
     pick_cluster,
@@ -51,7 +52,7 @@ class Submission:
 
     `is_structural`: the whole editor has to be shown again, otherwise only what is beside the fields;
     `message` says what could not be done; `focus` is the name of the field to go to; `touched` as in a
-    `DraftPreview`.
+    `DraftPreview`; `picked` is what stays typed into the picker of resources, `unclear` why it does.
     """
 
     draft: PlacementDraft
@@ -60,6 +61,8 @@ class Submission:
     message: str = ""
     focus: str = ""
     touched: frozenset[str] | None = frozenset()
+    picked: str = ""
+    unclear: str = ""
 
 
 def parse_submission(post: QueryDict, before: PlacementDraft) -> Submission:
@@ -71,6 +74,8 @@ def parse_submission(post: QueryDict, before: PlacementDraft) -> Submission:
         EditorMode(str(post["as"])) if post.get("as") in list(EditorMode) else typed_in
     )
     is_structural = any(name in post for name in ("as", "namespace", *_BUTTONS))
+    picked = post.get("picked", "").strip()
+    unclear = ""
     try:
         draft = before
         if typed_in is EditorMode.YAML or sends_manifest(post):
@@ -86,11 +91,23 @@ def parse_submission(post: QueryDict, before: PlacementDraft) -> Submission:
                 before, apply_form(before, values, shape=str(post["shape"]))
             )
         draft, focus = _press_button(post, draft)
+        if picked and (is_structural or "do" in post or "review" in post):
+            is_structural = True
+            draft = _changed(draft, pick_resource(draft, picked))
+            picked = ""
+    except UnclearResourceError as error:
+        mode = typed_in
+        focus = "picked"
+        unclear = str(error)
     except OutdatedFormError:
-        return Submission(before, mode, is_structural=True, message=_CHANGED_ELSEWHERE)
+        return Submission(
+            before, mode, is_structural=True, message=_CHANGED_ELSEWHERE, picked=picked
+        )
     except UneditableYaml as error:
         message = f"The form cannot change this text: {error}. Change it as YAML."
-        return Submission(before, mode, is_structural=True, message=message)
+        return Submission(
+            before, mode, is_structural=True, message=message, picked=picked
+        )
     if len(draft.text.encode()) > MEBIBYTE:
         return Submission(before, mode, is_structural=True, message=_TOO_LARGE)
 
@@ -104,7 +121,15 @@ def parse_submission(post: QueryDict, before: PlacementDraft) -> Submission:
     touched: frozenset[str] | None = frozenset(post.get("touched", "").split())
     if ALL_FIELDS in (touched or ()) or typed_in is EditorMode.YAML:
         touched = None
-    return Submission(draft, mode, is_structural, focus=focus, touched=touched)
+    return Submission(
+        draft,
+        mode,
+        is_structural,
+        focus=focus,
+        touched=touched,
+        picked=picked,
+        unclear=unclear,
+    )
 
 
 def sends_manifest(post: QueryDict) -> bool:
@@ -139,17 +164,9 @@ def _press_button(post: QueryDict, draft: PlacementDraft) -> tuple[PlacementDraf
             return draft, next(
                 (one.name for one in fields if one.name.startswith(rows[-1].name)), ""
             )
-        if button == "pick" and post["pick"] == "cluster":
-            return _changed(
-                draft, pick_cluster(draft, str(post.get("picked-cluster", "")).strip())
-            ), ""
-        if button == "pick":
-            version, kind, name = str(post.get("picked") or "  ").split(" ")
-            group, _, version = version.rpartition("/")
-            selector = {"group": group, "version": version, "kind": kind, "name": name}
-            return _changed(
-                draft, pick_resource(draft, selector)
-            ) if kind else draft, ""
+        if button == "pick":  # a resource is read with every button
+            name = str(post.get("picked-cluster", "")).strip()
+            return _changed(draft, pick_cluster(draft, name)), ""
         if button == "remove":
             return _changed(draft, remove_row(draft, str(post["remove"]))), ""
         return _changed(draft, remove_places(draft, post.getlist("tidy-place"))), ""

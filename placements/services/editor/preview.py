@@ -37,7 +37,7 @@ from placements.engine.scheduling.profile import profile_of
 from placements.engine.scheduling.scheduler import schedule
 from placements.engine.scheduling.spread.base import GroupStrategy
 from placements.engine.scheduling.warnings import decision_warnings
-from placements.engine.selection import Selection, is_ever_placed, select
+from placements.engine.selection import Selection, select
 from placements.engine.selection import content_hash as content_hash_of_resources
 from placements.explain.advice import bound_sentence, trap_sentences
 from placements.explain.diff import differences
@@ -64,7 +64,7 @@ from placements.manifests.strategy import RollingUpdate, StrategyType
 from placements.models import Placement, ResourceSnapshot
 from placements.services.assertions import assertion_results, assertion_warning
 from placements.services.checks import quick_findings
-from placements.services.editor.form import NAMESPACE, PlacementForm, at, is_namespaced
+from placements.services.editor.form import NAMESPACE, PlacementForm, at, namespace_of
 from placements.services.editor.hints import (
     FormNotes,
     Suggestions,
@@ -83,6 +83,7 @@ from placements.services.resources.queries import (
     hub_objects,
     names_among,
     plain_objects,
+    selectable_among,
     selection_of,
 )
 from placements.services.results import name_on_hub
@@ -540,31 +541,12 @@ class DraftPreview:
 
     @property
     def namespace(self) -> str:
-        """The namespace in which the draft selects resources; empty for one that is cluster-scoped."""
-        data = self.draft.data
-        namespace = (
-            at(data, NAMESPACE)
-            if isinstance(data, Mapping) and is_namespaced(data)
-            else ""
-        )
-        return namespace if isinstance(namespace, str) else ""
+        return namespace_of(self.draft.data)
 
     @cached_property
-    def hub_choices(self) -> tuple[tuple[str, str], ...]:
-        """What the picker of resources offers: the identity and the words of each, Namespaces first."""
-        objects = [one for one in self.objects if one.namespace == self.namespace]
-        if self.namespace:
-            objects = [one for one in objects if is_ever_placed(one.group, one.kind)]
-        objects = [
-            one
-            for one in objects
-            if one.kind != "Namespace" or not is_reserved_namespace(one.name)
-        ]
-        objects.sort(key=lambda one: (one.kind != "Namespace", one.kind, one.name))
-        return tuple(
-            (f"{one.api_version} {one.kind} {one.name}", f"{one.kind} {one.name}")
-            for one in objects[:_MOST_CHOICES]
-        )
+    def hub_choices(self) -> list[HubObject]:
+        """What the picker of resources offers of a hub, which may have too many for a list."""
+        return selectable_among(self.objects, self.namespace)[:_MOST_CHOICES]
 
     @property
     def cluster_choices(self) -> tuple[str, ...]:
