@@ -8,19 +8,20 @@ from typing import Any
 from django.http import QueryDict
 
 from fleetui.apimachinery.errors import FieldError, Keys, format_path, split_path
+from fleetui.apimachinery.secrets import HubObject
 from fleetui.apimachinery.words import counted
 from fleetui.apimachinery.yaml import MEBIBYTE
 from fleetui.apimachinery.yaml_edit import UneditableYaml
 from placements.manifests.placement import OcmPlacement
 from placements.services.editor.edits import (
     OutdatedFormError,
-    UnclearResourceError,
     add_row,
     apply_form,
     pick_cluster,
     pick_resource,
     remove_places,
     remove_row,
+    resources_meant,
 )
 from placements.services.editor.form import POLICY, SEMANTICS, STRATEGY, at
 from placements.services.editor.preview import DraftPreview
@@ -32,6 +33,7 @@ _RESHAPING: tuple[Keys, ...] = (
     (*STRATEGY, "type"),
     SEMANTICS,
 )
+PICKER = "picked"  # the focus where what is typed there is no resource or several
 _BUTTONS = ("add", "pick", "remove", "tidy")
 ALL_FIELDS = "*"
 """Among what was touched: the form was submitted, and every error counts."""
@@ -52,7 +54,8 @@ class Submission:
 
     `is_structural`: the whole editor has to be shown again, otherwise only what is beside the fields;
     `message` says what could not be done; `focus` is the name of the field to go to; `touched` as in a
-    `DraftPreview`; `picked` is what stays typed into the picker of resources, `unclear` why it does.
+    `DraftPreview`; `picked` is what stays typed into the picker of resources, and `matches` what it may mean
+    where the focus is there.
     """
 
     draft: PlacementDraft
@@ -62,7 +65,7 @@ class Submission:
     focus: str = ""
     touched: frozenset[str] | None = frozenset()
     picked: str = ""
-    unclear: str = ""
+    matches: tuple[HubObject, ...] = ()
 
 
 def parse_submission(post: QueryDict, before: PlacementDraft) -> Submission:
@@ -74,8 +77,8 @@ def parse_submission(post: QueryDict, before: PlacementDraft) -> Submission:
         EditorMode(str(post["as"])) if post.get("as") in list(EditorMode) else typed_in
     )
     is_structural = any(name in post for name in ("as", "namespace", *_BUTTONS))
-    picked = post.get("picked", "").strip()
-    unclear = ""
+    picked = " ".join(post.get("picked", "").split())
+    matches: list[HubObject] = []
     try:
         draft = before
         if typed_in is EditorMode.YAML or sends_manifest(post):
@@ -86,19 +89,18 @@ def parse_submission(post: QueryDict, before: PlacementDraft) -> Submission:
             )
             draft = _changed(before, text)
         elif before.form is not None and "shape" in post:
-            values = {name: str(post[name]) for name in post}
-            draft = _changed(
-                before, apply_form(before, values, shape=str(post["shape"]))
-            )
+            text = apply_form(before, post.dict(), shape=str(post["shape"]))
+            draft = _changed(before, text)
         draft, focus = _press_button(post, draft)
         if picked and (is_structural or "do" in post or "review" in post):
             is_structural = True
-            draft = _changed(draft, pick_resource(draft, picked))
-            picked = ""
-    except UnclearResourceError as error:
-        mode = typed_in
-        focus = "picked"
-        unclear = str(error)
+            matches = resources_meant(draft, picked)
+            if len(matches) == 1:
+                draft = _changed(draft, pick_resource(draft, matches[0]))
+                picked = ""
+            else:
+                mode = typed_in
+                focus = PICKER
     except OutdatedFormError:
         return Submission(
             before, mode, is_structural=True, message=_CHANGED_ELSEWHERE, picked=picked
@@ -118,17 +120,16 @@ def parse_submission(post: QueryDict, before: PlacementDraft) -> Submission:
             or before.form.visible().keys() != draft.form.visible().keys()
             or any(at(before.data, keys) != at(draft.data, keys) for keys in _RESHAPING)
         )
-    touched: frozenset[str] | None = frozenset(post.get("touched", "").split())
-    if ALL_FIELDS in (touched or ()) or typed_in is EditorMode.YAML:
-        touched = None
+    names = frozenset(post.get("touched", "").split())
+    is_whole = ALL_FIELDS in names or typed_in is EditorMode.YAML
     return Submission(
         draft,
         mode,
         is_structural,
         focus=focus,
-        touched=touched,
+        touched=None if is_whole else names,
         picked=picked,
-        unclear=unclear,
+        matches=tuple(matches),
     )
 
 
@@ -165,8 +166,8 @@ def _press_button(post: QueryDict, draft: PlacementDraft) -> tuple[PlacementDraf
                 (one.name for one in fields if one.name.startswith(rows[-1].name)), ""
             )
         if button == "pick":  # a resource is read with every button
-            name = str(post.get("picked-cluster", "")).strip()
-            return _changed(draft, pick_cluster(draft, name)), ""
+            text = pick_cluster(draft, post.get("picked-cluster", "").strip())
+            return _changed(draft, text), ""
         if button == "remove":
             return _changed(draft, remove_row(draft, str(post["remove"]))), ""
         return _changed(draft, remove_places(draft, post.getlist("tidy-place"))), ""

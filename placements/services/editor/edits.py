@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fleetui.apimachinery.errors import Keys, split_path
-from fleetui.apimachinery.words import names_and_more
+from fleetui.apimachinery.secrets import HubObject
 from fleetui.apimachinery.yaml_edit import (
     Change,
     RemoveValue,
@@ -20,22 +20,15 @@ from placements.services.editor.form import (
     FieldGroup,
     PlacementForm,
     at,
-    namespace_of,
 )
 from placements.services.editor.validation import PlacementDraft
 from placements.services.resources.queries import hub_objects, selectable_among
 
 _ROOTS = 2
-_NAMES_SHOWN = 5
-_SELECTOR_KEYS = ("group", "version", "kind", "name")
 
 
 class OutdatedFormError(Exception):
     """The form was made for a manifest with other rows than there are now."""
-
-
-class UnclearResourceError(ValueError):
-    """What was typed is part of no resource on the hub, or of several."""
 
 
 def apply_form(draft: PlacementDraft, values: Mapping[str, str], *, shape: str) -> str:
@@ -90,30 +83,30 @@ def _add_row(draft: PlacementDraft, group: FieldGroup, new: Any) -> str:
     return edit(draft.text, [SetValue((*group.keys, place), new)])
 
 
-def pick_resource(draft: PlacementDraft, typed: str) -> str:
-    """Return the text with a selector of the resource that is meant, in place of the first empty one.
+def resources_meant(draft: PlacementDraft, typed: str) -> list[HubObject]:
+    """Return the resources on the hub whose last words are typed, or else all that have them as a part.
 
-    Meant is the one on the hub whose last words these are, or else the only one that has them as a part
-    of "v1 Namespace web". Raise UnclearResourceError, UneditableYaml.
+    The words are those of "v1 Namespace web".
     """
-    form = _form_of(draft)
     identities = {
         f" {one.api_version} {one.kind} {one.name}".lower(): one
-        for one in selectable_among(hub_objects(), namespace_of(draft.data))
+        for one in selectable_among(hub_objects(), draft.namespace)
     }
-    words = " ".join(typed.lower().split())
-    exact = [one for name, one in identities.items() if name.endswith(f" {words}")]
-    meant = exact or [one for name, one in identities.items() if words in name]
-    if not meant:
-        raise UnclearResourceError(f"No resource {typed} on the hub.")
-    if len(meant) > 1:
-        names = [f"{one.kind} {one.name}" for one in meant]
-        some = names_and_more(names, _NAMES_SHOWN)
-        raise UnclearResourceError(f"Several resources match: {some}.")
+    exact = [
+        one for name, one in identities.items() if name.endswith(f" {typed.lower()}")
+    ]
+    return exact or [one for name, one in identities.items() if typed.lower() in name]
 
-    selector = {key: getattr(meant[0], key) for key in _SELECTOR_KEYS}
-    if selector in [at(draft.data, row.keys) for row in form.resources.rows]:
-        return draft.text
+
+def pick_resource(draft: PlacementDraft, one: HubObject) -> str:
+    """Return the text with a resource selector, in place of the first empty row. Raise UneditableYaml."""
+    form = _form_of(draft)
+    selector = {
+        "group": one.group,
+        "version": one.version,
+        "kind": one.kind,
+        "name": one.name,
+    }
     empty = next(
         (row for row in form.resources.rows if not at(draft.data, (*row.keys, "kind"))),
         None,

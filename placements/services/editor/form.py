@@ -357,14 +357,6 @@ def is_namespaced(data: Mapping[str, Any]) -> bool:
     return data.get("kind") == NAMESPACED_PLACEMENT_KIND
 
 
-def namespace_of(data: object) -> str:
-    """Return the namespace in which a draft selects resources; empty for one that is cluster-scoped."""
-    if not (isinstance(data, Mapping) and is_namespaced(data)):
-        return ""
-    namespace = at(data, NAMESPACE)
-    return namespace if isinstance(namespace, str) else ""
-
-
 def slug(name: str) -> str:
     return re.sub("[^A-Za-z0-9]+", "-", name).strip("-")
 

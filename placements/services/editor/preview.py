@@ -64,7 +64,7 @@ from placements.manifests.strategy import RollingUpdate, StrategyType
 from placements.models import Placement, ResourceSnapshot
 from placements.services.assertions import assertion_results, assertion_warning
 from placements.services.checks import quick_findings
-from placements.services.editor.form import NAMESPACE, PlacementForm, at, namespace_of
+from placements.services.editor.form import NAMESPACE, PlacementForm, at
 from placements.services.editor.hints import (
     FormNotes,
     Suggestions,
@@ -494,7 +494,7 @@ class DraftPreview:
                     ResourceSelector, raw, semantics=DEFAULT_SEMANTICS, path=""
                 )
                 selected = select(
-                    (selector,), self.objects, namespace=self.namespace, path=""
+                    (selector,), self.objects, namespace=self.draft.namespace, path=""
                 ).objects
                 kinds = dict.fromkeys(one.kind for one in selected)
                 words = f"Selects {counted(len(selected), 'resource')}"
@@ -526,7 +526,7 @@ class DraftPreview:
             for row in (self.form.resources.rows if self.form else ())
             if at(self.draft.data, (*row.keys, "kind")) == "Namespace"
         ]
-        if self.namespace and self.saved is None:
+        if self.draft.namespace and self.saved is None:
             keys.append(NAMESPACE)
         there = {one.name for one in self.objects if one.key[:2] == _NAMESPACE}
         named = {format_path(one): at(self.draft.data, one) for one in keys}
@@ -539,14 +539,9 @@ class DraftPreview:
             and not is_reserved_namespace(name)
         }
 
-    @property
-    def namespace(self) -> str:
-        return namespace_of(self.draft.data)
-
     @cached_property
     def hub_choices(self) -> list[HubObject]:
-        """What the picker of resources offers of a hub, which may have too many for a list."""
-        return selectable_among(self.objects, self.namespace)[:_MOST_CHOICES]
+        return selectable_among(self.objects, self.draft.namespace)[:_MOST_CHOICES]
 
     @property
     def cluster_choices(self) -> tuple[str, ...]:
@@ -568,7 +563,7 @@ class DraftPreview:
             )
             group, kind, typed = (one if isinstance(one, str) else "" for one in values)
             names[row.keys] = names_among(
-                self.objects, group, kind, typed, namespace=self.namespace
+                self.objects, group, kind, typed, namespace=self.draft.namespace
             )
         return suggestions(self.form, self.fleet, names)
 

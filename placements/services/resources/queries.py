@@ -133,15 +133,16 @@ def names_among(
 
 def selectable_among(objects: Iterable[HubObject], namespace: str) -> list[HubObject]:
     """Return what a selector may name in a namespace, or outside where it is empty, Namespaces first."""
-    selectable = [
+    selectable = (
         one
         for one in objects
         if one.namespace == namespace
         and (not namespace or is_ever_placed(one.group, one.kind))
         and (one.kind != "Namespace" or not is_reserved_namespace(one.name))
-    ]
-    selectable.sort(key=lambda one: (one.kind != "Namespace", one.kind, one.name))
-    return selectable
+    )
+    return sorted(
+        selectable, key=lambda one: (one.kind != "Namespace", one.kind, one.name)
+    )
 
 
 def existing_namespaces(names: Iterable[str]) -> set[str]:
