@@ -89,8 +89,10 @@ def parse_submission(post: QueryDict, before: PlacementDraft) -> Submission:
             )
             draft = _changed(before, text)
         elif before.form is not None and "shape" in post:
-            text = apply_form(before, post.dict(), shape=str(post["shape"]))
-            draft = _changed(before, text)
+            values = {name: str(post[name]) for name in post}
+            draft = _changed(
+                before, apply_form(before, values, shape=str(post["shape"]))
+            )
         draft, focus = _press_button(post, draft)
         if picked and (is_structural or "do" in post or "review" in post):
             is_structural = True

@@ -99,7 +99,7 @@ def resources_meant(draft: PlacementDraft, typed: str) -> list[HubObject]:
 
 
 def pick_resource(draft: PlacementDraft, one: HubObject) -> str:
-    """Return the text with a resource selector, in place of the first empty row. Raise UneditableYaml."""
+    """Return the text with a selector, in place of an empty one or the same. Raise UneditableYaml."""
     form = _form_of(draft)
     selector = {
         "group": one.group,
@@ -107,15 +107,20 @@ def pick_resource(draft: PlacementDraft, one: HubObject) -> str:
         "kind": one.kind,
         "name": one.name,
     }
-    empty = next(
-        (row for row in form.resources.rows if not at(draft.data, (*row.keys, "kind"))),
+    replaced = next(
+        (
+            row.keys
+            for row in form.resources.rows
+            if not at(draft.data, (*row.keys, "kind"))
+            or at(draft.data, row.keys) == selector
+        ),
         None,
     )
-    if empty is None:
+    if replaced is None:
         return _add_row(draft, form.resources, selector)
     return edit(
         draft.text,
-        [SetValue((*empty.keys, key), value) for key, value in selector.items()],
+        [SetValue((*replaced, key), value) for key, value in selector.items()],
     )
 
 

@@ -139,9 +139,8 @@ def notes_of(
     ):
         if name in notes:
             notes[name].hint = hint
-    for path in left_out:
-        if path in notes:
-            notes[path].left_out = True
+    for path in notes.keys() & left_out:
+        notes[path].left_out = True
     return FormNotes(
         notes, errors_without_place, warnings_without_place, left_out, quiet
     )

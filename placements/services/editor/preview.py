@@ -98,7 +98,7 @@ from placements.services.teams import placement_refusal
 _MOST_CLUSTERS_FOR_BOUND = 1_000
 _EXACT = SearchOptions(stages=("n",), limit_seconds=0.25, most_states=2_000)
 _MOST_SELECTORS = 10
-_MOST_CHOICES = 200
+_MOST_CHOICES = 200  # a hub or a fleet may have too many for the list of a picker
 _MOST_PLANNED = 200
 _MOST_CHIPS, _MOST_KINDS = 20, 4
 _NAMESPACE = ("", "Namespace")
@@ -545,7 +545,6 @@ class DraftPreview:
 
     @property
     def cluster_choices(self) -> tuple[str, ...]:
-        """What the picker of clusters offers of a fleet, which may be too large for a list."""
         return tuple(self.fleet.names[:_MOST_CHOICES])
 
     @cached_property
