@@ -55,6 +55,7 @@ from placements.services.resources.operations import apply_resource
 from placements.services.resources.queries import hub_objects
 from placements.services.teams import of_draft, of_placement
 from placements.web.editor_context import (
+    PICKER,
     EditorMode,
     Submission,
     editor_context,
@@ -266,7 +267,7 @@ def _edit(request: HttpRequest, target: EditTarget) -> HttpResponse:
         submission = _with_namespace(request, submission)
     if "review" in request.POST:
         submission = replace(submission, is_structural=True, touched=None)
-        if target.draft is None:
+        if target.draft is None and submission.focus != PICKER:
             submission = replace(submission, message=_NOTHING_CHANGED)
     return _respond(request, target, submission, is_new=is_new)
 
@@ -285,7 +286,9 @@ def _with_namespace(request: HttpRequest, submission: Submission) -> Submission:
         message = f"Namespace {name} created."
     except (FleetError, ValueError, PermissionDenied) as error:
         message = f"The namespace was not created. {error}"
-    return replace(submission, is_structural=True, message=message, focus=field)
+    return replace(
+        submission, is_structural=True, message=message, focus=submission.focus or field
+    )
 
 
 @collector_paused()  # a preview of thousands of clusters would be walked repeatedly
@@ -301,11 +304,18 @@ def _respond(
     is_fragment, query = wants_fragment(request), {}
     if submission.mode is EditorMode.YAML:
         query["as"] = "yaml"
-    if "review" in request.POST and target.draft and not context["preview"].errors:
+    is_unclear = submission.focus == PICKER
+    if (
+        "review" in request.POST
+        and target.draft
+        and not (is_unclear or context["preview"].errors)
+    ):
         address = reverse("web:draft-review", args=[target.draft.pk], query=query)
         return redirect_page(request, address)
 
     address = _with_query(target.address, query)
+    if is_unclear and not is_fragment:
+        return render(request, "editor/edit.html", context, status=422)
     if not is_fragment:
         if submission.message:
             messages.warning(request, submission.message)
@@ -355,8 +365,10 @@ def _context(target: EditTarget, submission: Submission) -> dict[str, Any]:
     focus, notes = submission.focus, preview.notes.by_name
     if submission.touched is None and not focus and preview.form:
         # The uppermost field with an error.
-        names = [one.name for one in preview.form.fields]
-        names.sort(key=lambda name: not name.startswith(_FIRST_FIELDS))
+        names = sorted(
+            (one.name for one in preview.form.fields),
+            key=lambda name: not name.startswith(_FIRST_FIELDS),
+        )
         wrong = (name for name in names if name in notes and notes[name].errors)
         focus = next(wrong, "")
     return {
@@ -366,6 +378,8 @@ def _context(target: EditTarget, submission: Submission) -> dict[str, Any]:
         "mode": str(submission.mode),
         "message": submission.message,
         "focus": focus,
+        "picked": submission.picked,
+        "matches": submission.matches,
         **conflict_context(target.draft),
         **editor_context(preview),
     }

@@ -8,6 +8,7 @@ from typing import Any
 from django.http import QueryDict
 
 from fleetui.apimachinery.errors import FieldError, Keys, format_path, split_path
+from fleetui.apimachinery.secrets import HubObject
 from fleetui.apimachinery.words import counted
 from fleetui.apimachinery.yaml import MEBIBYTE
 from fleetui.apimachinery.yaml_edit import UneditableYaml
@@ -20,6 +21,7 @@ from placements.services.editor.edits import (
     pick_resource,
     remove_places,
     remove_row,
+    resources_meant,
 )
 from placements.services.editor.form import POLICY, SEMANTICS, STRATEGY, at
 from placements.services.editor.preview import DraftPreview
@@ -31,6 +33,7 @@ _RESHAPING: tuple[Keys, ...] = (
     (*STRATEGY, "type"),
     SEMANTICS,
 )
+PICKER = "picked"  # the focus where what is typed there is no resource or several
 _BUTTONS = ("add", "pick", "remove", "tidy")
 ALL_FIELDS = "*"
 """Among what was touched: the form was submitted, and every error counts."""
@@ -51,7 +54,8 @@ class Submission:
 
     `is_structural`: the whole editor has to be shown again, otherwise only what is beside the fields;
     `message` says what could not be done; `focus` is the name of the field to go to; `touched` as in a
-    `DraftPreview`.
+    `DraftPreview`; `picked` is what stays typed into the picker of resources, and `matches` what it may mean
+    where the focus is there.
     """
 
     draft: PlacementDraft
@@ -60,6 +64,8 @@ class Submission:
     message: str = ""
     focus: str = ""
     touched: frozenset[str] | None = frozenset()
+    picked: str = ""
+    matches: tuple[HubObject, ...] = ()
 
 
 def parse_submission(post: QueryDict, before: PlacementDraft) -> Submission:
@@ -71,6 +77,8 @@ def parse_submission(post: QueryDict, before: PlacementDraft) -> Submission:
         EditorMode(str(post["as"])) if post.get("as") in list(EditorMode) else typed_in
     )
     is_structural = any(name in post for name in ("as", "namespace", *_BUTTONS))
+    picked = " ".join(post.get("picked", "").split())
+    matches: list[HubObject] = []
     try:
         draft = before
         if typed_in is EditorMode.YAML or sends_manifest(post):
@@ -86,11 +94,24 @@ def parse_submission(post: QueryDict, before: PlacementDraft) -> Submission:
                 before, apply_form(before, values, shape=str(post["shape"]))
             )
         draft, focus = _press_button(post, draft)
+        if picked and (is_structural or "do" in post or "review" in post):
+            is_structural = True
+            matches = resources_meant(draft, picked)
+            if len(matches) == 1:
+                draft = _changed(draft, pick_resource(draft, matches[0]))
+                picked = ""
+            else:
+                mode = typed_in
+                focus = PICKER
     except OutdatedFormError:
-        return Submission(before, mode, is_structural=True, message=_CHANGED_ELSEWHERE)
+        return Submission(
+            before, mode, is_structural=True, message=_CHANGED_ELSEWHERE, picked=picked
+        )
     except UneditableYaml as error:
         message = f"The form cannot change this text: {error}. Change it as YAML."
-        return Submission(before, mode, is_structural=True, message=message)
+        return Submission(
+            before, mode, is_structural=True, message=message, picked=picked
+        )
     if len(draft.text.encode()) > MEBIBYTE:
         return Submission(before, mode, is_structural=True, message=_TOO_LARGE)
 
@@ -101,10 +122,17 @@ def parse_submission(post: QueryDict, before: PlacementDraft) -> Submission:
             or before.form.visible().keys() != draft.form.visible().keys()
             or any(at(before.data, keys) != at(draft.data, keys) for keys in _RESHAPING)
         )
-    touched: frozenset[str] | None = frozenset(post.get("touched", "").split())
-    if ALL_FIELDS in (touched or ()) or typed_in is EditorMode.YAML:
-        touched = None
-    return Submission(draft, mode, is_structural, focus=focus, touched=touched)
+    names = frozenset(post.get("touched", "").split())
+    is_whole = ALL_FIELDS in names or typed_in is EditorMode.YAML
+    return Submission(
+        draft,
+        mode,
+        is_structural,
+        focus=focus,
+        touched=None if is_whole else names,
+        picked=picked,
+        matches=tuple(matches),
+    )
 
 
 def sends_manifest(post: QueryDict) -> bool:
@@ -139,17 +167,9 @@ def _press_button(post: QueryDict, draft: PlacementDraft) -> tuple[PlacementDraf
             return draft, next(
                 (one.name for one in fields if one.name.startswith(rows[-1].name)), ""
             )
-        if button == "pick" and post["pick"] == "cluster":
-            return _changed(
-                draft, pick_cluster(draft, str(post.get("picked-cluster", "")).strip())
-            ), ""
-        if button == "pick":
-            version, kind, name = str(post.get("picked") or "  ").split(" ")
-            group, _, version = version.rpartition("/")
-            selector = {"group": group, "version": version, "kind": kind, "name": name}
-            return _changed(
-                draft, pick_resource(draft, selector)
-            ) if kind else draft, ""
+        if button == "pick":  # a resource is read with every button
+            text = pick_cluster(draft, post.get("picked-cluster", "").strip())
+            return _changed(draft, text), ""
         if button == "remove":
             return _changed(draft, remove_row(draft, str(post["remove"]))), ""
         return _changed(draft, remove_places(draft, post.getlist("tidy-place"))), ""

@@ -67,11 +67,11 @@ document.addEventListener("input", (event) => {
     sayUnsaved();
   }
 });
-/* What is chosen from the list of a picker is taken at once; typed letters wait for the button. */
+/* What is chosen from the list of a picker, or pasted, is taken at once; typed letters wait for a button or Enter. */
 document.addEventListener("input", (event) => {
   const { list, value, form, dataset } = event.target;
-  const isChosen = !event.inputType || event.inputType === "insertReplacementText";
-  if (dataset?.pick && isChosen && [...list.options].some((one) => one.value === value)) {
+  const isTyping = event.isComposing || event.data?.length === 1 || event.inputType?.startsWith("delete");
+  if (dataset?.pick && !isTyping && [...list.options].some((one) => one.value === value)) {
     form.querySelector(`button[name=pick][value=${dataset.pick}]`).click();
   }
 });

@@ -77,6 +77,32 @@ def test_a_placement_by_form_takes_four_clicks_and_three_fields(
 
 
 @pytest.mark.usefixtures("nine")
+def test_a_resource_is_selected_however_it_is_typed(enter: Enter) -> None:
+    page = enter("/placements/new/", "operator")
+    field = page.get_by_label("Resource on the hub")
+    name = page.locator('[name="spec.resourceSelectors[0].name"]')
+
+    field.fill("v1 Namespace hello")
+    expect(name).to_have_value("hello")
+
+    page.goto("/placements/new/")
+    field.press_sequentially("hello")
+    field.press("Enter")
+    expect(name).to_have_value("hello")
+
+    page.goto("/placements/new/")
+    field.press_sequentially("helo")
+    page.get_by_role("button", name="Review changes").click()
+    expect(page.locator("#notes-picked")).to_have_text("✗ No resource helo on the hub.")
+    expect(field).to_have_value("helo")
+    expect(field).to_be_focused()
+    field.fill("")
+    field.press_sequentially("v1 Namespace hello")
+    page.get_by_role("button", name="Review changes").click()
+    expect(page).to_have_url(re.compile(r"/review/"))
+
+
+@pytest.mark.usefixtures("nine")
 def test_a_placement_by_yaml_is_completed_marked_and_saved_with_a_confirmation(
     enter: Enter, click: Callable[[Locator], None], clicks: list[str]
 ) -> None:

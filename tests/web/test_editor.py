@@ -561,11 +561,62 @@ def test_picking_a_second_resource_adds_a_selector_and_picking_none_changes_noth
 
     _post(operator, address, {"pick": "resource", "picked": ""})
     _post(operator, address, {"pick": "resource", "picked": "v1 Namespace bank"})
+    _post(operator, address, {"pick": "resource", "picked": "bank"})
 
     assert [one["name"] for one in _data()["spec"]["resourceSelectors"]] == [
         "shop",
         "bank",
     ]
+
+
+def _picked(client: Client, typed: str, button: str, *, htmx: bool = True) -> Any:
+    given = {"picked": typed, **dict([button.split("=")])}
+    return _post(client, NEW, given, htmx=htmx)
+
+
+@pytest.mark.parametrize(
+    "typed", ["v1 Namespace shop", " shop ", "Namespace shop", "ho"]
+)
+@pytest.mark.parametrize(
+    "button", ["pick=resource", "do=update", "review=1", "as=yaml"]
+)
+def test_a_typed_resource_is_selected_by_every_button(
+    operator: Client, typed: str, button: str
+) -> None:
+    apply_resources([namespace("shop"), namespace("bank")], by=None, now=NOW)
+
+    answer = _picked(operator, typed, button)
+
+    assert [one["name"] for one in _data()["spec"]["resourceSelectors"]] == ["shop"]
+    assert typed not in _fields(answer.content.decode()).values()
+
+
+@pytest.mark.parametrize(
+    "button", ["pick=resource", "do=update", "review=1", "as=yaml"]
+)
+@pytest.mark.parametrize("htmx", [True, False])
+def test_a_typed_resource_that_is_unclear_is_kept_with_a_message(
+    operator: Client, button: str, *, htmx: bool
+) -> None:
+    apply_resources([namespace("shop"), namespace("shop-2")], by=None, now=NOW)
+
+    unknown = _picked(operator, "helo", button, htmx=htmx).content.decode()
+    several = _picked(operator, "sho", button, htmx=htmx).content.decode()
+
+    assert "No resource helo on the hub." in unknown
+    assert "Several resources match: Namespace shop, Namespace shop-2." in several
+    assert [_fields(page)["picked"] for page in (unknown, several)] == ["helo", "sho"]
+
+
+def test_a_typed_resource_is_kept_while_the_form_changes(operator: Client) -> None:
+    apply_resources([namespace("shop")], by=None, now=NOW)
+
+    page = _post(
+        operator, NEW, {"picked": "sh", "spec.policy.placementType": "PickAll"}
+    )
+
+    assert _fields(page.content.decode())["picked"] == "sh"
+    assert "spec.resourceSelectors[0].name" not in Draft.objects.get().text
 
 
 def _is_red(page: str) -> bool:

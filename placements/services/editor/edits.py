@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fleetui.apimachinery.errors import Keys, split_path
+from fleetui.apimachinery.secrets import HubObject
 from fleetui.apimachinery.yaml_edit import (
     Change,
     RemoveValue,
@@ -21,6 +22,7 @@ from placements.services.editor.form import (
     at,
 )
 from placements.services.editor.validation import PlacementDraft
+from placements.services.resources.queries import hub_objects, selectable_among
 
 _ROOTS = 2
 
@@ -81,18 +83,44 @@ def _add_row(draft: PlacementDraft, group: FieldGroup, new: Any) -> str:
     return edit(draft.text, [SetValue((*group.keys, place), new)])
 
 
-def pick_resource(draft: PlacementDraft, selector: Mapping[str, str]) -> str:
-    """Return the text with a resource selector, in place of the first empty one. Raise UneditableYaml."""
+def resources_meant(draft: PlacementDraft, typed: str) -> list[HubObject]:
+    """Return the resources on the hub whose last words are typed, or else all that have them as a part.
+
+    The words are those of "v1 Namespace web".
+    """
+    identities = {
+        f" {one.api_version} {one.kind} {one.name}".lower(): one
+        for one in selectable_among(hub_objects(), draft.namespace)
+    }
+    exact = [
+        one for name, one in identities.items() if name.endswith(f" {typed.lower()}")
+    ]
+    return exact or [one for name, one in identities.items() if typed.lower() in name]
+
+
+def pick_resource(draft: PlacementDraft, one: HubObject) -> str:
+    """Return the text with a selector, in place of an empty one or the same. Raise UneditableYaml."""
     form = _form_of(draft)
-    empty = next(
-        (row for row in form.resources.rows if not at(draft.data, (*row.keys, "kind"))),
+    selector = {
+        "group": one.group,
+        "version": one.version,
+        "kind": one.kind,
+        "name": one.name,
+    }
+    replaced = next(
+        (
+            row.keys
+            for row in form.resources.rows
+            if not at(draft.data, (*row.keys, "kind"))
+            or at(draft.data, row.keys) == selector
+        ),
         None,
     )
-    if empty is None:
-        return _add_row(draft, form.resources, dict(selector))
+    if replaced is None:
+        return _add_row(draft, form.resources, selector)
     return edit(
         draft.text,
-        [SetValue((*empty.keys, key), value) for key, value in selector.items()],
+        [SetValue((*replaced, key), value) for key, value in selector.items()],
     )
 
 

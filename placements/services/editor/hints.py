@@ -139,9 +139,8 @@ def notes_of(
     ):
         if name in notes:
             notes[name].hint = hint
-    for path in left_out:
-        if path in notes:
-            notes[path].left_out = True
+    for path in notes.keys() & left_out:
+        notes[path].left_out = True
     return FormNotes(
         notes, errors_without_place, warnings_without_place, left_out, quiet
     )
@@ -295,12 +294,8 @@ def suggestions(
                 (name, None) for name in names.get(one.keys[:-1], ())
             )
         elif one.list_id and one.list_id not in lists:
-            if one.suggest is Suggest.LABEL_KEYS:
-                lists[one.list_id] = label_keys(fleet)
-            elif one.suggest is Suggest.PROPERTIES:
-                lists[one.list_id] = property_names(fleet)
-            elif one.suggest is Suggest.TAINTS:
-                lists[one.list_id] = taint_keys(fleet)
+            if one.suggest in _OF_FLEET:
+                lists[one.list_id] = _OF_FLEET[one.suggest](fleet)
             else:
                 lists[one.list_id] = (
                     label_values(fleet, one.label_key) if one.label_key else ()
@@ -339,3 +334,10 @@ def _most_frequent(counts: Counter[str]) -> Suggestions:
     return tuple(
         sorted(counts.items(), key=lambda one: (-one[1], one[0]))[:MOST_SUGGESTIONS]
     )
+
+
+_OF_FLEET = {
+    Suggest.LABEL_KEYS: label_keys,
+    Suggest.PROPERTIES: property_names,
+    Suggest.TAINTS: taint_keys,
+}

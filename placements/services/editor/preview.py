@@ -37,7 +37,7 @@ from placements.engine.scheduling.profile import profile_of
 from placements.engine.scheduling.scheduler import schedule
 from placements.engine.scheduling.spread.base import GroupStrategy
 from placements.engine.scheduling.warnings import decision_warnings
-from placements.engine.selection import Selection, is_ever_placed, select
+from placements.engine.selection import Selection, select
 from placements.engine.selection import content_hash as content_hash_of_resources
 from placements.explain.advice import bound_sentence, trap_sentences
 from placements.explain.diff import differences
@@ -64,7 +64,7 @@ from placements.manifests.strategy import RollingUpdate, StrategyType
 from placements.models import Placement, ResourceSnapshot
 from placements.services.assertions import assertion_results, assertion_warning
 from placements.services.checks import quick_findings
-from placements.services.editor.form import NAMESPACE, PlacementForm, at, is_namespaced
+from placements.services.editor.form import NAMESPACE, PlacementForm, at
 from placements.services.editor.hints import (
     FormNotes,
     Suggestions,
@@ -83,6 +83,7 @@ from placements.services.resources.queries import (
     hub_objects,
     names_among,
     plain_objects,
+    selectable_among,
     selection_of,
 )
 from placements.services.results import name_on_hub
@@ -97,7 +98,7 @@ from placements.services.teams import placement_refusal
 _MOST_CLUSTERS_FOR_BOUND = 1_000
 _EXACT = SearchOptions(stages=("n",), limit_seconds=0.25, most_states=2_000)
 _MOST_SELECTORS = 10
-_MOST_CHOICES = 200
+_MOST_CHOICES = 200  # a hub or a fleet may have too many for the list of a picker
 _MOST_PLANNED = 200
 _MOST_CHIPS, _MOST_KINDS = 20, 4
 _NAMESPACE = ("", "Namespace")
@@ -493,7 +494,7 @@ class DraftPreview:
                     ResourceSelector, raw, semantics=DEFAULT_SEMANTICS, path=""
                 )
                 selected = select(
-                    (selector,), self.objects, namespace=self.namespace, path=""
+                    (selector,), self.objects, namespace=self.draft.namespace, path=""
                 ).objects
                 kinds = dict.fromkeys(one.kind for one in selected)
                 words = f"Selects {counted(len(selected), 'resource')}"
@@ -525,7 +526,7 @@ class DraftPreview:
             for row in (self.form.resources.rows if self.form else ())
             if at(self.draft.data, (*row.keys, "kind")) == "Namespace"
         ]
-        if self.namespace and self.saved is None:
+        if self.draft.namespace and self.saved is None:
             keys.append(NAMESPACE)
         there = {one.name for one in self.objects if one.key[:2] == _NAMESPACE}
         named = {format_path(one): at(self.draft.data, one) for one in keys}
@@ -538,37 +539,12 @@ class DraftPreview:
             and not is_reserved_namespace(name)
         }
 
-    @property
-    def namespace(self) -> str:
-        """The namespace in which the draft selects resources; empty for one that is cluster-scoped."""
-        data = self.draft.data
-        namespace = (
-            at(data, NAMESPACE)
-            if isinstance(data, Mapping) and is_namespaced(data)
-            else ""
-        )
-        return namespace if isinstance(namespace, str) else ""
-
     @cached_property
-    def hub_choices(self) -> tuple[tuple[str, str], ...]:
-        """What the picker of resources offers: the identity and the words of each, Namespaces first."""
-        objects = [one for one in self.objects if one.namespace == self.namespace]
-        if self.namespace:
-            objects = [one for one in objects if is_ever_placed(one.group, one.kind)]
-        objects = [
-            one
-            for one in objects
-            if one.kind != "Namespace" or not is_reserved_namespace(one.name)
-        ]
-        objects.sort(key=lambda one: (one.kind != "Namespace", one.kind, one.name))
-        return tuple(
-            (f"{one.api_version} {one.kind} {one.name}", f"{one.kind} {one.name}")
-            for one in objects[:_MOST_CHOICES]
-        )
+    def hub_choices(self) -> list[HubObject]:
+        return selectable_among(self.objects, self.draft.namespace)[:_MOST_CHOICES]
 
     @property
     def cluster_choices(self) -> tuple[str, ...]:
-        """What the picker of clusters offers of a fleet, which may be too large for a list."""
         return tuple(self.fleet.names[:_MOST_CHOICES])
 
     @cached_property
@@ -586,7 +562,7 @@ class DraftPreview:
             )
             group, kind, typed = (one if isinstance(one, str) else "" for one in values)
             names[row.keys] = names_among(
-                self.objects, group, kind, typed, namespace=self.namespace
+                self.objects, group, kind, typed, namespace=self.draft.namespace
             )
         return suggestions(self.form, self.fleet, names)
 

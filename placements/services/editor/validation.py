@@ -36,6 +36,7 @@ from placements.models import Draft
 from placements.services.editor.form import (
     ABSENT,
     MOST_FIELDS,
+    NAMESPACE,
     SELECTORS,
     PlacementForm,
     at,
@@ -94,6 +95,13 @@ class PlacementDraft:
     @property
     def data(self) -> Any:
         return self.document.data if self.document else None
+
+    @property
+    def namespace(self) -> str:
+        """The namespace in which it selects resources; empty for one that is cluster-scoped."""
+        namespace = at(self.data, NAMESPACE)
+        has_one = at(self.data, ("kind",)) == NAMESPACED_PLACEMENT_KIND
+        return namespace if has_one and isinstance(namespace, str) else ""
 
     @property
     def errors(self) -> tuple[FieldError, ...]:

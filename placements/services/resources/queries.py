@@ -12,6 +12,7 @@ from fleetui.bulk import batched
 from placements.engine.selection import (
     Selection,
     concerns,
+    is_ever_placed,
     is_namespace_selector,
     select,
 )
@@ -127,6 +128,20 @@ def names_among(
     names = (name for name in names if not is_hubs_own(name))
     return tuple(
         sorted(names, key=lambda name: (typed not in name, name))[:_MOST_NAMES]
+    )
+
+
+def selectable_among(objects: Iterable[HubObject], namespace: str) -> list[HubObject]:
+    """Return what a selector may name in a namespace, or outside where it is empty, Namespaces first."""
+    selectable = (
+        one
+        for one in objects
+        if one.namespace == namespace
+        and (not namespace or is_ever_placed(one.group, one.kind))
+        and (one.kind != "Namespace" or not is_reserved_namespace(one.name))
+    )
+    return sorted(
+        selectable, key=lambda one: (one.kind != "Namespace", one.kind, one.name)
     )
 
 
