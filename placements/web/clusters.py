@@ -65,6 +65,7 @@ from placements.services.fleet.queries import (
     with_counts,
 )
 from placements.services.health import healths_named, statuses_on
+from placements.services.problems.book import workloads_changed_at
 from placements.services.rollouts.queries import waiting_words
 from placements.services.rollouts.removals import waiting_removals
 from placements.services.workqueue import IS_DUE
@@ -336,8 +337,12 @@ def cluster(request: HttpRequest, name: str, tab: str = "placements") -> HttpRes
         MemberCluster.objects.select_related("credential"), name=name
     )
     is_cordoned, now = bool(cordoned_among([row])), datetime.now(UTC)
+    changes: list[datetime | None] = [row.verdict_since]
+    if row.is_eligible:
+        changes += row.healthy_since, workloads_changed_at(name)
     context = {
         "cluster": row,
+        "since": max(filter(None, changes), default=None),
         "tab": tab,
         "state": badges.cluster_badge(row, is_cordoned=is_cordoned),
         "is_cordoned": is_cordoned,

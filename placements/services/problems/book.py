@@ -7,6 +7,7 @@ from typing import Any
 
 from django.db import OperationalError, connection, transaction
 from django.db.models import Exists, F, QuerySet
+from django.db.models.functions import Coalesce
 from django.urls import get_script_prefix
 
 from clusters.hub_queries import live_hubs
@@ -195,6 +196,13 @@ def _save_problems(hub: int, found: Sequence[ProblemFacts], *, now: datetime) ->
     Problem.objects.bulk_update(changed, _COLUMNS, batch_size=500)
     Problem.objects.filter(pk__in=gone, ended_at=None).update(ended_at=now)
     return bool(new or changed or gone)
+
+
+def workloads_changed_at(cluster: str) -> datetime | None:
+    """Return since when workloads fail on a cluster, or work there again; None where they never failed."""
+    key = f"{ProblemKind.CLUSTER_WORKLOADS}/{cluster}"
+    rows = Problem.objects.filter(hub=current_hub_id(), key=key).order_by("-pk")
+    return rows.values_list(Coalesce("ended_at", "since"), flat=True).first()
 
 
 def _save_book(
