@@ -15,6 +15,7 @@ from clusters.operations.heartbeat import observe
 from clusters.operations.join import ClusterSpec, upsert_clusters
 from clusters.operations.leave import leave
 from fleetui.changes import noticed_changes
+from fleetui.hub_scope import LOCAL_HUB
 from placements.models import Placement, Problem
 from placements.services.problems.book import compare_all
 from tests.rows import NOW, joined, member_document, run_due, simulated
@@ -92,7 +93,7 @@ def test_a_status_is_as_old_as_the_last_change_of_what_it_says(viewer: Client) -
     assert viewer.get("/clusters/nimblefox/").context["since"] == row.verdict_since
 
     problem = Problem.objects.create(
-        hub_id=row.hub_id,
+        hub_id=LOCAL_HUB,
         key="cluster-workloads/nimblefox",
         kind="cluster-workloads",
         name="nimblefox",
