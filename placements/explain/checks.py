@@ -11,7 +11,13 @@ from placements.engine.checks.overrides import OVERRIDES
 from placements.explain.sarif import SarifResult, sarif_text
 
 LEVEL = "unknown"
-"""The status level of every finding on pages: it is advice, not a status of what runs."""
+"""The status level of several findings on pages: they are advice, not a status of what runs."""
+LEVELS = {
+    Severity.ERROR: "failed",
+    Severity.WARNING: "attention",
+    Severity.INFO: "advice",
+}
+"""The icon of a finding."""
 SARIF_LEVELS = {
     Severity.ERROR: "error",
     Severity.WARNING: "warning",

@@ -21,7 +21,7 @@ from fleetui.permissions import current_user, for_operators, for_readers
 from placements.engine.checks.examination import ALIASES, RULES
 from placements.engine.checks.file import NAME
 from placements.engine.checks.findings import Finding, Fix, Severity, flat
-from placements.explain.checks import LEVEL
+from placements.explain.checks import LEVELS
 from placements.models import Placement
 from placements.services.assertions import save_checks_file, stored_file
 from placements.services.checks import current_report, fixed_document
@@ -149,7 +149,7 @@ def _row(placement: Placement | None, finding: Finding) -> FindingRow:
         if placement and fix and fix.edits
         else ""
     )
-    badge = Badge(LEVEL, _WORDS[finding.severity])
+    badge = Badge(LEVELS[finding.severity], _WORDS[finding.severity])
     return FindingRow(
         placement, finding, badge, manifest, _relabels(fix) if fix else []
     )

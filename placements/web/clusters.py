@@ -65,6 +65,7 @@ from placements.services.fleet.queries import (
     with_counts,
 )
 from placements.services.health import healths_named, statuses_on
+from placements.services.problems.book import WORKLOADS_CHANGED_AT
 from placements.services.rollouts.queries import waiting_words
 from placements.services.rollouts.removals import waiting_removals
 from placements.services.workqueue import IS_DUE
@@ -335,12 +336,17 @@ def taint_text(written: dict[str, Any]) -> str:
 @live_page
 def cluster(request: HttpRequest, name: str, tab: str = "placements") -> HttpResponse:
     """Show one cluster: its status, and the view of a tab."""
-    row = get_object_or_404(
-        MemberCluster.objects.select_related("credential"), name=name
+    rows: QuerySet[Any] = MemberCluster.objects.select_related("credential").annotate(
+        workloads_changed_at=WORKLOADS_CHANGED_AT
     )
+    row = get_object_or_404(rows, name=name)
     is_cordoned, now = bool(cordoned_among([row])), datetime.now(UTC)
+    changes: list[datetime | None] = [row.verdict_since]
+    if row.is_eligible:
+        changes += row.healthy_since, row.workloads_changed_at
     context = {
         "cluster": row,
+        "since": max(filter(None, changes), default=None),
         "tab": tab,
         "state": badges.cluster_badge(row, is_cordoned=is_cordoned),
         "is_cordoned": is_cordoned,

@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
 from math import inf
@@ -72,9 +72,8 @@ _GLYPHS = {
     ClusterListState.JOINING: "+",
 }
 """The sign in the square of a state, so that colour is not the only one."""
-_WORDS = {
-    ClusterListState.WORKLOADS_FAILING: "With failing workloads",
-}
+_COUNTED = {ClusterListState.WORKLOADS_FAILING: "with failing workloads"}
+"""The words of a state after a number of clusters, where those of its badge do not fit there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,17 +206,11 @@ def _largest(members: Mapping[str | None, Members]) -> tuple[Domains, Domains]:
     ]
 
 
-def _badge(state: ClusterListState) -> badges.Badge:
-    """Return the badge of a state, in the words of the map."""
-    badge = badges.STATE_BADGES[state]
-    return replace(badge, words=_WORDS.get(state, badge.words))
-
-
 def _states(counts: Mapping[ClusterListState, int]) -> list[MapState]:
     found = []
     for state, badge in badges.STATE_BADGES.items():
         if counts.get(state):
-            words = _badge(state).words
+            words = _COUNTED.get(state, badge.words)
             words = words[:1].lower() + words[1:]
             glyph = _GLYPHS.get(state, "")
             found.append(
@@ -278,7 +271,8 @@ class _Drawing:
             low, high = min(self.values.values()), max(self.values.values())
             share = (self.values[name] - low) / (high - low) if high > low else 1
             shade = f"shade-{1 + min(_SHADES - 1, int(_SHADES * share))}"
-        return MapCluster(name, _badge(state), _GLYPHS.get(state, ""), text, shade)
+        badge = badges.STATE_BADGES[state]
+        return MapCluster(name, badge, _GLYPHS.get(state, ""), text, shade)
 
 
 def _measured(measure: str) -> dict[str, float]:

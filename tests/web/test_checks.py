@@ -92,7 +92,9 @@ def test_an_override_rule_without_a_cluster_is_warned_of_and_found(
         found[1].message
         == "ResourceOverride shop/host: no cluster matches: the rule has no effect."
     )
-    assert "Override rule without a cluster" in text_of(operator, "/checks/")
+    page = text_of(operator, "/checks/")
+    assert "Override rule without a cluster" in page
+    assert re.search(r'#attention"></use></svg>Warning', page)
     output = StringIO()
     call_command("checks", stdout=output)
     assert "O01  fleet: ResourceOverride shop/host" in output.getvalue()

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.db.models import F
@@ -15,7 +15,8 @@ from clusters.operations.heartbeat import observe
 from clusters.operations.join import ClusterSpec, upsert_clusters
 from clusters.operations.leave import leave
 from fleetui.changes import noticed_changes
-from placements.models import Placement
+from fleetui.hub_scope import LOCAL_HUB
+from placements.models import Placement, Problem
 from tests.database import compare_all
 from tests.rows import NOW, joined, member_document, run_due, simulated
 
@@ -83,6 +84,26 @@ def test_late_and_unmonitored_clusters_are_not_ready(
     assert "late: unreachable" in overview
     assert "Does not answer." in overview
     assert "1 not monitored</span>" in overview
+
+
+@pytest.mark.usefixtures("web")
+def test_a_status_is_as_old_as_the_last_change_of_what_it_says(viewer: Client) -> None:
+    row = MemberCluster.objects.get(name="nimblefox")
+    failed_at, ended_at = NOW + timedelta(hours=1), NOW + timedelta(hours=2)
+    assert viewer.get("/clusters/nimblefox/").context["since"] == row.verdict_since
+
+    problem = Problem.objects.create(
+        hub_id=LOCAL_HUB,
+        key="cluster-workloads/nimblefox",
+        kind="cluster-workloads",
+        name="nimblefox",
+        since=failed_at,
+        seen_at=failed_at,
+    )
+    assert viewer.get("/clusters/nimblefox/").context["since"] == failed_at
+
+    Problem.objects.filter(pk=problem.pk).update(ended_at=ended_at)
+    assert viewer.get("/clusters/nimblefox/").context["since"] == ended_at
 
 
 @pytest.mark.nightly

@@ -20,7 +20,15 @@ from fleetui.hub_scope import LOCAL_HUB
 from fleetui.task_queue import record_heartbeat
 from placements.engine.rollout.state import Phase
 from placements.manifests.binding import BindingState
-from placements.models import Binding, Placement, Resource, StalenessCheck, StalePick
+from placements.models import (
+    Binding,
+    Placement,
+    Resource,
+    StagedRun,
+    StalenessCheck,
+    StalePick,
+)
+from placements.services.dashboard.queries import last_rollout_end
 from placements.services.hub_version import stored_version
 from placements.services.problems import root_causes
 from placements.services.rollouts import operations
@@ -538,6 +546,18 @@ def test_heading_and_rail_count_the_same_runs(viewer: Client, text_of: Fetch) ->
         "1 progressing 1 waiting for approval",
     )
     assert '<span class="count" id="count-rollouts">2<span' in page
+
+
+def test_a_staged_run_that_ended_is_the_last_rollout_that_did() -> None:
+    world = StagedWorld({"prod": ["c000"]}, stage("prod"))
+    world.place("web", staged_spec())
+    world.begin("one")
+    world.run(until=StagedRun.objects.exclude(ended_at=None).exists)
+
+    ended_at = StagedRun.objects.get().ended_at
+
+    assert ended_at is not None
+    assert last_rollout_end() == ended_at
 
 
 @pytest.mark.nightly

@@ -148,6 +148,18 @@ def test_a_start_under_way_has_a_clock_and_one_that_ended_shows_its_time(
 
 
 @pytest.mark.usefixtures("world")
+def test_a_cluster_is_pending_since_the_run_began_at_the_earliest(
+    viewer: Client, text_of: Fetch
+) -> None:
+    run = Rollout.objects.get(state="running")
+
+    page = text_of(viewer, f"{RUN}clusters/")
+
+    since = r'Pending</span></td>\s*<td class="nowrap inline">.*?datetime="([^"]*)"'
+    assert set(re.findall(since, page)) == {run.started_at.isoformat()}
+
+
+@pytest.mark.usefixtures("world")
 def test_the_time_left_is_on_page_list_and_rest_or_why_it_is_not_known(
     viewer: Client, text_of: Fetch
 ) -> None:

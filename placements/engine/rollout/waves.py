@@ -1,7 +1,7 @@
 """The preview of a rolling update in waves, and the progress of a run as counts and limits."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from fleetui.apimachinery.model import IntOrPercent
@@ -46,7 +46,7 @@ class WavePlan:
     `state` is what was planned, and `in_progress` what was started already and is in no wave.
     """
 
-    state: RolloutState
+    state: RolloutState = field(compare=False)
     waves: tuple[Wave, ...]
     rest: RollingUpdateResult
     in_progress: tuple[InProgressCluster, ...] = ()

@@ -132,9 +132,15 @@ def last_decisions(most: int) -> QuerySet[Decision]:
 
 
 def last_rollout_end() -> datetime | None:
-    """Return when the newest rollout that has ended did."""
-    ends = Rollout.objects.filter(ended_at__isnull=False).order_by("-id")
-    return ends.values_list("ended_at", flat=True).first()
+    """Return when the newest rolling update or the last staged run ended; None without one that did."""
+    ends = [
+        runs.objects.filter(ended_at__isnull=False)
+        .order_by(last)
+        .values_list("ended_at", flat=True)
+        .first()
+        for runs, last in ((Rollout, "-id"), (StagedRun, "-ended_at"))
+    ]
+    return max(filter(None, ends), default=None)
 
 
 @dataclass(frozen=True, slots=True)

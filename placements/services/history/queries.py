@@ -259,7 +259,7 @@ def _completed(
     fields: Document,
     generation: int,
 ) -> list[Revision]:
-    """Give revisions what they kept of the one before, and their numbers; return the newest first.
+    """Return revisions, the newest first, with their numbers and what each kept of the one before.
 
     `strategy` and `fields` are those of the oldest, `generation` is that of the newest.
     """

@@ -6,7 +6,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import OperationalError, connection, transaction
-from django.db.models import Exists, F, QuerySet
+from django.db.models import Exists, F, OuterRef, QuerySet, Subquery
+from django.db.models.functions import Coalesce
 from django.urls import get_script_prefix
 
 from clusters.hub_queries import live_hubs
@@ -185,6 +186,17 @@ def _save_problems(hub: int, found: Sequence[ProblemFacts], *, now: datetime) ->
     Problem.objects.bulk_update(changed, _COLUMNS, batch_size=500)
     Problem.objects.filter(pk__in=gone, ended_at=None).update(ended_at=now)
     return bool(new or changed or gone)
+
+
+_OF_WORKLOADS = Problem.objects.filter(
+    hub=OuterRef("hub"),
+    kind=ProblemKind.CLUSTER_WORKLOADS,
+    name=OuterRef("name"),
+).order_by("-pk")
+WORKLOADS_CHANGED_AT = Subquery(
+    _OF_WORKLOADS.values(changed_at=Coalesce("ended_at", "since"))[:1]
+)
+"""Since when workloads fail on a member cluster, or work there again; null where they never failed."""
 
 
 def _save_book(

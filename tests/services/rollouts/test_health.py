@@ -1,6 +1,7 @@
 """The status of a placement is the worst of its conditions, wherever it is shown."""
 
 import json
+from datetime import timedelta
 from unittest.mock import patch
 
 import pytest
@@ -29,6 +30,7 @@ from placements.services.health import (
     with_rollouts,
 )
 from placements.services.placements import delete_placement, save_placement
+from placements.services.problems.book import WORKLOADS_CHANGED_AT
 from placements.services.resources.operations import delete_resources
 from placements.services.rollouts.operations import pause, roll_back
 from placements.services.rollouts.queries import report_of, with_failed
@@ -591,10 +593,16 @@ def test_a_cluster_on_which_several_placements_fail_is_one_problem(
     assert [(one["name"], one["following"]) for one in inbox] == [
         ("c001", ["db", "web"])
     ]
+    changes = MemberCluster.objects.filter(name="c001").values_list(
+        WORKLOADS_CHANGED_AT, flat=True
+    )
+    assert list(changes.all()) == [problems[root].since]
 
     Binding.objects.filter(placement__name="web").update(phase="failed")
-    compare_all(now=world.now)
+    ended_at = world.now + timedelta(minutes=5)
+    compare_all(now=ended_at)
     assert not Problem.objects.filter(ended_at=None, key=root).exists(), (
         "web fails everywhere"
     )
+    assert list(changes.all()) == [ended_at]
     assert MemberCluster.objects.get(name="c001").workloads_problem == ""
