@@ -561,7 +561,6 @@ def test_picking_a_second_resource_adds_a_selector_and_picking_none_changes_noth
 
     _post(operator, address, {"pick": "resource", "picked": ""})
     _post(operator, address, {"pick": "resource", "picked": "v1 Namespace bank"})
-    _post(operator, address, {"pick": "resource", "picked": "bank"})
 
     assert [one["name"] for one in _data()["spec"]["resourceSelectors"]] == [
         "shop",

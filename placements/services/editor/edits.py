@@ -99,7 +99,7 @@ def resources_meant(draft: PlacementDraft, typed: str) -> list[HubObject]:
 
 
 def pick_resource(draft: PlacementDraft, one: HubObject) -> str:
-    """Return the text with a selector, in place of an empty one or the same. Raise UneditableYaml."""
+    """Return the text with a selector, in place of the first empty one. Raise UneditableYaml."""
     form = _form_of(draft)
     selector = {
         "group": one.group,
@@ -112,7 +112,6 @@ def pick_resource(draft: PlacementDraft, one: HubObject) -> str:
             row.keys
             for row in form.resources.rows
             if not at(draft.data, (*row.keys, "kind"))
-            or at(draft.data, row.keys) == selector
         ),
         None,
     )
