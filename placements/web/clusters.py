@@ -333,13 +333,14 @@ def taint_text(written: dict[str, Any]) -> str:
 @live_page
 def cluster(request: HttpRequest, name: str, tab: str = "placements") -> HttpResponse:
     """Show one cluster: its status, and the view of a tab."""
-    row = get_object_or_404(
-        MemberCluster.objects.select_related("credential"), name=name
+    rows: QuerySet[Any] = MemberCluster.objects.select_related("credential").annotate(
+        workloads_changed_at=workloads_changed_at()
     )
+    row = get_object_or_404(rows, name=name)
     is_cordoned, now = bool(cordoned_among([row])), datetime.now(UTC)
     changes: list[datetime | None] = [row.verdict_since]
     if row.is_eligible:
-        changes += row.healthy_since, workloads_changed_at(name)
+        changes += row.healthy_since, row.workloads_changed_at
     context = {
         "cluster": row,
         "since": max(filter(None, changes), default=None),

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import OperationalError, connection, transaction
-from django.db.models import Exists, F, QuerySet
+from django.db.models import Exists, F, OuterRef, QuerySet, Subquery
 from django.db.models.functions import Coalesce
 from django.urls import get_script_prefix
 
@@ -198,11 +198,14 @@ def _save_problems(hub: int, found: Sequence[ProblemFacts], *, now: datetime) ->
     return bool(new or changed or gone)
 
 
-def workloads_changed_at(cluster: str) -> datetime | None:
-    """Return since when workloads fail on a cluster, or work there again; None where they never failed."""
-    key = f"{ProblemKind.CLUSTER_WORKLOADS}/{cluster}"
-    rows = Problem.objects.filter(hub=current_hub_id(), key=key).order_by("-pk")
-    return rows.values_list(Coalesce("ended_at", "since"), flat=True).first()
+def workloads_changed_at() -> Subquery:
+    """Return since when workloads fail on a cluster, or work again, to annotate; null if neither."""
+    rows = Problem.objects.filter(
+        hub=OuterRef("hub"),
+        kind=ProblemKind.CLUSTER_WORKLOADS,
+        name=OuterRef("name"),
+    ).order_by("-pk")
+    return Subquery(rows.values(changed_at=Coalesce("ended_at", "since"))[:1])
 
 
 def _save_book(
