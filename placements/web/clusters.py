@@ -65,7 +65,7 @@ from placements.services.fleet.queries import (
     with_counts,
 )
 from placements.services.health import healths_named, statuses_on
-from placements.services.problems.book import WORKLOADS_CHANGED_AT
+from placements.services.problems.book import workloads_changed_at
 from placements.services.rollouts.queries import waiting_words
 from placements.services.rollouts.removals import waiting_removals
 from placements.services.workqueue import IS_DUE
@@ -337,7 +337,7 @@ def taint_text(written: dict[str, Any]) -> str:
 def cluster(request: HttpRequest, name: str, tab: str = "placements") -> HttpResponse:
     """Show one cluster: its status, and the view of a tab."""
     rows: QuerySet[Any] = MemberCluster.objects.select_related("credential").annotate(
-        workloads_changed_at=WORKLOADS_CHANGED_AT
+        workloads_changed_at=workloads_changed_at()
     )
     row = get_object_or_404(rows, name=name)
     is_cordoned, now = bool(cordoned_among([row])), datetime.now(UTC)

@@ -188,15 +188,14 @@ def _save_problems(hub: int, found: Sequence[ProblemFacts], *, now: datetime) ->
     return bool(new or changed or gone)
 
 
-_OF_WORKLOADS = Problem.objects.filter(
-    hub=OuterRef("hub"),
-    kind=ProblemKind.CLUSTER_WORKLOADS,
-    name=OuterRef("name"),
-).order_by("-pk")
-WORKLOADS_CHANGED_AT = Subquery(
-    _OF_WORKLOADS.values(changed_at=Coalesce("ended_at", "since"))[:1]
-)
-"""Since when workloads fail on a member cluster, or work there again; null where they never failed."""
+def workloads_changed_at() -> Subquery:
+    """Return since when workloads fail on a cluster, or work again, to annotate; null if neither."""
+    rows = Problem.objects.filter(
+        hub=OuterRef("hub"),
+        kind=ProblemKind.CLUSTER_WORKLOADS,
+        name=OuterRef("name"),
+    ).order_by("-pk")
+    return Subquery(rows.values(changed_at=Coalesce("ended_at", "since"))[:1])
 
 
 def _save_book(

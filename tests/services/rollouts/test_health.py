@@ -30,7 +30,7 @@ from placements.services.health import (
     with_rollouts,
 )
 from placements.services.placements import delete_placement, save_placement
-from placements.services.problems.book import WORKLOADS_CHANGED_AT
+from placements.services.problems.book import workloads_changed_at
 from placements.services.resources.operations import delete_resources
 from placements.services.rollouts.operations import pause, roll_back
 from placements.services.rollouts.queries import report_of, with_failed
@@ -594,7 +594,7 @@ def test_a_cluster_on_which_several_placements_fail_is_one_problem(
         ("c001", ["db", "web"])
     ]
     changes = MemberCluster.objects.filter(name="c001").values_list(
-        WORKLOADS_CHANGED_AT, flat=True
+        workloads_changed_at(), flat=True
     )
     assert list(changes.all()) == [problems[root].since]
 
