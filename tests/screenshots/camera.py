@@ -14,7 +14,7 @@ _HEIGHT = 900
 KEPT_HEIGHT = 1100
 """How much of a page is kept for the documentation, from its top."""
 _ALL_DRAWN = """() => [...document.querySelectorAll("[data-chart][data-view='chart'] .plot")]
-    .every((plot) => "drawn" in plot.dataset)"""
+    .every((plot) => plot.classList.contains("js-plotly-plot"))"""
 
 
 @dataclass(frozen=True)
@@ -83,9 +83,9 @@ def photograph(
     answer = page.goto(address)
     assert answer, address
     assert answer.ok, f"{address}: {answer.status}"
-    page.wait_for_function(_ALL_DRAWN)
-    if tallest is None:
+    if tallest is None:  # charts are drawn when they come near
         height = int(page.evaluate("document.documentElement.scrollHeight"))
         page.set_viewport_size({"width": width, "height": height})
+    page.wait_for_function(_ALL_DRAWN)
     to.parent.mkdir(parents=True, exist_ok=True)
     page.screenshot(path=to)
