@@ -23,13 +23,7 @@ _REACHING = (_SECRET, "Namespace", *ENVELOPE_KINDS)
 _SHOWN = ("apiVersion", "kind", "metadata")
 _SHOWN_OF_A_SECRET = {"type": str, "immutable": bool}
 """Fields of a Secret without values, and their types. All others are hidden, also misspelt ones."""
-_SHOWN_IN_METADATA = (
-    "name",
-    "generateName",
-    "namespace",
-    "labels",
-    "annotations",
-    "finalizers",
+SERVER_METADATA = (
     "creationTimestamp",
     "deletionGracePeriodSeconds",
     "deletionTimestamp",
@@ -39,6 +33,15 @@ _SHOWN_IN_METADATA = (
     "resourceVersion",
     "selfLink",
     "uid",
+)
+_SHOWN_IN_METADATA = (
+    "name",
+    "generateName",
+    "namespace",
+    "labels",
+    "annotations",
+    "finalizers",
+    *SERVER_METADATA,
 )
 _SHOWN_OF_A_PATCH = ("op", "path", "from")
 _OF_OTHER_KINDS = ("spec", "rules", "subjects", "roleRef", "webhooks")
@@ -398,17 +401,6 @@ def canonical_json(data: object) -> bytes:
     ).encode()
 
 
-SERVER_METADATA = (
-    "creationTimestamp",
-    "deletionGracePeriodSeconds",
-    "deletionTimestamp",
-    "generation",
-    "managedFields",
-    "ownerReferences",
-    "resourceVersion",
-    "selfLink",
-    "uid",
-)
 _SERVER_ANNOTATIONS = ("deployment.kubernetes.io/revision", _COPY)
 _CONTROLLER_LABELS = ("batch.kubernetes.io/controller-uid", "controller-uid")
 _HEADLESS = "None"
