@@ -3,6 +3,8 @@
 Every column is in the order of the fleet, which is by name; −1 means "absent".
 """
 
+import hashlib
+import json
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -67,6 +69,13 @@ class LabelColumn:
             for value, count in zip(self.values, counts[1:], strict=True)
             if count
         ]
+
+    @cached_property
+    def digest(self) -> bytes:
+        """Return a hash of the texts of all clusters: equal columns have equal codes."""
+        values = json.dumps(self.values, ensure_ascii=False).encode()
+        codes = self.codes.astype("<i4", copy=False).tobytes()
+        return hashlib.sha256(values + codes).digest()
 
     def patched(self, texts: Mapping[int, str | None]) -> "LabelColumn":
         values, codes = _recoded(self.values, self.codes, texts)

@@ -15,6 +15,7 @@ from weakref import ref
 import numpy as np
 
 from clusters.columns import (
+    ABSENT,
     Bools,
     Codes,
     LabelColumn,
@@ -138,11 +139,8 @@ class Fleet:
                 next(name for name, following in neighbours if name == following)
             )
         self._origin: _Origin = (None, {}, {})
-        self._labels: dict[str, LabelColumn] = {}
-        self._claims: dict[str, LabelColumn] = {}
+        self._texts: dict[_Read, LabelColumn] = {}
         self._properties: dict[str, PropertyColumn] = {}
-        self._digest_parts: dict[_Reads, list[tuple[str, str]]] = {}
-        self._digests: dict[_Reads, str] = {}
 
     @cached_property
     def clusters(self) -> tuple[Cluster, ...]:
@@ -165,24 +163,29 @@ class Fleet:
         )
 
     def label(self, key: str) -> LabelColumn:
-        column = self._labels.get(key)
+        return self._text_column((_Sort.LABEL, key))
+
+    def _text_column(self, read: "_Read") -> LabelColumn:
+        column = self._texts.get(read)
         if column is None:
-            column = self._patched_label(key)
+            column = self._patched_column(read)
             if column is None:
-                texts = [cluster.labels.get(key) for cluster in self._unsorted]
+                texts = list(map(_text_reader(*read), self._unsorted))
                 column = label_column(texts, self._order)
-            self._labels[key] = column
+            self._texts[read] = column
         return column
 
-    def _patched_label(self, key: str) -> LabelColumn | None:
+    def _patched_column(self, read: "_Read") -> LabelColumn | None:
         """Return the column of the fleet that this one was made from, patched; None without that fleet."""
         origin, before, after = self._origin
         fleet = origin() if origin else None
         if fleet is None:
             return None
+        column = fleet._text_column(read)
         if after:
-            return _patched({key: fleet.label(key)}, before, after, _label_of).get(key)
-        return fleet.label(key).without(list(before))
+            reader = _text_reader(*read)
+            return _patched({read: column}, before, after, lambda _: reader).get(read)
+        return column.without(list(before))
 
     def topology(self, key: str, key_type: str | None) -> LabelColumn:
         """Return the column of a topology key: a label, or for the type `Claim` a property as text."""
@@ -190,11 +193,7 @@ class Fleet:
 
     def claim(self, name: str) -> LabelColumn:
         """Return the column of one property as text, which Open Cluster Management calls a claim."""
-        column = self._claims.get(name)
-        if column is None:
-            texts = [cluster.properties.get(name) for cluster in self._unsorted]
-            column = self._claims[name] = label_column(texts, self._order)
-        return column
+        return self._text_column((_Sort.CLAIM, name))
 
     def property(self, name: str) -> PropertyColumn:
         column = self._properties.get(name)
@@ -212,8 +211,7 @@ class Fleet:
 
     @cached_property
     def is_eligible(self) -> Bools:
-        verdicts = [cluster.eligibility.kind is None for cluster in self._unsorted]
-        return np.array(verdicts, dtype=np.bool_)[self._order]
+        return np.equal(self._text_column(_ELIGIBILITY).codes, ABSENT)
 
     @cached_property
     def taint_sets(self) -> tuple[tuple[Taint, ...], ...]:
@@ -271,21 +269,12 @@ class Fleet:
         )  # one copy: two take most of the time
         fleet._order = np.arange(len(clusters))
 
-        fleet._labels = _patched(self._labels, before, after, _label_of)
-        fleet._claims = _patched(
-            self._claims, before, after, lambda name, one: one.properties.get(name)
+        fleet._texts = _patched(
+            self._texts, before, after, lambda read: _text_reader(*read)
         )
-        fleet._properties = _patched(
-            self._properties,
-            before,
-            after,
-            lambda name, one: _property_reader(name)(one),
-        )
-        if "is_eligible" in self.__dict__:
-            fleet.is_eligible = self.is_eligible.copy()
-            fleet.is_eligible[list(after)] = [
-                one.eligibility.kind is None for one in after.values()
-            ]
+        fleet._properties = _patched(self._properties, before, after, _property_reader)
+        if "_names_digest" in self.__dict__:
+            fleet._names_digest = self._names_digest
         if "taint_codes" in self.__dict__:
             sets = tuple(
                 dict.fromkeys(
@@ -296,19 +285,20 @@ class Fleet:
             codes[list(after)] = [sets.index(one.taints) for one in after.values()]
             if np.bincount(codes, minlength=len(sets)).all():
                 fleet.taint_sets, fleet.taint_codes = sets, codes
-        fleet._quoted_names = self._quoted_names
-        fleet._digests, fleet._digest_parts = {}, {}
-        for reads, parts in self._digest_parts.copy().items():
-            fleet._digest_parts[reads] = parts.copy()
-            for position, part in zip(
-                after, _digest_parts(after.values(), *reads), strict=True
-            ):
-                fleet._digest_parts[reads][position] = part
         return fleet
 
     @cached_property
-    def _quoted_names(self) -> tuple[str, ...]:
-        return tuple([json.dumps(name, ensure_ascii=False) for name in self.names])
+    def _names_digest(self) -> bytes:
+        return hashlib.sha256("\0".join(self.names).encode()).digest()
+
+    @cached_property
+    def _taints_digest(self) -> bytes:
+        """Return the hash of the lists of taints; their codes depend on the order of the clusters."""
+        texts = [json.dumps(taints) for taints in map(_plain_taints, self.taint_sets)]
+        places = sorted(range(len(texts)), key=texts.__getitem__)
+        codes = np.empty(len(texts), dtype=np.int32)
+        codes[places] = np.arange(len(texts), dtype=np.int32)
+        return LabelColumn(tuple(sorted(texts)), codes[self.taint_codes]).digest
 
     def digest(
         self,
@@ -316,110 +306,68 @@ class Fleet:
         property_names: tuple[str, ...],
         namespace: str = "",
     ) -> str:
-        """Return a hash of what a policy that reads these labels and properties depends on (spec 5).
+        """Return a hash of what a policy that reads these labels and properties depends on.
 
-        `namespace` is that of the placement; where it has none, namespaces of clusters do not count.
+        It is made of hashes of columns, which a fleet shares with the one that it was made from
+        (`rules/scheduler.md#record-of-a-decision`). `namespace` is that of the placement; where it has none,
+        namespaces of clusters do not count.
         """
-        reads = (
-            tuple(sorted(set(label_keys))),
-            tuple(sorted(set(property_names))),
-            namespace,
-        )
-        if reads not in self._digests:
-            if reads not in self._digest_parts:
-                self._digest_parts[reads] = _digest_parts(self.clusters, *reads)
-            parts = zip(self._digest_parts[reads], self._quoted_names, strict=True)
-            text = ",".join(
-                [f"{before}{name}{after}" for (before, after), name in parts]
-            )
-            self._digests[reads] = hashlib.sha256(f"[{text}]".encode()).hexdigest()
-        return self._digests[reads]
+        reads = [(_Sort.LABEL, key) for key in sorted(set(label_keys))]
+        reads += [(_Sort.PROPERTY, name) for name in sorted(set(property_names))]
+        reads.append(_ELIGIBILITY)
+        if namespace:
+            reads.append((_Sort.NAMESPACE, namespace))
+        whole = hashlib.sha256(self._names_digest + self._taints_digest)
+        for read in reads:
+            column = self._text_column(read)
+            # A key that no cluster has is one that the policy does not see.
+            if column.values:
+                whole.update(json.dumps(read).encode() + column.digest)
+        return whole.hexdigest()
 
 
-_Reads = tuple[tuple[str, ...], tuple[str, ...], str]
-"""Label keys, property names and the namespace that a digest depends on."""
+class _Sort(StrEnum):
+    """What a column of texts is read from."""
+
+    LABEL = "label"
+    CLAIM = "claim"
+    PROPERTY = "property"
+    ELIGIBILITY = "eligibility"
+    NAMESPACE = "namespace"
+
+
+_Read = tuple[_Sort, str]
+"""Where the texts of a column come from, and the key there."""
+_ELIGIBILITY: _Read = (_Sort.ELIGIBILITY, "")
 _Origin = tuple["ref[Fleet] | None", Mapping[int, Cluster], Mapping[int, Cluster]]
 """A fleet, and what differs from it by position: the clusters before and after; without these, those gone."""
 _MOST_PATCHES = 64
 """With more changes a column is created again when it is next used."""
 _Column = TypeVar("_Column", LabelColumn, PropertyColumn)
-
-
-def _label_of(key: str, cluster: Cluster) -> str | None:
-    return cluster.labels.get(key)
+_Key = TypeVar("_Key")
 
 
 def _patched(
-    columns: Mapping[str, _Column],
+    columns: Mapping[_Key, _Column],
     before: Mapping[int, Cluster],
     after: Mapping[int, Cluster],
-    read: Callable[[str, Cluster], str | None],
-) -> dict[str, _Column]:
+    reader_of: Callable[[_Key], Callable[[Cluster], str | None]],
+) -> dict[_Key, _Column]:
     patched = {}
     for key, column in dict(columns).items():
+        read = reader_of(key)
         texts = {
-            position: read(key, cluster)
+            position: read(cluster)
             for position, cluster in after.items()
-            if read(key, cluster) != read(key, before[position])
+            if read(cluster) != read(before[position])
         }
         if len(texts) <= _MOST_PATCHES:
             patched[key] = column.patched(texts) if texts else column
     return patched
 
 
-def _digest_parts(
-    clusters: Iterable[Cluster],
-    label_keys: tuple[str, ...],
-    property_names: tuple[str, ...],
-    namespace: str,
-) -> list[tuple[str, str]]:
-    """Return the canonical JSON of each cluster before and after its name; equal ones share it."""
-    around: dict[tuple[object, ...], tuple[str, str]] = {}
-    readers = [_property_reader(name) for name in property_names]
-    parts = []
-    for cluster in clusters:
-        labels, kind = (
-            tuple(map(cluster.labels.get, label_keys)),
-            cluster.eligibility.kind,
-        )
-        lacks = lacks_namespace(cluster, namespace) if namespace else None
-        key = (
-            labels,
-            tuple([read(cluster) for read in readers]),
-            cluster.taints,
-            kind,
-            lacks,
-        )
-        if key not in around:
-            around[key] = _around_the_name(label_keys, property_names, *key)
-        parts.append(around[key])
-    return parts
-
-
-def _around_the_name(
-    label_keys: tuple[str, ...],
-    property_names: tuple[str, ...],
-    labels: tuple[str | None, ...],
-    properties: tuple[str | None, ...],
-    taints: tuple[Taint, ...],
-    kind: EligibilityKind | None,
-    lacks: str | None,
-) -> tuple[str, str]:
-    first: dict[str, object] = {
-        "eligibility": kind,
-        "labels": _present(label_keys, labels),
-    }
-    if lacks:
-        first["lacksNamespace"] = lacks
-    last = {
-        "properties": _present(property_names, properties),
-        "taints": [[taint.key, taint.value, taint.effect] for taint in taints],
-    }
-    before, after = (
-        json.dumps(part, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
-        for part in (first, last)
-    )
-    return f'{before[:-1]},"name":', f",{after[1:]}"
+def _plain_taints(taints: tuple[Taint, ...]) -> list[list[str]]:
+    return [[taint.key, taint.value, taint.effect] for taint in taints]
 
 
 def lacks_namespace(cluster: Cluster, namespace: str) -> str | None:
@@ -431,10 +379,16 @@ def lacks_namespace(cluster: Cluster, namespace: str) -> str | None:
     return None if namespace in cluster.namespaces.names else "missing"
 
 
-def _present(keys: tuple[str, ...], values: tuple[str | None, ...]) -> dict[str, str]:
-    return {
-        key: value for key, value in zip(keys, values, strict=True) if value is not None
-    }
+def _text_reader(sort: _Sort, key: str) -> Callable[[Cluster], str | None]:
+    if sort is _Sort.LABEL:
+        return lambda cluster: cluster.labels.get(key)
+    if sort is _Sort.CLAIM:
+        return lambda cluster: cluster.properties.get(key)
+    if sort is _Sort.PROPERTY:
+        return _property_reader(key)
+    if sort is _Sort.NAMESPACE:
+        return lambda cluster: lacks_namespace(cluster, key)
+    return lambda cluster: cluster.eligibility.kind
 
 
 def _property_reader(name: str) -> Callable[[Cluster], str | None]:

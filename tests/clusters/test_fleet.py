@@ -257,6 +257,16 @@ def test_digest_changes_with_all_that_a_policy_can_see(changed: Cluster) -> None
     assert fleet(changed).digest(("x",), ("p",)) != before.digest(("x",), ("p",))
 
 
+def test_a_change_hashes_only_the_columns_that_it_changes() -> None:
+    before = fleet(cluster("a", x="1", y="1"), cluster("b", x="1", y="2"))
+    before.digest(("x", "y"), ())
+
+    after = before.with_clusters([cluster("a", x="2", y="1")])
+
+    assert "digest" in after.label("y").__dict__
+    assert "digest" not in after.label("x").__dict__
+
+
 def test_digest_distinguishes_an_empty_label_from_none() -> None:
     assert fleet(cluster("a", x="")).digest(("x",), ()) != fleet("a").digest(("x",), ())
 
