@@ -56,7 +56,7 @@ bench: $(STAMP) $(CHARTS) ## compare times, and measure the engine, exact search
 	@$(BIN)/python -m tests.load.bench_console
 	@$(BIN)/python -m tests.load.bench_polling
 	@$(BIN)/python -m tests.load.bench_members
-	@$(BIN)/python -m tests.load.bench_kubernetes
+	@$(BIN)/python -m pytest -q -s -n 0 tests/load/bench_kubernetes.py
 	@$(BIN)/python -m pytest -q -s -n 0 tests/load/bench_hubs.py
 	@$(BIN)/python -m pytest -q -s -n 0 tests/api/bench_sequences.py
 

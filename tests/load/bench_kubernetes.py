@@ -1,13 +1,14 @@
-"""Measure the Kubernetes driver on a real API server: `python -m tests.load.bench_kubernetes`."""
+"""Measures the Kubernetes driver on a real API server: `pytest tests/load/bench_kubernetes.py -s -n 0`."""
 
 import subprocess
-import tempfile
 import time
 import tracemalloc
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from statistics import median
+
+import pytest
 
 from tests.kubernetes.members import (
     MISSING,
@@ -97,26 +98,14 @@ def bench_far_cluster(member: Member, admin: Administrator) -> None:
     )
 
 
-def main() -> None:
-    if not is_possible():
-        print(MISSING)
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        environment = environment_of(Path(folder))
-        subprocess.run([SCRIPT, "start", "1"], check=True, env=environment)
-        try:
-            member = Member(Path(folder), 1)
-            admin = Administrator(member.client())
-            for bench in (
-                bench_calls,
-                bench_heartbeats,
-                bench_far_cluster,
-                bench_memory,
-            ):
-                bench(member, admin)
-        finally:
-            subprocess.run([SCRIPT, "stop"], check=True, env=environment)
-
-
-if __name__ == "__main__":
-    main()
+@pytest.mark.skipif(not is_possible(), reason=MISSING)
+def test_calls_and_memory(tmp_path: Path) -> None:
+    environment = environment_of(tmp_path)
+    subprocess.run([SCRIPT, "start", "1"], check=True, env=environment)
+    try:
+        member = Member(tmp_path, 1)
+        admin = Administrator(member.client())
+        for bench in (bench_calls, bench_heartbeats, bench_far_cluster, bench_memory):
+            bench(member, admin)
+    finally:
+        subprocess.run([SCRIPT, "stop"], check=True, env=environment)
