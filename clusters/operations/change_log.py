@@ -4,14 +4,18 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from django.conf import settings
+from django.db import connection
 from django.db.models import F, Max
 from django.utils import timezone
 
 from clusters.models import ClusterTombstone, FleetChange, FleetState, MemberCluster
 from fleetui.bulk import BATCH_SIZE, batched
+from fleetui.hub_scope import current_hub_id
 from fleetui.task_queue import enqueue
 
 FLEET_CHANGED = "placements.tasks.fleet_changed"
+_FLEET_LOCK = 0xF1EE7
+"""With the hub, the key of an advisory lock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +35,33 @@ class ChangeLogEntry:
 
 
 def lock_fleet() -> FleetState:
-    """Lock the row of the fleet: changes of the fleet and decisions on it are written one after another.
+    """Lock the fleet: its changes are written one after another, and never beside a decision on it.
 
     Requires a transaction. SQLite has one writer at a time anyway.
     """
+    _lock("pg_advisory_xact_lock")
     state = FleetState.objects.select_for_update().first()
     if state is None:
         FleetState.objects.get_or_create()
         state = FleetState.objects.select_for_update().get()
     return state
+
+
+def share_fleet() -> FleetState:
+    """Lock the fleet against changes, but not against other decisions on it; requires a transaction.
+
+    PostgreSQL lets those who wait for an advisory lock have it in their order: decisions that follow one
+    another cannot delay a change of the fleet, as they could with a lock of the row.
+    """
+    _lock("pg_advisory_xact_lock_shared")
+    return FleetState.objects.first() or FleetState()
+
+
+def _lock(function: str) -> None:
+    if connection.vendor != "postgresql":
+        return
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT {function}(%s, %s)", [_FLEET_LOCK, current_hub_id()])
 
 
 def raise_counters(

@@ -2,7 +2,8 @@
 
 from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
-from functools import lru_cache
+from functools import lru_cache, reduce
+from operator import or_
 from typing import Any
 
 from django.contrib.auth.models import User
@@ -87,9 +88,11 @@ REPORT, CLOCK = "*report", "*clock"
 _READ, RECHECK = {"survives": REPORT, "churn": CLOCK}, timedelta(hours=1)
 
 
-def recheck(name: str) -> None:
-    """Have the assertions that read a placement, or the resilience report, checked again."""
-    AssertionCheck.objects.filter(others__contains=f"|{name}|").update(decisions_made=0)
+def recheck(names: Iterable[str]) -> None:
+    """Have the assertions that read one of these placements, or the resilience report, checked again."""
+    reads = [Q(others__contains=f"|{name}|") for name in names]
+    if reads:
+        AssertionCheck.objects.filter(reduce(or_, reads)).update(decisions_made=0)
 
 
 def stored_file() -> StoredChecksFile:

@@ -1,8 +1,8 @@
 """Scheduling cycles: claiming what is due, running the cycle, writing what it decided."""
 
 from collections import OrderedDict
-from collections.abc import Collection, Sequence
-from contextlib import ExitStack
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from threading import Lock
@@ -14,10 +14,10 @@ from django.db import transaction
 from django.db.models import F, OuterRef, Q, QuerySet, Subquery
 
 from clusters.models import MemberCluster
-from clusters.operations.change_log import lock_fleet
+from clusters.operations.change_log import share_fleet
 from clusters.queries import current_fleet
-from fleetui.audit import AuditEvent, record
-from fleetui.bulk import batched, claim_batch
+from fleetui.audit import AuditEvent, record_all
+from fleetui.bulk import BATCH_SIZE, batched, claim_batch, update_each
 from fleetui.errors import FleetError
 from fleetui.task_queue import enqueue
 from placements import models
@@ -29,13 +29,14 @@ from placements.engine.scheduling.decision import (
     fleet_digest,
 )
 from placements.engine.scheduling.fleet_change import changed_clusters, schedule_changed
+from placements.engine.scheduling.profile import profile_of
 from placements.engine.scheduling.scheduler import schedule
 from placements.explain.hub_status import condition_of
 from placements.manifests.binding import BindingState
 from placements.manifests.placement import ClusterResourcePlacement
 from placements.models import Binding
 from placements.services.assertions import recheck
-from placements.services.decisions.records import fleet_record_of, stored_decision
+from placements.services.decisions.records import fleet_record_of, stored_decisions
 from placements.services.placements import (
     check_decision_keeps_clusters,
     reschedules_when_fulfilled,
@@ -44,7 +45,7 @@ from placements.services.placements import (
 from placements.services.resources.snapshots import PlacementChanged, refresh_resources
 from placements.services.results import PLACEMENT
 from placements.services.rollouts.controller import finish_deletion
-from placements.services.snapshots import CycleInputs, load_cycle_inputs
+from placements.services.snapshots import CycleInputs, inputs_of, load_cycle_inputs
 from placements.services.workqueue import RUN_CLUSTER_CALLS, enqueue_rollout
 
 LEASE = timedelta(seconds=10)
@@ -94,12 +95,14 @@ class CycleResult:
 def schedule_due(*, now: datetime) -> int:
     """Run up to 20 of the cycles that are due and that no other worker has; return how many.
 
-    Each is run even if another one raises; the error is raised at the end, and the placement it belongs to is
-    tried again when its lease is over. The leases are renewed between the cycles, and a cycle whose lease
-    another worker took meanwhile is left to that one.
+    What they decide is written together, as far as possible. The others are run one after another, each even
+    if another one raises; the error is raised at the end, and the placement it belongs to is tried again when
+    its lease is over. The leases are renewed between the cycles, and a cycle whose lease another worker took
+    meanwhile is left to that one.
     """
     token, started = uuid4().hex, monotonic()
     claimed = claim_due(now=now, token=token)
+    alone = _schedule_together(claimed, now=now)
     renewed_at = now
 
     def schedule_next(place: int) -> None:
@@ -108,17 +111,43 @@ def schedule_due(*, now: datetime) -> int:
         if passed - renewed_at >= LEASE / 4:
             renewed_at = passed
             rows = models.Placement.objects.filter(
-                pk__in=claimed[place:], lease_token=token
+                pk__in=alone[place:], lease_token=token
             )
             rows.update(lease_expires_at=passed + LEASE)
-            if not rows.filter(pk=claimed[place]).exists():
+            if not rows.filter(pk=alone[place]).exists():
                 return
-        schedule_placement(claimed[place], now=now)
+        schedule_placement(alone[place], now=now)
 
     with ExitStack() as stack:
-        for place in reversed(range(len(claimed))):
+        for place in reversed(range(len(alone))):
             stack.callback(schedule_next, place)
     return len(claimed)
+
+
+def _schedule_together(claimed: Sequence[int], *, now: datetime) -> list[int]:
+    """Run the cycles that need nothing but a decision, and write them in one transaction; return the others.
+
+    Among the others is what fails here, and what a change meanwhile makes outdated: alone it is told apart.
+    Rules that read the counts of other placements have to see what was decided before.
+    """
+    started = monotonic()
+    rows = models.Placement.objects.filter(pk__in=claimed, deleting_since=None)
+    ready = [
+        row
+        for row in rows.filter(selection_faults=[])
+        if row.is_due and not row.wants_resources and not row.is_decided
+    ]
+    written: Collection[int] = ()
+    with suppress(Exception):
+        results = []
+        for inputs in inputs_of(ready, current_fleet()) if ready else ():
+            if profile_of(inputs.cycle).reads_other_placements:
+                continue
+            results.append(decide(inputs))
+            if monotonic() - started >= LEASE.total_seconds() / 4:
+                break
+        written = write_decisions(results, now=now) if results else ()
+    return [pk for pk in claimed if pk not in written]
 
 
 def claim_due(*, now: datetime, token: str = "") -> list[int]:
@@ -238,63 +267,85 @@ def _decision_of(inputs: CycleInputs) -> Decision:
 def write_decision(
     result: CycleResult, *, now: datetime, accept_old_fleet: bool = False
 ) -> models.Decision | None:
-    """Write a decision and the bindings that it changes, unless fleet or placement changed meanwhile.
+    """Write a decision and the bindings that it changes; None if it leaves no row.
 
-    A cycle that repeats the one before and changes nothing leaves no row. Raise FleetChanged,
-    PlacementChanged.
+    Raise FleetChanged, PlacementChanged.
     """
-    fleet_record = fleet_record_of(result.inputs.view)
+    written = write_decisions([result], now=now, accept_old_fleet=accept_old_fleet)
+    if not written:
+        raise PlacementChanged
+    return written[result.inputs.placement.pk]
+
+
+def write_decisions(
+    results: Sequence[CycleResult], *, now: datetime, accept_old_fleet: bool = False
+) -> dict[int, models.Decision | None]:
+    """Write decisions on one fleet, and the bindings that they change, in one transaction.
+
+    Return the rows by placement, None for a cycle that repeats the one before and changes nothing; a
+    placement that changed meanwhile is left out. Raise FleetChanged.
+    """
+    fleet_record = fleet_record_of(results[0].inputs.view)
     with transaction.atomic():
-        _check_fleet_unchanged(result, settle=accept_old_fleet)
-        placement, decision = result.inputs.placement, result.decision
-        digest = fleet_digest(decision.cycle)
-        condition = condition_of(decision)
-        status = condition["status"] if condition else "Unknown"
-        columns: dict[str, Any] = scheduled_columns(placement, status, now=now)
-        if _is_repetition(result, digest):
-            _observe_generation(placement, columns)
-            return None
-        reschedules = reschedules_when_fulfilled(placement) or not decision.is_fulfilled
-        columns |= {
-            "decisions_made": placement.decisions_made + 1,
-            "is_fulfilled": decision.is_fulfilled,
-            "reschedules_on_fleet_change": reschedules,
-            "placed_count": sum(
-                binding.is_active for binding in decision.bindings_after
-            ),
-        }
-        _observe_generation(placement, columns)
+        _check_fleet_unchanged(results, settle=accept_old_fleet)
+        results = _unchanged(results)
+        latest = _latest_decisions(results)
+        repeated: dict[int, dict[str, Any]] = {}
+        decided: dict[int, dict[str, Any]] = {}
+        new = []
+        for result in results:
+            placement, decision = result.inputs.placement, result.decision
+            columns = _scheduled_columns(result, now=now)
+            if _is_repetition(result, latest.get(placement.pk)):
+                repeated[placement.pk] = columns
+                continue
+            reschedules = reschedules_when_fulfilled(placement)
+            placed = sum(binding.is_active for binding in decision.bindings_after)
+            decided[placement.pk] = {
+                **columns,
+                "decisions_made": placement.decisions_made + 1,
+                "is_fulfilled": decision.is_fulfilled,
+                "reschedules_on_fleet_change": reschedules or not decision.is_fulfilled,
+                "placed_count": placed,
+            }
+            new.append(result)
+        for columns_of in filter(None, (repeated, decided)):
+            update_each(models.Placement.objects.all(), columns_of, **_NO_LEASE)
 
-        row = _create_decision(result, digest, fleet_record, now=now)
-        _write_bindings(result, row, now=now)
-        enqueue_rollout([placement.pk])
-        if decision.picked_names or decision.unscheduled:
-            recheck(placement.full_name)
-        facts = {
-            "decision": row.record.decision_id,
-            "picked": row.picked_count,
-            "kept": row.kept_count,
-            "unscheduled": row.unscheduled_count,
-            "evicted": row.leaves_count - row.unscheduled_count,
-            "fulfilled": row.is_fulfilled,
-        }
-        record(
-            AuditEvent("decided", PLACEMENT, row.placement_name, after=facts),
-            by=None,
-            now=now,
+        rows = _create_decisions(new, latest, fleet_record, now=now)
+        _write_bindings(new, rows, now=now)
+        enqueue_rollout(decided)
+        recheck(
+            result.inputs.placement.full_name
+            for result in new
+            if result.decision.picked_names or result.decision.unscheduled
         )
-    return row
+        record_all(map(_event_of, rows.values()), by=None, now=now)
+    return dict.fromkeys(repeated) | rows
 
 
-def _check_fleet_unchanged(result: CycleResult, *, settle: bool) -> None:
+def _event_of(row: models.Decision) -> AuditEvent:
+    facts = {
+        "decision": row.record.decision_id,
+        "picked": row.picked_count,
+        "kept": row.kept_count,
+        "unscheduled": row.unscheduled_count,
+        "evicted": row.leaves_count - row.unscheduled_count,
+        "fulfilled": row.is_fulfilled,
+    }
+    return AuditEvent("decided", PLACEMENT, row.placement_name, after=facts)
+
+
+def _check_fleet_unchanged(results: Sequence[CycleResult], *, settle: bool) -> None:
     """Raise FleetChanged; with `settle` only if a picked cluster left the fleet or lost its eligibility."""
-    state, view = lock_fleet(), result.inputs.view
+    state, view = share_fleet(), results[0].inputs.view
     has_changed = state.version != view.version
-    if result.inputs.placement.property_names_read:
+    if any(result.inputs.placement.property_names_read for result in results):
         has_changed = has_changed or state.readings != view.readings
     if not has_changed:
         return
-    names, eligible = result.decision.picked_names, 0
+    names = {name for result in results for name in result.decision.picked_names}
+    eligible = 0
     if settle:
         for part in batched(names):
             eligible += MemberCluster.objects.filter(name__in=part, verdict="").count()
@@ -302,15 +353,46 @@ def _check_fleet_unchanged(result: CycleResult, *, settle: bool) -> None:
         raise FleetChanged
 
 
-def _is_repetition(result: CycleResult, digest: str) -> bool:
+def _unchanged(results: Sequence[CycleResult]) -> list[CycleResult]:
+    """Lock the placements; return the results of those that nobody changed or decided meanwhile."""
+    read = {result.inputs.placement.pk: result for result in results}
+    rows = models.Placement.objects.select_for_update().filter(pk__in=list(read))
+    columns = rows.order_by("pk").values_list("pk", "revision", "observed_generation")
+    return [
+        read[pk]
+        for pk, revision, observed in columns
+        if revision == read[pk].inputs.placement.revision
+        and observed == read[pk].inputs.placement.observed_generation
+    ]
+
+
+def _latest_decisions(results: Sequence[CycleResult]) -> dict[int, models.Decision]:
+    """Return the latest decision of each placement that has one, by placement."""
+    placements = [result.inputs.placement.pk for result in results]
+    rows = models.Decision.objects.filter(
+        placement__in=placements, number=F("placement__decisions_made")
+    )
+    rows = rows.select_related("record").defer("record__content")
+    return {row.placement_id: row for row in rows if row.placement_id is not None}
+
+
+def _scheduled_columns(result: CycleResult, *, now: datetime) -> dict[str, Any]:
+    placement = result.inputs.placement
+    condition = condition_of(result.decision)
+    status = condition["status"] if condition else "Unknown"
+    return {
+        "observed_generation": placement.generation,
+        "scheduled": status,
+        "scheduled_since": placement.scheduled_since,
+        **scheduled_columns(placement, status, now=now),
+    }
+
+
+def _is_repetition(result: CycleResult, latest: models.Decision | None) -> bool:
     """Return whether the cycle changes nothing and read the same as the latest one that was written."""
     decision, inputs = result.decision, result.inputs
     if decision.picked_names or decision.unscheduled:
         return False
-    decisions = models.Decision.objects.filter(
-        placement=inputs.placement
-    ).select_related("record")
-    latest = decisions.defer("record__content").order_by("-number").first()
     return latest is not None and (
         latest.record.engine,
         latest.fleet_digest,
@@ -320,12 +402,15 @@ def _is_repetition(result: CycleResult, digest: str) -> bool:
         latest.picked_count + latest.kept_count,
     ) == (
         ENGINE_VERSION,
-        digest,
+        fleet_digest(decision.cycle),
         inputs.snapshot.number,
         inputs.placement.number_of_clusters,
         decision.is_fulfilled,
         len(decision.kept),
     )
+
+
+_NO_LEASE: Mapping[str, Any] = {"lease_expires_at": None, "lease_token": ""}
 
 
 def _observe_generation(placement: models.Placement, columns: dict[str, Any]) -> None:
@@ -336,145 +421,189 @@ def _observe_generation(placement: models.Placement, columns: dict[str, Any]) ->
         observed_generation=placement.observed_generation,
     )
     if not unchanged.update(
-        observed_generation=placement.generation,
-        lease_expires_at=None,
-        lease_token="",
-        **columns,
+        observed_generation=placement.generation, **_NO_LEASE, **columns
     ):
         raise PlacementChanged
 
 
-def _create_decision(
-    result: CycleResult, digest: str, fleet_record: models.FleetRecord, *, now: datetime
-) -> models.Decision:
-    inputs, decision, placement = (
-        result.inputs,
-        result.decision,
-        result.inputs.placement,
-    )
-    was_placed = {
-        row.cluster_name
-        for row in inputs.bindings
-        if row.state != BindingState.UNSCHEDULED
-    }
-    joins = [name for name in decision.picked_names if name not in was_placed]
-    leaves = [*decision.unscheduled, *_evicted_before(placement, joins)]
-    return models.Decision.objects.create(
-        placement=placement,
-        placement_name=placement.full_name,
-        number=placement.decisions_made + 1,
-        record=stored_decision(decision, fleet_record, now=now),
-        policy_number=inputs.snapshot.number,
-        fleet_digest=digest,
-        wanted=placement.number_of_clusters,
-        kind=decision.kind,
-        is_fulfilled=decision.is_fulfilled,
-        picked_count=len(decision.picked_names),
-        kept_count=len(decision.kept),
-        unscheduled_count=len(decision.unscheduled),
-        joins_count=len(joins),
-        joins=joins[:_NAMES_STORED],
-        leaves_count=len(leaves),
-        leaves=leaves[:_NAMES_STORED],
-        milliseconds=result.milliseconds,
-        trigger=placement.trigger,
-        triggered_by=placement.triggered_by,
-        created_at=now,
-    )
+def _create_decisions(
+    results: Sequence[CycleResult],
+    latest: Mapping[int, models.Decision],
+    fleet_record: models.FleetRecord,
+    *,
+    now: datetime,
+) -> dict[int, models.Decision]:
+    """Create the rows of decisions and of their records; return them by placement."""
+    decisions = [result.decision for result in results]
+    records = stored_decisions(decisions, fleet_record, now=now)
+    evicted = _evicted_since(latest)
+    rows = []
+    for result in results:
+        inputs, decision = result.inputs, result.decision
+        placement = inputs.placement
+        was_placed = {
+            row.cluster_name
+            for row in inputs.bindings
+            if row.state != BindingState.UNSCHEDULED
+        }
+        joins = [name for name in decision.picked_names if name not in was_placed]
+        leaves = [
+            *decision.unscheduled,
+            *(name for name in evicted.get(placement.pk, ()) if name not in joins),
+        ]
+        rows.append(
+            models.Decision(
+                placement=placement,
+                placement_name=placement.full_name,
+                number=placement.decisions_made + 1,
+                record=records[decision.id],
+                policy_number=inputs.snapshot.number,
+                fleet_digest=fleet_digest(decision.cycle),
+                wanted=placement.number_of_clusters,
+                kind=decision.kind,
+                is_fulfilled=decision.is_fulfilled,
+                picked_count=len(decision.picked_names),
+                kept_count=len(decision.kept),
+                unscheduled_count=len(decision.unscheduled),
+                joins_count=len(joins),
+                joins=joins[:_NAMES_STORED],
+                leaves_count=len(leaves),
+                leaves=leaves[:_NAMES_STORED],
+                milliseconds=result.milliseconds,
+                trigger=placement.trigger,
+                triggered_by=placement.triggered_by,
+                created_at=now,
+            )
+        )
+    models.Decision.objects.bulk_create(rows)
+    pks = [result.inputs.placement.pk for result in results]
+    return dict(zip(pks, rows, strict=True))
 
 
-def _evicted_before(placement: models.Placement, joins: Sequence[str]) -> list[str]:
-    """Return the clusters evicted since the last decision, without those that are picked again.
+def _evicted_since(latest: Mapping[int, models.Decision]) -> dict[int, list[str]]:
+    """Return the clusters evicted since these decisions, by placement, without those that these removed.
 
     An eviction ends the binding, so that the cycle after it unschedules nothing.
     """
-    previous = models.Decision.objects.filter(
-        placement=placement, number=placement.decisions_made
+    evicted: dict[int, list[str]] = {}
+    if not latest:
+        return evicted
+    since = min(row.created_at for row in latest.values())
+    rows = models.Eviction.objects.filter(
+        placement__in=list(latest),
+        outcome=models.Eviction.Outcome.EXECUTED,
+        at__gte=since,
     )
-    for since, leaves in previous.values_list("created_at", "leaves"):
-        rows = models.Eviction.objects.filter(
-            placement=placement, outcome=models.Eviction.Outcome.EXECUTED
-        )
-        names = (
-            rows.filter(at__gte=since)
-            .order_by("cluster_name")
-            .values_list("cluster_name", flat=True)
-        )
-        return [
-            name
-            for name in dict.fromkeys(names)
-            if name not in leaves and name not in joins
-        ]
-    return []
+    columns = ("placement_id", "cluster_name", "at")
+    for placement, name, at in rows.order_by("cluster_name").values_list(*columns):
+        former, names = latest[placement], evicted.setdefault(placement, [])
+        if at >= former.created_at and name not in (*former.leaves, *names):
+            names.append(name)
+    return evicted
 
 
 def _write_bindings(
-    result: CycleResult, row: models.Decision, *, now: datetime
+    results: Sequence[CycleResult],
+    decisions: Mapping[int, models.Decision],
+    *,
+    now: datetime,
 ) -> None:
     """Write what changed, in bulk.
 
-    A rollout may have changed bindings since the cycle loaded its inputs, so they are read again, locked;
+    A rollout may have changed bindings since the cycles loaded their inputs, so they are read again, locked;
     one that was removed meanwhile and is picked is created.
     """
-    inputs, decision = result.inputs, result.decision
-    names = {*decision.unscheduled, *decision.picked_names}
-    pks = [binding.pk for binding in inputs.bindings if binding.cluster_name in names]
-    current: dict[str, models.Binding] = {}
-    for part in batched(pks):
-        rows = models.Binding.objects.select_for_update().filter(pk__in=part)
-        current |= {one.cluster_name: one for one in rows.order_by("pk")}
+    concerned = []
+    for result in results:
+        names = {*result.decision.unscheduled, *result.decision.picked_names}
+        rows = result.inputs.bindings
+        concerned += [row.pk for row in rows if row.cluster_name in names]
+    current: dict[tuple[int, str], models.Binding] = {}
+    for part in batched(concerned):
+        locked = models.Binding.objects.select_for_update().filter(pk__in=part)
+        for row in locked.order_by("pk"):
+            current[row.placement_id, row.cluster_name] = row
     ended = {
-        binding.pk
-        for binding in current.values()
-        if binding.state == BindingState.UNSCHEDULED
+        row.pk for row in current.values() if row.state == BindingState.UNSCHEDULED
     }
-    bindings = [current[name] for name in decision.unscheduled if name in current]
-    # Where nothing is, nothing is to be removed: no rollout would ever end such a binding.
-    empty = [
-        one.pk
-        for one in bindings
-        if one.state == BindingState.SCHEDULED or one.phase in EMPTY
-    ]
-    bound = [
-        one.pk
-        for one in bindings
-        if one.state == BindingState.BOUND and one.phase not in EMPTY
-    ]
-    if empty:
-        models.Binding.objects.filter(pk__in=empty).delete()
-    if bound:
-        models.Binding.objects.filter(pk__in=bound).update(
-            state=BindingState.UNSCHEDULED, previous_state=BindingState.BOUND
-        )
+    _end_bindings(results, current)
 
-    new, again = [], []
-    for picked in decision.picked:
-        binding = current.get(picked.cluster)
+    new: list[models.Binding] = []
+    again: list[models.Binding] = []
+    for result in results:
+        decision = decisions[result.inputs.placement.pk]
+        for binding in _picked_bindings(result, current, decision, now=now):
+            listed = again if binding.pk else new
+            listed.append(binding)
+    members = members_named({binding.cluster_name for binding in new})
+    for binding in new:
+        binding.member_id = members.get(binding.cluster_name)
+    models.Binding.objects.bulk_create(new, batch_size=BATCH_SIZE)
+    for some in batched(again):
+        columns = {
+            row.pk: {name: getattr(row, name) for name in _PICK_FIELDS} for row in some
+        }
+        update_each(models.Binding.objects.all(), columns)
+    recheck_rejoined([binding for binding in again if binding.pk in ended], now=now)
+
+
+def _picked_bindings(
+    result: CycleResult,
+    current: Mapping[tuple[int, str], models.Binding],
+    decision: models.Decision,
+    *,
+    now: datetime,
+) -> Iterator[models.Binding]:
+    """Yield the bindings to the clusters that a cycle picked, new ones without a primary key."""
+    placement = result.inputs.placement
+    for picked in result.decision.picked:
+        binding = current.get((placement.pk, picked.cluster))
         if binding is None:
             binding = models.Binding(
-                placement=inputs.placement,
+                placement=placement,
                 cluster_name=picked.cluster,
                 state=BindingState.SCHEDULED,
                 picked_at=now,
             )
-            new.append(binding)
-        else:
-            again.append(binding)
-        if binding.state == BindingState.UNSCHEDULED:
+        elif binding.state == BindingState.UNSCHEDULED:
             binding.state = binding.previous_state
-        binding.policy_snapshot, binding.decision = inputs.snapshot, row
-        score = picked.topology_spread_score
-        binding.topology_spread_score = (
-            list(score) if isinstance(score, tuple) else score
-        )
+        binding.policy_snapshot = result.inputs.snapshot
+        binding.decision = decision
+        binding.topology_spread_score = picked.topology_spread_score
         binding.affinity_score = picked.affinity_score
-    models.Binding.objects.bulk_create(new, batch_size=500)
-    if new:
-        set_members(
-            models.Binding.objects.filter(placement=inputs.placement, member_id=None)
+        yield binding
+
+
+def _end_bindings(
+    results: Sequence[CycleResult],
+    current: Mapping[tuple[int, str], models.Binding],
+) -> None:
+    """Unschedule; where nothing is, nothing is to be removed: no rollout would ever end such a binding."""
+    empty, bound = [], []
+    for result in results:
+        for name in result.decision.unscheduled:
+            binding = current.get((result.inputs.placement.pk, name))
+            if binding is None:
+                continue
+            if binding.state == BindingState.SCHEDULED or binding.phase in EMPTY:
+                empty.append(binding.pk)
+            elif binding.state == BindingState.BOUND:
+                bound.append(binding.pk)
+    for part in batched(empty):
+        models.Binding.objects.filter(pk__in=part).delete()
+    for part in batched(bound):
+        models.Binding.objects.filter(pk__in=part).update(
+            state=BindingState.UNSCHEDULED, previous_state=BindingState.BOUND
         )
-    models.Binding.objects.bulk_update(again, _PICK_FIELDS, batch_size=500)
-    recheck_rejoined([binding for binding in again if binding.pk in ended], now=now)
+
+
+def members_named(names: Collection[str]) -> dict[str, int]:
+    """Return the primary keys of these member clusters by name."""
+    members: dict[str, int] = {}
+    for part in batched(names):
+        rows = MemberCluster.objects.filter(name__in=part)
+        members |= dict(rows.values_list("name", "pk"))
+    return members
 
 
 def set_members(bindings: QuerySet[Binding]) -> None:
@@ -488,10 +617,7 @@ def recheck_rejoined(bindings: Collection[Binding], *, now: datetime) -> None:
 
     They may have been cleared meanwhile; until the next observation they count as not ready.
     """
-    names = [one.cluster_name for one in bindings]
-    members = dict(
-        MemberCluster.objects.filter(name__in=names).values_list("name", "pk")
-    )
+    members = members_named({one.cluster_name for one in bindings})
     rejoined = [
         one
         for one in bindings

@@ -45,7 +45,7 @@ from placements.models import (
     HubDecision,
     Placement,
 )
-from placements.services.decisions.records import decision_of, stored_decision
+from placements.services.decisions.records import decision_of, stored_decisions
 
 log = logging.getLogger(__name__)
 
@@ -246,7 +246,7 @@ def _written_decision(
         "created_at": observed.written_at or now,
         "trigger": "Observed",
         "triggered_by": "hub",
-        "record": stored_decision(value, version.fleet, now=now),
+        "record": stored_decisions([value], version.fleet, now=now)[value.id],
         "policy_number": (observed.snapshot.row.number if observed.snapshot else None)
         or 0,
         "fleet_digest": fleet_digest(value.cycle),

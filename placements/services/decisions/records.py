@@ -4,8 +4,9 @@ import hashlib
 import re
 import threading
 import zlib
+from collections.abc import Collection
 from datetime import datetime
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from operator import attrgetter
 from string import hexdigits
 from typing import Any
@@ -102,19 +103,30 @@ def stored_fleet(fleet: Fleet) -> FleetRecord:
     return FleetRecord.objects.get_or_create(digest=digest, defaults=values)[0]
 
 
-def stored_decision(
-    decision: DecisionValue, fleet: FleetRecord, *, now: datetime
-) -> DecisionRecord:
-    """Return the record of a decision on a stored fleet, stored first if it is new."""
-    values = {
-        "content": partial(pack, decision),
-        "engine": ENGINE_VERSION,
-        "fleet": fleet,
-    }
+def stored_decisions(
+    decisions: Collection[DecisionValue], fleet: FleetRecord, *, now: datetime
+) -> dict[str, DecisionRecord]:
+    """Return the records of decisions on a stored fleet by id; those that are new are stored first."""
+    ids = {decision.id for decision in decisions}
     rows = DecisionRecord.objects.defer("content")
-    return rows.get_or_create(
-        decision_id=decision.id, defaults={**values, "verified_at": now}
-    )[0]
+    found = {row.decision_id: row for row in rows.filter(decision_id__in=ids)}
+    new = {one.id: one for one in decisions if one.id not in found}
+    if new:
+        DecisionRecord.objects.bulk_create(
+            [
+                DecisionRecord(
+                    decision_id=decision_id,
+                    content=pack(decision),
+                    engine=ENGINE_VERSION,
+                    fleet=fleet,
+                    verified_at=now,
+                )
+                for decision_id, decision in new.items()
+            ],
+            ignore_conflicts=True,  # another worker may store an equal one
+        )
+        found |= {row.decision_id: row for row in rows.filter(decision_id__in=new)}
+    return found
 
 
 @lru_cache(maxsize=4)

@@ -271,7 +271,7 @@ def _evaluate(row: ResilienceReport, *, now: datetime, seconds: float) -> None:
         row.save()
         PlacementResilience.objects.all().delete()
         _write_placements(row, subjects, counts)
-        recheck(REPORT)
+        recheck([REPORT])
         others = ResilienceReport.objects.exclude(pk=row.pk).filter(
             completed_at__isnull=False
         )
@@ -442,5 +442,5 @@ def update_changed(row: ResilienceReport, *, now: datetime) -> int:
         row.save(update_fields=["totals", "completed_at", "placements_count"])
         PlacementResilience.objects.filter(placement__in=list(counts)).delete()
         _write_placements(row, subjects, counts)
-        recheck(REPORT)
+        recheck([REPORT])
     return len(counts)

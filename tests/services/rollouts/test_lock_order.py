@@ -7,11 +7,14 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 
 import pytest
 from django.db import connection, connections, transaction
 
-from clusters.operations.change_log import lock_fleet
+from clusters.models import FleetState
+from clusters.operations.change_log import lock_fleet, share_fleet
+from clusters.operations.edit import change_labels
 from fleetui.apimachinery.yaml import dump_yaml, load_documents
 from fleetui.hub_scope import LOCAL_HUB, in_hub
 from placements.models import Placement, StagedRun
@@ -25,6 +28,8 @@ from placements.services.editor.preview import preview_draft
 from placements.services.editor.validation import PlacementDraft
 from placements.services.rollouts import operations
 from placements.services.rollouts.controller import sync_rollout
+from placements.services.scheduling import schedule_due
+from placements.services.workqueue import enqueue_scheduling
 from tests.rows import (
     deployment,
     member_document,
@@ -45,28 +50,34 @@ def _needs_row_locks() -> None:
 
 
 @contextmanager
-def held(lock: Callable[[], object], act: Callable[[], object]) -> Iterator[None]:
-    """Hold a row during an action that has to wait for it; the action continues to the end afterwards."""
+def held(lock: Callable[[], object], *acts: Callable[[], object]) -> Iterator[None]:
+    """Hold a row during actions that have to wait, each begun when those before it wait.
 
-    @in_hub(LOCAL_HUB)
-    def run() -> None:
-        try:
-            act()
-        finally:
-            connections.close_all()
-
-    with ThreadPoolExecutor(1) as other:
+    They continue to the end afterwards.
+    """
+    with ThreadPoolExecutor(len(acts)) as others:
+        acting: list[Future[None]] = []
         with transaction.atomic():
             lock()
-            acting = other.submit(run)
-            _until_another_waits(acting)
+            for act in acts:
+                acting.append(others.submit(_run_apart, act))
+                _until_others_wait(acting)
             yield
-        acting.result(timeout=60)
+        for one in acting:
+            one.result(timeout=60)
 
 
-def _until_another_waits(acting: "Future[None]") -> None:
+@in_hub(LOCAL_HUB)
+def _run_apart(act: Callable[[], object]) -> None:
+    try:
+        act()
+    finally:
+        connections.close_all()
+
+
+def _until_others_wait(acting: "list[Future[None]]") -> None:
     until = time.monotonic() + 20
-    while time.monotonic() < until and not acting.done():
+    while time.monotonic() < until and not acting[-1].done():
         with connection.cursor() as cursor:
             cursor.execute(
                 "SELECT pg_stat_clear_snapshot()"
@@ -74,9 +85,9 @@ def _until_another_waits(acting: "Future[None]") -> None:
             cursor.execute(
                 "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
             )
-            if cursor.fetchone()[0]:
+            if cursor.fetchone()[0] == len(acting):
                 return
-    acting.result(timeout=0)
+    acting[-1].result(timeout=0)
     raise AssertionError("nothing waits for the locked row")
 
 
@@ -152,3 +163,39 @@ def test_who_applies_resources_with_clusters_waits_for_the_fleet_first() -> None
 
     with held(lock_fleet, lambda: apply_documents(both, by=None, now=world.now)):
         assert Placement.objects.select_for_update(nowait=True).get().name == "web"
+
+
+def _one_more_wanted(world: World) -> None:
+    world.place("web", pick_n_spec(1))
+    Placement.objects.update(number_of_clusters=2)
+    placement = Placement.objects.get()
+    enqueue_scheduling([placement.pk], trigger="one more cluster is wanted")
+
+
+def test_a_decision_does_not_wait_for_another_one_on_the_fleet() -> None:
+    world = World(2)
+    _one_more_wanted(world)
+
+    with ThreadPoolExecutor(1) as other, transaction.atomic():
+        share_fleet()
+        decide = partial(schedule_due, now=world.now)
+        other.submit(_run_apart, decide).result(timeout=60)
+
+    assert Placement.objects.get().placed_count == 2
+
+
+def test_a_change_of_the_fleet_waits_for_a_decision_and_later_decisions_for_it() -> (
+    None
+):
+    world = World(2)
+    _one_more_wanted(world)
+    change = partial(
+        change_labels, ["c000"], put={"tier": "gold"}, by=None, now=world.now
+    )
+
+    with held(share_fleet, change, partial(schedule_due, now=world.now)):
+        version = FleetState.objects.get().version
+        assert Placement.objects.get().placed_count == 1
+
+    assert FleetState.objects.get().version == version + 1
+    assert Placement.objects.get().placed_count == 2
