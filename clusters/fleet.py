@@ -294,7 +294,10 @@ class Fleet:
     @cached_property
     def _taints_digest(self) -> bytes:
         """Return the hash of the lists of taints; their codes depend on the order of the clusters."""
-        texts = [json.dumps(taints) for taints in map(_plain_taints, self.taint_sets)]
+        texts = [
+            json.dumps([(taint.key, taint.value, taint.effect) for taint in taints])
+            for taints in self.taint_sets
+        ]
         places = sorted(range(len(texts)), key=texts.__getitem__)
         codes = np.empty(len(texts), dtype=np.int32)
         codes[places] = np.arange(len(texts), dtype=np.int32)
@@ -364,10 +367,6 @@ def _patched(
         if len(texts) <= _MOST_PATCHES:
             patched[key] = column.patched(texts) if texts else column
     return patched
-
-
-def _plain_taints(taints: tuple[Taint, ...]) -> list[list[str]]:
-    return [[taint.key, taint.value, taint.effect] for taint in taints]
 
 
 def lacks_namespace(cluster: Cluster, namespace: str) -> str | None:

@@ -1,7 +1,7 @@
 """Scheduling cycles: claiming what is due, running the cycle, writing what it decided."""
 
 from collections import OrderedDict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -127,7 +127,7 @@ def schedule_due(*, now: datetime) -> int:
 def _schedule_together(claimed: Sequence[int], *, now: datetime) -> list[int]:
     """Run the cycles that need nothing but a decision, and write them in one transaction; return the others.
 
-    Among the others is what fails here, and what a change meanwhile makes outdated: alone it is told apart.
+    Among the others is what fails here, and what a change meanwhile makes outdated: its cycle alone shows which one it is.
     Rules that read the counts of other placements have to see what was decided before.
     """
     started = monotonic()
@@ -320,20 +320,20 @@ def write_decisions(
             for result in new
             if result.decision.picked_names or result.decision.unscheduled
         )
-        record_all(map(_event_of, rows.values()), by=None, now=now)
+        events = []
+        for row in rows.values():
+            facts = {
+                "decision": row.record.decision_id,
+                "picked": row.picked_count,
+                "kept": row.kept_count,
+                "unscheduled": row.unscheduled_count,
+                "evicted": row.leaves_count - row.unscheduled_count,
+                "fulfilled": row.is_fulfilled,
+            }
+            event = AuditEvent("decided", PLACEMENT, row.placement_name, after=facts)
+            events.append(event)
+        record_all(events, by=None, now=now)
     return dict.fromkeys(repeated) | rows
-
-
-def _event_of(row: models.Decision) -> AuditEvent:
-    facts = {
-        "decision": row.record.decision_id,
-        "picked": row.picked_count,
-        "kept": row.kept_count,
-        "unscheduled": row.unscheduled_count,
-        "evicted": row.leaves_count - row.unscheduled_count,
-        "fulfilled": row.is_fulfilled,
-    }
-    return AuditEvent("decided", PLACEMENT, row.placement_name, after=facts)
 
 
 def _check_fleet_unchanged(results: Sequence[CycleResult], *, settle: bool) -> None:
@@ -354,7 +354,7 @@ def _check_fleet_unchanged(results: Sequence[CycleResult], *, settle: bool) -> N
 
 
 def _unchanged(results: Sequence[CycleResult]) -> list[CycleResult]:
-    """Lock the placements; return the results of those that nobody changed or decided meanwhile."""
+    """Lock the placements; return the results of those that are unchanged and undecided since."""
     read = {result.inputs.placement.pk: result for result in results}
     rows = models.Placement.objects.select_for_update().filter(pk__in=list(read))
     columns = rows.order_by("pk").values_list("pk", "revision", "observed_generation")
@@ -508,21 +508,8 @@ def _write_bindings(
     *,
     now: datetime,
 ) -> None:
-    """Write what changed, in bulk.
-
-    A rollout may have changed bindings since the cycles loaded their inputs, so they are read again, locked;
-    one that was removed meanwhile and is picked is created.
-    """
-    concerned = []
-    for result in results:
-        names = {*result.decision.unscheduled, *result.decision.picked_names}
-        rows = result.inputs.bindings
-        concerned += [row.pk for row in rows if row.cluster_name in names]
-    current: dict[tuple[int, str], models.Binding] = {}
-    for part in batched(concerned):
-        locked = models.Binding.objects.select_for_update().filter(pk__in=part)
-        for row in locked.order_by("pk"):
-            current[row.placement_id, row.cluster_name] = row
+    """Write what changed, in bulk; a binding that was removed meanwhile and is picked is created."""
+    current = _locked_bindings(results)
     ended = {
         row.pk for row in current.values() if row.state == BindingState.UNSCHEDULED
     }
@@ -531,10 +518,25 @@ def _write_bindings(
     new: list[models.Binding] = []
     again: list[models.Binding] = []
     for result in results:
-        decision = decisions[result.inputs.placement.pk]
-        for binding in _picked_bindings(result, current, decision, now=now):
-            listed = again if binding.pk else new
-            listed.append(binding)
+        placement = result.inputs.placement
+        for picked in result.decision.picked:
+            binding = current.get((placement.pk, picked.cluster))
+            if binding is None:
+                binding = models.Binding(
+                    placement=placement,
+                    cluster_name=picked.cluster,
+                    state=BindingState.SCHEDULED,
+                    picked_at=now,
+                )
+                new.append(binding)
+            else:
+                again.append(binding)
+            if binding.state == BindingState.UNSCHEDULED:
+                binding.state = binding.previous_state
+            binding.policy_snapshot = result.inputs.snapshot
+            binding.decision = decisions[placement.pk]
+            binding.topology_spread_score = picked.topology_spread_score
+            binding.affinity_score = picked.affinity_score
     members = members_named({binding.cluster_name for binding in new})
     for binding in new:
         binding.member_id = members.get(binding.cluster_name)
@@ -547,31 +549,24 @@ def _write_bindings(
     recheck_rejoined([binding for binding in again if binding.pk in ended], now=now)
 
 
-def _picked_bindings(
-    result: CycleResult,
-    current: Mapping[tuple[int, str], models.Binding],
-    decision: models.Decision,
-    *,
-    now: datetime,
-) -> Iterator[models.Binding]:
-    """Yield the bindings to the clusters that a cycle picked, new ones without a primary key."""
-    placement = result.inputs.placement
-    for picked in result.decision.picked:
-        binding = current.get((placement.pk, picked.cluster))
-        if binding is None:
-            binding = models.Binding(
-                placement=placement,
-                cluster_name=picked.cluster,
-                state=BindingState.SCHEDULED,
-                picked_at=now,
-            )
-        elif binding.state == BindingState.UNSCHEDULED:
-            binding.state = binding.previous_state
-        binding.policy_snapshot = result.inputs.snapshot
-        binding.decision = decision
-        binding.topology_spread_score = picked.topology_spread_score
-        binding.affinity_score = picked.affinity_score
-        yield binding
+def _locked_bindings(
+    results: Sequence[CycleResult],
+) -> dict[tuple[int, str], models.Binding]:
+    """Return the bindings that decisions change, locked, by placement and cluster.
+
+    They are read again: a rollout may have changed them since the cycles loaded their inputs.
+    """
+    concerned = []
+    for result in results:
+        names = {*result.decision.unscheduled, *result.decision.picked_names}
+        rows = result.inputs.bindings
+        concerned += [row.pk for row in rows if row.cluster_name in names]
+    current: dict[tuple[int, str], models.Binding] = {}
+    for part in batched(concerned):
+        locked = models.Binding.objects.select_for_update().filter(pk__in=part)
+        for row in locked.order_by("pk"):
+            current[row.placement_id, row.cluster_name] = row
+    return current
 
 
 def _end_bindings(
