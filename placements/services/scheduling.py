@@ -127,8 +127,8 @@ def schedule_due(*, now: datetime) -> int:
 def _schedule_together(claimed: Sequence[int], *, now: datetime) -> list[int]:
     """Run the cycles that need nothing but a decision, and write them in one transaction; return the others.
 
-    Among the others is what fails here, and what a change meanwhile makes outdated: its cycle alone shows which one it is.
-    Rules that read the counts of other placements have to see what was decided before.
+    Among the others are those that fail here or that a change meanwhile makes outdated: alone each fails or
+    ends for itself. Rules that read the counts of other placements have to see what was decided before.
     """
     started = monotonic()
     rows = models.Placement.objects.filter(pk__in=claimed, deleting_since=None)
