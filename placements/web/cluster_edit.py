@@ -247,9 +247,8 @@ def import_clusters(request: HttpRequest) -> HttpResponse:
         return render(request, "clusters/import.html", {"text": "", "name": ""})
     try:
         text, name = _uploaded_text(request)
-        wanted = [
-            ClusterSpec(one.document) for one in read_members(text.encode(), name=name)
-        ]
+        found = read_members(text.encode(), name=name)
+        wanted = [ClusterSpec(one.document) for one in found.members]
         if request.POST.get("do") != "import":
             rows = dry_run(wanted, now=datetime.now(UTC))
             changed = [

@@ -42,14 +42,14 @@ class Command(HubCommand):
             message = f"{file}: cannot read file: {error.strerror}"
             raise CommandError(message, returncode=BAD_INPUT) from error
         try:
-            specs = [
-                ClusterSpec(one.document, driver=driver)
-                for one in read_members(source, name=file)
-            ]
+            found = read_members(source, name=file)
+            specs = [ClusterSpec(one.document, driver=driver) for one in found.members]
             results = upsert_clusters(specs, by=None, now=datetime.now(UTC))
         except InvalidManifest as invalid:
             lines = "\n".join(f"{file}: {one}" for one in invalid.errors)
             raise CommandError(lines, returncode=BAD_INPUT) from invalid
+        for note in found.notes:
+            self.stderr.write(f"note: {note}")
         for one in results:
             self.stdout.write(f"{one.name}: {one.result}")
         counts = Counter(one.result for one in results)
