@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import partial, reduce
 from itertools import chain, count
 from operator import getitem
 from typing import Any
@@ -129,6 +129,24 @@ class ImportChoices:
     left_out: frozenset[str] = frozenset()
     is_preview: bool = False
 
+    @classmethod
+    def of(cls, contexts: Iterable[str], renames: Iterable[str]) -> "ImportChoices":
+        """Return the choices for contexts and texts `OLD=NEW`; without NEW a cluster is left out.
+
+        Raise InvalidManifest.
+        """
+        names: dict[str, str] = {}
+        for text in renames:
+            # A context may have an equals sign in its name.
+            key, sign, name = text.rpartition("=")
+            if not sign or not key:
+                message = f"Invalid value: {quote_value(text)}"
+                raise InvalidManifest.of("rename", "bad-format", message, "OLD=NEW")
+            names[key] = name
+        left_out = frozenset(key for key, name in names.items() if not name)
+        named = {key: name for key, name in names.items() if name}
+        return cls(tuple(contexts), named, left_out)
+
 
 NO_CHOICES = ImportChoices()
 
@@ -138,7 +156,8 @@ class MemberRead:
     """One cluster of a file: its document, the parsed value, and its first line.
 
     For anything but a MemberCluster the document is generated, with an identity for the agent. `source` is
-    the kind that it was read from. `kubeconfig` holds secrets; the cluster is that of its `context`.
+    the kind that it was read from, `path` the place of its name. `kubeconfig` holds secrets; the cluster is
+    that of its `context`.
     """
 
     document: dict[str, Any]
@@ -148,6 +167,7 @@ class MemberRead:
     source: str = MEMBER_KIND
     notes: tuple[ManifestWarning, ...] = ()
     context: str = ""
+    path: str = ""
     kubeconfig: Document | None = field(default=None, repr=False)
 
     @property
@@ -172,11 +192,37 @@ class ImportNote:
 
 
 @dataclass(frozen=True, slots=True)
+class NameChoice:
+    """A cluster of a file by its key, and its name here; one of another system may get another name."""
+
+    key: str
+    name: str
+    source: str
+    is_foreign: bool
+    is_left_out: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class ImportRead:
-    """The clusters of a file, and the notes, each once."""
+    """The clusters of a file, the notes, each once, and what may be chosen."""
 
     members: list[MemberRead]
     notes: list[ImportNote]
+    choices: list[NameChoice]
+
+    @property
+    def has_connections(self) -> bool:
+        return any(one.kubeconfig for one in self.members)
+
+
+class InvalidImport(InvalidManifest):
+    """The errors of a file, and what may be chosen: another name may be the correction."""
+
+    def __init__(
+        self, errors: Iterable[FieldError], choices: Sequence[NameChoice]
+    ) -> None:
+        super().__init__(errors)
+        self.choices = choices
 
 
 def read_members(
@@ -204,7 +250,7 @@ def entry_members(entry: ImportEntry) -> list[ImportEntry]:
             entry,
             data={"name": name},
             context=name,
-            place_of=lambda _keys, place=place: place,
+            place_of=partial("{0}".format, place),
         )
         contexts.append(context)
     unused = (key for key in data if key not in _KUBECONFIG_KEYS)
@@ -223,7 +269,7 @@ _KUBECONFIG_KEYS = {
 def is_kubeconfig(data: Any) -> bool:
     return (
         isinstance(data, Mapping)
-        and data.get("kind") == "Config"
+        and data.get("kind", "Config") == "Config"
         and isinstance(data.get("contexts"), list)
     )
 
@@ -253,11 +299,6 @@ def _chosen(entries: list[ImportEntry], contexts: Sequence[str]) -> list[ImportE
         for one in every
         if not one.context or not contexts or one.context in contexts
     ]
-    if sum(bool(one.context) for one in chosen) > MOST_CONTEXTS:
-        message = f"Too many: {len(names)} contexts; choose some"
-        raise InvalidManifest.of(
-            "context", "too-many", message, f"at most {MOST_CONTEXTS}"
-        )
     if not chosen:
         raise InvalidManifest.of("", "required", "holds no member cluster", _ALLOWED)
     return chosen
@@ -413,9 +454,14 @@ class _Reading:
         self.errors: list[tuple[ImportEntry, FieldError]] = []
         self.names: dict[str, str] = {}
         self.keys: set[str] = set()
+        self.offered: list[NameChoice] = []
         self.notes: dict[ManifestWarning, list[str]] = {}
         for entry in entries:
             self._take(entry)
+        if sum(bool(entry.context) for entry, _, _ in self.read) > MOST_CONTEXTS:
+            allowed = f"at most {MOST_CONTEXTS} at a time"
+            error = FieldError("context", "too-many", "Too many contexts", allowed)
+            self.errors.append((ImportEntry(None), error))
         chosen = {*choices.names, *choices.left_out}
         if not choices.is_preview:
             for key in sorted(chosen - self.keys):
@@ -428,10 +474,11 @@ class _Reading:
         if self.errors:
             lines = _lines((entry, error.path) for entry, error in self.errors)
             placed = zip(self.errors, lines, strict=True)
-            raise InvalidManifest(
+            errors = [
                 error if error.line else replace(error, line=line)
                 for (_, error), line in placed
-            )
+            ]
+            raise InvalidImport(errors, self.offered)
         lines = _lines((entry, "") for entry, _, _ in self.read)
         members = [
             MemberRead(
@@ -442,12 +489,13 @@ class _Reading:
                 parsed.source,
                 parsed.notes,
                 entry.context,
+                entry.place_of(("name",)),
                 entry.item if entry.context else None,
             )
             for (entry, key, parsed), line in zip(self.read, lines, strict=True)
         ]
         notes = [ImportNote(note, tuple(names)) for note, names in self.notes.items()]
-        return ImportRead(members, notes)
+        return ImportRead(members, notes, self.offered)
 
     def _take(self, entry: ImportEntry) -> None:
         self._refuse(entry, entry.errors)
@@ -458,7 +506,11 @@ class _Reading:
         kind = kind_of(entry.data) or ("context" if entry.context else "cluster")
         key = self.key_of(written, kind)
         self.keys.add(key)
+        is_foreign = bool(entry.context) or inventory_of(entry.data) is not None
+        choice = NameChoice(key, written, kind, is_foreign)
         if key in self.choices.left_out:
+            kept = self.choices.names.get(key, written)
+            self.offered.append(replace(choice, name=kept, is_left_out=True))
             return
         name = self.choices.names.get(key, "")
         if not name and entry.context:
@@ -472,6 +524,7 @@ class _Reading:
             name = parsed.member.metadata.name
             for note in parsed.notes:
                 self.notes.setdefault(note, []).append(name)
+        self.offered.append(replace(choice, name=name or written))
         if name := name or written:
             self._claim(entry, name, kind)
 

@@ -6,9 +6,9 @@ object is used, left out for a reason that the table has, or named in a note.
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache, reduce
+from functools import lru_cache
 from itertools import takewhile
-from operator import getitem, itemgetter
+from operator import itemgetter
 from typing import Any, TypeAlias
 
 from clusters.fleet import NO_SCHEDULE
@@ -519,7 +519,10 @@ def read_inventory(inventory: InventoryKind, data: Mapping[str, Any]) -> Invento
     for number, keys in sorted(taken, key=itemgetter(0)):
         convert = inventory.rules[number].convert
         if convert is not None:
-            convert(draft, keys, reduce(getitem, keys, data))
+            value: Any = data
+            for key in keys:
+                value = value[key]
+            convert(draft, keys, value)
     for keys in unknown:
         message = f"Not used: unknown field of {inventory.kind} of {inventory.system}"
         draft.note(keys, message, "unknown-field")

@@ -73,8 +73,10 @@ def put(document: Any, keys: Keys, value: Any) -> None:
         document[keys[-1]] = value
 
 
-LISTS = ("taints", "clusterClaims", "conditions", "properties", "variables", "zones")
-LISTS += ("failureDomains", "finalizers", "managedFields", "ownerReferences")
+LISTS = {
+    *("taints", "clusterClaims", "conditions", "properties", "variables"),
+    *("zones", "failureDomains", "finalizers", "managedFields", "ownerReferences"),
+}
 
 
 def places_of(rule: InventoryRule) -> list[Keys]:
