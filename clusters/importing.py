@@ -210,10 +210,6 @@ class ImportRead:
     notes: list[ImportNote]
     choices: list[NameChoice]
 
-    @property
-    def has_connections(self) -> bool:
-        return any(one.kubeconfig for one in self.members)
-
 
 class InvalidImport(InvalidManifest):
     """The errors of a file, and what may be chosen: another name may be the correction."""

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from django.contrib.auth.models import User
+from django.core.exceptions import PermissionDenied
 from django.db import transaction
 
 from clusters.connection_input import parse_connection_document
@@ -40,6 +41,7 @@ from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.yaml import attach_lines
 from fleetui.encryption import keep_keys
 from fleetui.errors import CONFIRMATION_NEEDED, FleetError
+from fleetui.permissions import may_administer_clusters, may_operate
 
 _ALLOWED = "another name, or a change of its connection on its page"
 KindsOf = Callable[[Mapping[str, Any]], Kinds]
@@ -80,9 +82,10 @@ class ImportRow:
         return failed_steps(self.check) if self.check else []
 
     @property
-    def detail(self) -> str:
+    def result(self) -> JoinResult:
         failed = [f"check failed: {one.message.rstrip('.')}" for one in self.failed]
-        return ", ".join(filter(None, (self.change, self.server, *failed)))
+        detail = ", ".join(filter(None, (self.change, self.server, *failed)))
+        return JoinResult(self.row.name, self.did, self.row.revision, detail)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +97,23 @@ class _Planned:
     parsed: ParsedConnection | None = field(default=None, repr=False)
 
 
+def check_roles(members: Sequence[MemberRead], by: User | None) -> None:
+    """Raise PermissionDenied to a user who may not add these; None is a command, which may."""
+    if by is None:
+        return
+    if any(one.kubeconfig for one in members) and not may_administer_clusters(by):
+        message = "A kubeconfig requires the role cluster-administrator."
+        raise PermissionDenied(message)
+    if not (all(one.kubeconfig for one in members) or may_operate(by)):
+        message = "Clusters without a connection require the role operator."
+        raise PermissionDenied(message)
+
+
 def preview_import(
-    members: Sequence[MemberRead], *, kinds_of: KindsOf, now: datetime
+    members: Sequence[MemberRead], *, kinds_of: KindsOf, by: User | None, now: datetime
 ) -> list[ImportRow]:
-    """Return what an import would do; connections are checked. Raise InvalidManifest."""
+    """Return what an import would do; connections are checked. Raise InvalidManifest, PermissionDenied."""
+    check_roles(members, by)
     planned = _planned(members, driver=None, now=now)
     checks = _checks(planned, kinds_of)
     rows = dry_run([one.spec for one in planned], now=now)
@@ -126,8 +142,9 @@ def import_members(
     """Add or change clusters, all or none; the network is used before the transaction.
 
     `confirmed`: save connections although their check fails; that of another cluster than before is never
-    saved here. Raise InvalidManifest, ImportCheckFailed, ConnectionNotAllowed.
+    saved here. Raise InvalidManifest, ImportCheckFailed, PermissionDenied.
     """
+    check_roles(members, by)
     planned = _planned(members, driver=driver, now=now)
     connected = [one for one in planned if one.parsed]
     specs = [one.spec for one in planned if not one.parsed]

@@ -66,6 +66,7 @@ class JoinResult:
     name: str
     result: JoinOutcome
     revision: int
+    detail: str = ""
 
 
 def parse_cluster(document: Mapping[str, Any]) -> Member:

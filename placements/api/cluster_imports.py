@@ -1,11 +1,9 @@
 """Import of clusters from a file: MemberClusters, inventories of other systems, tables, kubeconfigs."""
 
-from datetime import UTC, datetime
 from typing import Any
 
 from drf_spectacular.types import OpenApiTypes
 from rest_framework import serializers
-from rest_framework.exceptions import PermissionDenied
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -34,12 +32,6 @@ class ImportedClusterSerializer(CamelCaseSerializer):
 
     name = serializers.CharField()
     result = serializers.ChoiceField(list(map(str, JoinOutcome)))
-    key = serializers.CharField(
-        help_text="Its name in the file: OLD in the parameter `rename`."
-    )
-    origin = serializers.CharField(
-        help_text="The kind that it was read from, `plain` or `context`."
-    )
     detail = serializers.CharField(
         allow_blank=True,
         help_text="In a dry run: what changes, and the result of the check of its connection.",
@@ -103,40 +95,18 @@ class ClusterImportViewSet(BaseViewSet):
         choices = ImportChoices.of(params["context"], params["rename"])
         content = document_of(request).data
         found = read_members(content, name="body", choices=choices)
-        is_complete = all(one.kubeconfig for one in found.members)
-        if found.has_connections and not may_administer_clusters(request.user):
-            raise PermissionDenied(
-                "A kubeconfig requires the role cluster-administrator."
-            )
-        if not is_complete and not may_operate(request.user):
-            message = "Clusters without a connection require the role operator."
-            raise PermissionDenied(message)
-        document: dict[str, Any] = {"notes": found.notes, "decisions": ()}
-        read = {one.name: one for one in found.members}
+        how = {**actor(request), "kinds_of": kinds_for}
+        decisions: Any = ()
         if "dryRun" in params:
-            now = datetime.now(UTC)
-            rows = preview_import(found.members, kinds_of=kinds_for, now=now)
+            rows = preview_import(found.members, **how)
             changed = [one for one in rows if one.did is not JoinOutcome.UNCHANGED]
-            impact = impact_of([cluster_of(one.row) for one in changed])
-            document["decisions"] = impact.rows
-            results = [(one.row.name, one.did, one.detail) for one in rows]
+            decisions = impact_of([cluster_of(one.row) for one in changed]).rows
+            results = [one.result for one in rows]
         else:
-            done = import_members(
-                found.members,
-                driver=params.get("driver"),
-                confirmed="confirm" in params,
-                kinds_of=kinds_for,
-                **actor(request),
+            driver = params.get("driver")
+            confirmed = "confirm" in params
+            results = import_members(
+                found.members, driver=driver, confirmed=confirmed, **how
             )
-            results = [(one.name, one.result, "") for one in done]
-        document["items"] = [
-            {
-                "name": name,
-                "result": did,
-                "key": read[name].key,
-                "origin": read[name].source,
-                "detail": detail,
-            }
-            for name, did, detail in results
-        ]
+        document = {"items": results, "notes": found.notes, "decisions": decisions}
         return Response(ClusterImportSerializer(document).data)

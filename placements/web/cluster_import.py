@@ -5,11 +5,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse, HttpResponseBase, QueryDict
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.urls import reverse
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods
@@ -34,10 +33,7 @@ from fleetui.htmx import redirect_page, render_page
 from fleetui.middleware import costly
 from fleetui.permissions import (
     Role,
-    View,
     current_user,
-    for_cluster_administrators,
-    for_operators,
     for_roles,
 )
 from placements.services.filters import kinds_for
@@ -69,7 +65,7 @@ class ImportPlan:
 @costly
 @sensitive_post_parameters()
 @require_http_methods(["GET", "HEAD", "POST"])
-def import_clusters(request: HttpRequest) -> HttpResponseBase:
+def import_clusters(request: HttpRequest) -> HttpResponse:
     """Preview the changes of an import, or import the clusters."""
     if request.method != "POST":
         return _page(request, {"text": "", "name": ""})
@@ -85,12 +81,7 @@ def import_clusters(request: HttpRequest) -> HttpResponseBase:
             text.encode(), name=context["name"], choices=_choices(request.POST)
         )
         offered = found.choices
-        submit: View = partial(_submitted, found=found, context=context)
-        if found.has_connections:
-            submit = for_cluster_administrators("connect clusters")(submit)
-        if not all(one.kubeconfig for one in found.members):
-            submit = for_operators("import clusters without a connection")(submit)
-        return submit(request)
+        return _submitted(request, found, context)
     except InvalidManifest as error:
         offered = getattr(error, "choices", offered)
         context["errors"] = error.errors
@@ -103,18 +94,19 @@ def import_clusters(request: HttpRequest) -> HttpResponseBase:
 
 
 def _submitted(
-    request: HttpRequest, *, found: ImportRead, context: dict[str, Any]
-) -> HttpResponseBase:
+    request: HttpRequest, found: ImportRead, context: dict[str, Any]
+) -> HttpResponse:
+    user = current_user(request)
     now = datetime.now(UTC)
     if request.POST.get("do") != "import":
-        rows = preview_import(found.members, kinds_of=kinds_for, now=now)
+        rows = preview_import(found.members, kinds_of=kinds_for, by=user, now=now)
         context |= {"plan": _plan(found, rows), "notes": found.notes}
         return _page(request, context)
     put = import_members(
         found.members,
         confirmed="confirm" in request.POST,
         kinds_of=kinds_for,
-        by=current_user(request),
+        by=user,
         now=now,
     )
     done = Counter(str(one.result) for one in put)

@@ -10,7 +10,7 @@ from django.core.management.base import CommandError, CommandParser
 
 from clusters.drivers.base import KUBERNETES
 from clusters.drivers.registry import DRIVERS
-from clusters.importing import ImportChoices, ImportRead, read_members
+from clusters.importing import ImportChoices, read_members
 from clusters.operations.importing import (
     ImportCheckFailed,
     import_members,
@@ -73,7 +73,23 @@ class Command(HubCommand):
         try:
             choices = ImportChoices.of(options["context"], options["rename"])
             found = read_members(source, name=file, choices=choices)
-            lines = self._import(found, options)
+            now = datetime.now(UTC)
+            suffix = ""
+            if options["dry_run"]:
+                suffix = " (dry run)"
+                rows = preview_import(
+                    found.members, kinds_of=kinds_for, by=None, now=now
+                )
+                results = [one.result for one in rows]
+            else:
+                results = import_members(
+                    found.members,
+                    driver=options["driver"],
+                    confirmed=options["confirm"],
+                    kinds_of=kinds_for,
+                    by=None,
+                    now=now,
+                )
         except InvalidManifest as invalid:
             text = "\n".join(f"{file}: {one}" for one in invalid.errors)
             raise CommandError(text, returncode=BAD_INPUT) from invalid
@@ -82,31 +98,11 @@ class Command(HubCommand):
             raise CommandError(message, returncode=UNCONFIRMED) from error
         for note in found.notes:
             self.stderr.write(f"note: {note}")
-        for name, did, detail in lines:
-            self.stdout.write(f"{name}: {did}{detail}")
-        counts = Counter(did for _, did, _ in lines)
+        for one in results:
+            detail = f": {one.detail}" if one.detail else ""
+            self.stdout.write(f"{one.name}: {one.result}{suffix}{detail}")
+        counts = Counter(one.result for one in results)
         self.stdout.write(
             ", ".join(f"{count} {did}" for did, count in sorted(counts.items()))
             or "no clusters"
         )
-
-    def _import(
-        self, found: ImportRead, options: dict[str, Any]
-    ) -> list[tuple[str, str, str]]:
-        """Return name, result and details of each cluster, in a dry run of what would be done."""
-        now = datetime.now(UTC)
-        if not options["dry_run"]:
-            results = import_members(
-                found.members,
-                driver=options["driver"],
-                confirmed=options["confirm"],
-                kinds_of=kinds_for,
-                by=None,
-                now=now,
-            )
-            return [(one.name, one.result, "") for one in results]
-        rows = preview_import(found.members, kinds_of=kinds_for, now=now)
-        return [
-            (one.row.name, one.did, f" (dry run){one.detail and ': '}{one.detail}")
-            for one in rows
-        ]
