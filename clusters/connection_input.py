@@ -64,6 +64,21 @@ def parse_connection_input(
         parsed = parse_fields(wanted.fields, rules=rules, now=now)
     if parsed.secret is None and "inCluster" not in parsed.connection:
         parsed = replace(parsed, secret=kept(parsed.connection))
+    return _with_allowed_address(parsed)
+
+
+def parse_connection_document(
+    data: object, *, context: str, now: datetime
+) -> ParsedConnection:
+    """Return the connection of a context, by the rules of what a user enters. Raise InvalidManifest."""
+    rules = address_rules()
+    parsed = parse_kubeconfig(data, context=context, rules=rules, now=now)
+    return _with_allowed_address(parsed)
+
+
+def _with_allowed_address(parsed: ParsedConnection) -> ParsedConnection:
+    """Return the connection. Raise InvalidManifest for an address that is not allowed."""
+    rules = address_rules()
     server = split_server(parsed.connection.get("server", ""))
     # Behind a proxy names are not resolved here; a server that is given as an address is checked.
     if server.host and (is_ip_address(server.host) or "proxy" not in parsed.connection):

@@ -1,33 +1,35 @@
-"""Import of clusters: YAML, JSON and CSV files to MemberCluster documents.
+"""Import of clusters: YAML, JSON and CSV files, inventories and kubeconfigs to MemberCluster documents.
 
-A CSV file has a row for each cluster; a label without a value is `key=` in the column `labels`:
-
-    name,labels,taints,label:region,property:example.com/cost
-    bravelion,env=prod;system=critical,gpu=true:NoSchedule,east,0.25
+A field that is not known is a note, never an error: `docs/reference/inventories.md`.
 """
 
-import csv
-import io
 import json
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from functools import cached_property
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from functools import partial, reduce
+from itertools import chain, count
+from operator import getitem
 from typing import Any
 
 from clusters.fleet import NO_SCHEDULE
+from clusters.inventories import inventory_of, read_inventory
 from clusters.manifest import MemberClusterManifest, parse_member
-from fleetui.apimachinery import fields
+from clusters.tables import ImportEntry, looks_like_table, read_table, unknown_note
 from fleetui.apimachinery.errors import (
     FieldError,
     InvalidManifest,
     Keys,
+    ManifestWarning,
     format_path,
     split_path,
 )
+from fleetui.apimachinery.fields import cluster_name_problem
 from fleetui.apimachinery.kinds import MEMBER_KIND, MEMBER_VERSIONS
 from fleetui.apimachinery.model import quote_value
+from fleetui.apimachinery.words import names_and_more
 from fleetui.apimachinery.yaml import (
     LARGEST_UPLOAD,
     MOST_DOCUMENTS,
@@ -35,26 +37,11 @@ from fleetui.apimachinery.yaml import (
     decoded,
     entries_of,
     items_in,
+    kind_of,
     lines_of,
     load_json,
     written_name,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class ImportEntry:
-    """One cluster of a source, with the errors found while reading.
-
-    The line is known, or looked up in `item`. `place_of` maps the keys of the plain form, or of a
-    MemberCluster, to the path in the source.
-    """
-
-    data: Any
-    line: int | None = None
-    item: Document | None = None
-    errors: tuple[FieldError, ...] = ()
-    place_of: Callable[[Keys], str] = format_path
-
 
 PLAIN_FIELDS = ("name", "labels", "taints", "properties", "resourceUsage")
 _OF_DOCUMENTS = frozenset({"apiVersion", "kind", "metadata", "spec"})
@@ -110,16 +97,6 @@ def member_document(plain: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def unknown_fields(plain: Mapping[str, Any]) -> list[FieldError]:
-    allowed = ", ".join(PLAIN_FIELDS)
-    message = "is not a field of a cluster in the plain form"
-    unknown = (key for key in plain if key not in PLAIN_FIELDS)
-    return [
-        FieldError(format_path((key,)), "unknown-field", message, allowed)
-        for key in unknown
-    ]
-
-
 def plain_place(keys: Keys) -> Keys:
     field = _PLACES.get((str(keys[0]), str(keys[1]))) if len(keys) > 1 else None
     if field is None:
@@ -128,241 +105,205 @@ def plain_place(keys: Keys) -> Keys:
     return (field, *inner)
 
 
-COLUMNS = "name, labels, taints, label:<key>, property:<name>; divided by commas"
-_LABEL, _PROPERTY = "label:", "property:"
-_TAINT = "key=value:NoSchedule, divided by semicolons"
-_PAIR = "key=value, divided by semicolons"
-
-
-def looks_like_table(text: str) -> bool:
-    """Return whether the first non-empty line is a header with a column `name`."""
-    first = next((line for line in io.StringIO(text, newline="") if line.strip()), "")
-    with suppress(csv.Error):
-        return any(
-            cell.strip() == "name" for row in csv.reader([first]) for cell in row
-        )
-    return False
-
-
-def read_table(text: str) -> list[ImportEntry]:
-    """Read the rows of a table. Raises InvalidManifest when there is no column of names.
-
-    Other errors of the table are entries without data, because the rows report theirs, too.
-    """
-    rows = _rows(text)
-    line, cells = next(rows, (1, []))
-    header = _Header(line, tuple(cell.strip() for cell in cells))
-    if "name" not in header.cells:
-        raise InvalidManifest(
-            [
-                FieldError("", "required", "has no column `name`", COLUMNS, line),
-                *header.errors,
-            ]
-        )
-    entries = [ImportEntry(None, line, errors=header.errors)] if header.errors else []
-    try:
-        entries += (header.entry(at, cells) for at, cells in rows)
-    except InvalidManifest as broken:
-        entries.append(ImportEntry(None, errors=broken.errors))
-    return entries
-
-
-def _rows(text: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the non-empty rows, each with its first line. Raises InvalidManifest."""
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    line = 1
-    for count in range(MOST_DOCUMENTS + 2):
-        try:
-            cells = next(reader, None)
-        except csv.Error as error:
-            raise InvalidManifest.of(
-                "", "bad-syntax", f"is not a table: {error}", "", line
-            ) from error
-        if cells is None:
-            return
-        if count > MOST_DOCUMENTS:
-            break
-        if any(cell.strip() for cell in cells):
-            yield line, cells
-        line = reader.line_num + 1
-    raise InvalidManifest.of(
-        "", "too-many", f"has more than {MOST_DOCUMENTS} rows", "", line
-    )
-
-
-@dataclass(frozen=True)
-class _Header:
-    """The columns of a table."""
-
-    line: int
-    cells: tuple[str, ...]
-
-    @cached_property
-    def errors(self) -> tuple[FieldError, ...]:
-        """Return the errors of the columns; a column without a name may be empty, so its rows report it."""
-        counts = Counter(filter(None, self.cells))
-        twice = (
-            FieldError(
-                format_path((one,)),
-                "duplicate",
-                "is a column twice",
-                "each once",
-                self.line,
-            )
-            for one, count in counts.items()
-            if count > 1
-        )
-        return (*filter(None, (self._fault(one) for one in counts)), *twice)
-
-    @cached_property
-    def readable(self) -> frozenset[str]:
-        return frozenset(one for one in self.cells if one and not self._fault(one))
-
-    def _fault(self, column: str) -> FieldError | None:
-        problem = None
-        if column.startswith(_LABEL):
-            problem = fields.label_key_problem(column.removeprefix(_LABEL))
-        elif column.startswith(_PROPERTY):
-            problem = fields.property_name_problem(column.removeprefix(_PROPERTY))
-        elif column not in ("name", "labels", "taints"):
-            message = f"{quote_value(column)} is not a column of clusters"
-            return FieldError(
-                format_path((column,)), "unknown-field", message, COLUMNS, self.line
-            )
-        if problem is None:
-            return None
-        message = f"{quote_value(column)} {problem.words}"
-        return FieldError(
-            format_path((column,)), problem.code, message, COLUMNS, self.line
-        )
-
-    def entry(self, line: int, cells: list[str]) -> ImportEntry:
-        row = _Row(self, line, cells)
-        return ImportEntry(
-            row.plain(), line, errors=tuple(row.errors), place_of=self.column_of
-        )
-
-    def column_of(self, keys: Keys) -> str:
-        """Return the path of the column for some keys of the plain form."""
-        field, *inner = keys
-        column = str(field)
-        if field == "labels" and inner and f"{_LABEL}{inner[0]}" in self.cells:
-            column = f"{_LABEL}{inner[0]}"
-        if field == "properties" and inner:
-            column = f"{_PROPERTY}{inner[0]}"
-        return format_path((column,))
-
-
-class _Row:
-    """One row, and the faults found in reading it."""
-
-    def __init__(self, header: _Header, line: int, cells: list[str]) -> None:
-        self.line = line
-        self.errors: list[FieldError] = []
-        stripped = [cell.strip() for cell in cells]
-        named_cells = zip(header.cells, stripped, strict=False)
-        self.cells = {
-            column: cell
-            for column, cell in named_cells
-            if cell and column in header.readable
-        }
-        named = len(header.cells)
-        beyond = [
-            at
-            for at, cell in enumerate(stripped)
-            if cell and (at >= named or not header.cells[at])
-        ]
-        if beyond:
-            message = (
-                f"has something in cell {beyond[0] + 1}, where no column has a name"
-            )
-            self.refuse(
-                "", "too-many", message, f"as many cells as the {named} columns"
-            )
-
-    def plain(self) -> dict[str, Any]:
-        labels = dict(self._under(_LABEL))
-        for part in self._parts("labels"):
-            key, sign, value = (piece.strip() for piece in part.partition("="))
-            if not sign:
-                self.refuse(
-                    "labels",
-                    "bad-format",
-                    f"{quote_value(part)} is not key=value",
-                    _PAIR,
-                )
-            elif key in labels:
-                self.refuse(
-                    "labels",
-                    "duplicate",
-                    f"the label {quote_value(key)} appears twice in the row",
-                    "once",
-                )
-            else:
-                labels[key] = value
-        return {
-            "name": self.cells.get("name"),
-            "labels": labels,
-            "taints": [
-                taint for part in self._parts("taints") for taint in self._taint(part)
-            ],
-            "properties": dict(self._under(_PROPERTY)),
-        }
-
-    def refuse(self, column: str, code: str, message: str, allowed: str) -> None:
-        path = format_path((column,)) if column else ""
-        self.errors.append(FieldError(path, code, message, allowed, self.line))
-
-    def _under(self, prefix: str) -> Iterator[tuple[str, str]]:
-        for column, cell in self.cells.items():
-            if column.startswith(prefix):
-                yield column.removeprefix(prefix), cell
-
-    def _taint(self, part: str) -> Iterator[dict[str, str]]:
-        subject, colon, effect = (piece.strip() for piece in part.rpartition(":"))
-        if not colon:
-            self.refuse(
-                "taints", "bad-format", f"{quote_value(part)} has no effect", _TAINT
-            )
-            return
-        key, _, value = (piece.strip() for piece in subject.partition("="))
-        yield {"key": key, "value": value, "effect": effect}
-
-    def _parts(self, column: str) -> list[str]:
-        return [
-            part.strip()
-            for part in self.cells.get(column, "").split(";")
-            if part.strip()
-        ]
-
-
 _JSON_LINES = (".jsonl", ".ndjson")
 _OBJECT = ("{", "[")
+
+
+MOST_CONTEXTS = 50
+"""Of a kubeconfig at a time: each one is connected and checked."""
+_LONGEST_NAME = 63
+_NO_NAME = re.compile(r"[^a-z0-9.-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class ImportChoices:
+    """What a person chose of a file.
+
+    `contexts` are those of a kubeconfig, by default all. `names` are new names by the key of a cluster, which
+    is its name in the file; of several with one name, `KIND/NAME` for those after the first. Clusters with a
+    key in `left_out` are not imported. `is_preview`: keys that the file does not have are no error.
+    """
+
+    contexts: tuple[str, ...] = ()
+    names: Mapping[str, str] = field(default_factory=dict)
+    left_out: frozenset[str] = frozenset()
+    is_preview: bool = False
+
+    @classmethod
+    def of(cls, contexts: Iterable[str], renames: Iterable[str]) -> "ImportChoices":
+        """Return the choices for contexts and texts `OLD=NEW`; without NEW a cluster is left out.
+
+        Raise InvalidManifest.
+        """
+        names: dict[str, str] = {}
+        for text in renames:
+            # A context may have an equals sign in its name.
+            key, sign, name = text.rpartition("=")
+            if not sign or not key:
+                message = f"Invalid value: {quote_value(text)}"
+                raise InvalidManifest.of("rename", "bad-format", message, "OLD=NEW")
+            names[key] = name
+        left_out = frozenset(key for key, name in names.items() if not name)
+        named = {key: name for key, name in names.items() if name}
+        return cls(tuple(contexts), named, left_out)
+
+
+NO_CHOICES = ImportChoices()
 
 
 @dataclass(frozen=True, slots=True)
 class MemberRead:
     """One cluster of a file: its document, the parsed value, and its first line.
 
-    For a table or a plain object the document is generated, with an identity for the agent.
+    For anything but a MemberCluster the document is generated, with an identity for the agent. `source` is
+    the kind that it was read from, `path` the place of its name. `kubeconfig` holds secrets; the cluster is
+    that of its `context`.
     """
 
     document: dict[str, Any]
     member: MemberClusterManifest
     line: int | None
+    key: str = ""
+    source: str = MEMBER_KIND
+    notes: tuple[ManifestWarning, ...] = ()
+    context: str = ""
+    path: str = ""
+    kubeconfig: Document | None = field(default=None, repr=False)
+
+    @property
+    def name(self) -> str:
+        return self.member.metadata.name
 
 
-def read_members(source: bytes, *, name: str) -> list[MemberRead]:
-    """Read the clusters of a file: MemberCluster documents, plain objects, or a table.
+@dataclass(frozen=True, slots=True)
+class ImportNote:
+    """What was not used of a file, or not as it was written, and the clusters that this is about."""
+
+    warning: ManifestWarning
+    names: tuple[str, ...] = ()
+
+    @property
+    def message(self) -> str:
+        about = f" ({names_and_more(self.names, 5)})" if self.names else ""
+        return f"{self.warning.message}{about}"
+
+    def __str__(self) -> str:
+        return f"{self.warning.path}: {self.message}"
+
+
+@dataclass(frozen=True, slots=True)
+class NameChoice:
+    """A cluster of a file by its key, and its name here; one of another system may get another name."""
+
+    key: str
+    name: str
+    source: str
+    is_foreign: bool
+    is_left_out: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ImportRead:
+    """The clusters of a file, the notes, each once, and what may be chosen."""
+
+    members: list[MemberRead]
+    notes: list[ImportNote]
+    choices: list[NameChoice]
+
+
+class InvalidImport(InvalidManifest):
+    """The errors of a file, and what may be chosen: another name may be the correction."""
+
+    def __init__(
+        self, errors: Iterable[FieldError], choices: Sequence[NameChoice]
+    ) -> None:
+        super().__init__(errors)
+        self.choices = choices
+
+
+def read_members(
+    source: bytes, *, name: str, choices: ImportChoices = NO_CHOICES
+) -> ImportRead:
+    """Read the clusters of a file: objects of any known kind, plain objects, a table, or a kubeconfig.
 
     The format is detected from the content, otherwise from the file name. Raises InvalidManifest with
     all errors and their lines.
     """
     entries = _entries(decoded(source, LARGEST_UPLOAD), name.lower())
-    if not entries:
-        allowed = "MemberCluster objects, plain {name, labels, …}, or a table with a column `name`"
-        raise InvalidManifest.of("", "required", "holds no member cluster", allowed)
-    return _Reading(entries).members()
+    return _Reading(_chosen(entries, choices.contexts), choices).result()
+
+
+def entry_members(entry: ImportEntry) -> list[ImportEntry]:
+    """Return the clusters that one document stands for: each context of a kubeconfig, or itself."""
+    data = entry.data
+    if not is_kubeconfig(data):
+        return [entry]
+    contexts = []
+    for at, one in enumerate(data["contexts"]):
+        name = written_name(one) or ""
+        place = format_path(("contexts", at, "name"))
+        context = replace(
+            entry,
+            data={"name": name},
+            context=name,
+            place_of=partial("{0}".format, place),
+        )
+        contexts.append(context)
+    unused = (key for key in data if key not in _KUBECONFIG_KEYS)
+    notes = tuple(
+        unknown_note(format_path((key,)), "field of a kubeconfig") for key in unused
+    )
+    return [replace(one, notes=notes) for one in contexts]
+
+
+_KUBECONFIG_KEYS = {
+    *("apiVersion", "kind", "clusters", "users", "contexts"),
+    *("current-context", "preferences", "extensions"),
+}
+
+
+def is_kubeconfig(data: Any) -> bool:
+    return (
+        isinstance(data, Mapping)
+        and data.get("kind", "Config") == "Config"
+        and isinstance(data.get("contexts"), list)
+    )
+
+
+def proposed_name(text: str) -> str:
+    """Return a valid name: what follows the last `/` or `@`, in lower case, with `-` for other characters."""
+    last = re.split("[/@]", text.rstrip("/@"))[-1]
+    return _as_name(last) or _as_name(text) or "cluster"
+
+
+def _as_name(text: str) -> str:
+    parts = _NO_NAME.sub("-", text.lower()).split(".")
+    joined = ".".join(filter(None, (part.strip("-") for part in parts)))
+    return joined[:_LONGEST_NAME].strip("-.")
+
+
+def _chosen(entries: list[ImportEntry], contexts: Sequence[str]) -> list[ImportEntry]:
+    """Return the entries of a file, of its kubeconfigs the chosen contexts. Raise InvalidManifest."""
+    every = [one for entry in entries for one in entry_members(entry)]
+    names = [one.context for one in every if one.context]
+    allowed = ", ".join(names)
+    if missing := [one for one in contexts if one not in names]:
+        message = f"Not found: context {quote_value(missing[0])}"
+        raise InvalidManifest.of("context", "bad-reference", message, allowed)
+    chosen = [
+        one
+        for one in every
+        if not one.context or not contexts or one.context in contexts
+    ]
+    if not chosen:
+        raise InvalidManifest.of("", "required", "holds no member cluster", _ALLOWED)
+    return chosen
+
+
+_ALLOWED = (
+    "MemberCluster objects, clusters of another system, plain {name, labels, …}, a table with a column `name`,"
+    " or a kubeconfig"
+)
 
 
 def _entries(text: str, name: str) -> list[ImportEntry]:
@@ -420,64 +361,194 @@ def _json_lines(text: str) -> Iterator[ImportEntry]:
             yield ImportEntry(None, number, errors=tuple(errors))
 
 
+@dataclass(frozen=True, slots=True)
+class ParsedEntry:
+    """One entry as a MemberCluster, and the notes of its conversion; `source` is the kind before."""
+
+    document: dict[str, Any]
+    member: MemberClusterManifest
+    source: str
+    notes: tuple[ManifestWarning, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.member.metadata.name
+
+
+def parse_entry(entry: ImportEntry, name: str = "") -> ParsedEntry:
+    """Parse one cluster of a file, under another name if one is given. Raise InvalidManifest.
+
+    An invalid name of another system is replaced by a proposal. Errors have the places of the source.
+    """
+    data = entry.data
+    place_of = entry.place_of
+    notes = entry.notes
+    source = "context" if entry.context else "plain"
+    inventory = inventory_of(data)
+    written = written_name(data) or ""
+    if written and (entry.context or inventory) and cluster_name_problem(written):
+        name = name or proposed_name(written)
+    if inventory:
+        draft = read_inventory(inventory, data)
+        data = draft.plain
+        place_of = draft.place_of
+        notes = (*notes, *draft.notes)
+        source = inventory.kind
+    if name and name != written:
+        message = f"Imported as {name}, not as {quote_value(written)}"
+        notes = (*notes, ManifestWarning("renamed", place_of(("name",)), message))
+    if not is_plain(data):
+        member, document, unknown_notes = _parse_leniently(_renamed(data, name))
+        return ParsedEntry(document, member, MEMBER_KIND, (*notes, *unknown_notes))
+    unknown = [key for key in data if key not in PLAIN_FIELDS]
+    notes = (
+        *notes,
+        *(unknown_note(format_path((key,)), "field of a cluster") for key in unknown),
+    )
+    document = member_document({**data, "name": name or data.get("name")})
+    try:
+        return ParsedEntry(document, parse_member(document), source, notes)
+    except InvalidManifest as invalid:
+        pairs = ((one, plain_place(split_path(one.path))) for one in invalid.errors)
+        raise InvalidManifest(
+            replace(one, path=place_of(keys) if keys else "") for one, keys in pairs
+        ) from invalid
+
+
+def _renamed(document: Any, name: str) -> Any:
+    metadata = document.get("metadata") if isinstance(document, dict) else None
+    if not name or not isinstance(metadata, dict):
+        return document
+    return {**document, "metadata": {**metadata, "name": name}}
+
+
+def _parse_leniently(
+    document: Any,
+) -> tuple[MemberClusterManifest, Any, list[ManifestWarning]]:
+    """Parse a MemberCluster; return it, the document without unknown fields, and a note for each of these."""
+    try:
+        return parse_member(document), document, []
+    except InvalidManifest as invalid:
+        paths = [one.path for one in invalid.errors if one.code == "unknown-field"]
+        if not paths:
+            raise
+    document = deepcopy(document)
+    for path in paths:
+        *outer, last = split_path(path)
+        del reduce(getitem, outer, document)[last]
+    notes = [unknown_note(path, f"field of a {MEMBER_KIND}") for path in paths]
+    return parse_member(document), document, notes
+
+
 class _Reading:
     """Parses the entries and collects the errors of all."""
 
-    def __init__(self, entries: list[ImportEntry]) -> None:
+    def __init__(self, entries: list[ImportEntry], choices: ImportChoices) -> None:
         self.entries = entries
-        self.read: list[tuple[ImportEntry, dict[str, Any], MemberClusterManifest]] = []
+        self.choices = choices
+        self.read: list[tuple[ImportEntry, str, ParsedEntry]] = []
         self.errors: list[tuple[ImportEntry, FieldError]] = []
-        self.names: set[str] = set()
+        self.names: dict[str, str] = {}
+        self.keys: set[str] = set()
+        self.offered: list[NameChoice] = []
+        self.notes: dict[ManifestWarning, list[str]] = {}
         for entry in entries:
             self._take(entry)
+        if sum(bool(entry.context) for entry, _, _ in self.read) > MOST_CONTEXTS:
+            allowed = f"at most {MOST_CONTEXTS} at a time"
+            error = FieldError("context", "too-many", "Too many contexts", allowed)
+            self.errors.append((ImportEntry(None), error))
+        chosen = {*choices.names, *choices.left_out}
+        if not choices.is_preview:
+            for key in sorted(chosen - self.keys):
+                message = f"Not found: cluster {quote_value(key)}"
+                error = FieldError("rename", "bad-reference", message)
+                self.errors.append((ImportEntry(None), error))
 
-    def members(self) -> list[MemberRead]:
-        """Return all clusters with their lines, or raise InvalidManifest."""
+    def result(self) -> ImportRead:
+        """Return all clusters with their lines, and the notes. Raise InvalidManifest."""
         if self.errors:
             lines = _lines((entry, error.path) for entry, error in self.errors)
             placed = zip(self.errors, lines, strict=True)
-            raise InvalidManifest(
+            errors = [
                 error if error.line else replace(error, line=line)
                 for (_, error), line in placed
-            )
+            ]
+            raise InvalidImport(errors, self.offered)
         lines = _lines((entry, "") for entry, _, _ in self.read)
-        return [
-            MemberRead(document, member, line)
-            for (_, document, member), line in zip(self.read, lines, strict=True)
+        members = [
+            MemberRead(
+                parsed.document,
+                parsed.member,
+                line,
+                key,
+                parsed.source,
+                parsed.notes,
+                entry.context,
+                entry.place_of(("name",)),
+                entry.item if entry.context else None,
+            )
+            for (entry, key, parsed), line in zip(self.read, lines, strict=True)
         ]
+        notes = [ImportNote(note, tuple(names)) for note, names in self.notes.items()]
+        return ImportRead(members, notes, self.offered)
 
     def _take(self, entry: ImportEntry) -> None:
         self._refuse(entry, entry.errors)
-        if entry.data is None and entry.errors:
+        if entry.data is None and (entry.errors or entry.notes):
+            self.notes |= {note: [] for note in entry.notes}
             return
-        document = entry.data
-        if is_plain(entry.data):
-            self._refuse(entry, unknown_fields(entry.data))
-            document = member_document(entry.data)
+        written = written_name(entry.data) or ""
+        kind = kind_of(entry.data) or ("context" if entry.context else "cluster")
+        key = self.key_of(written, kind)
+        self.keys.add(key)
+        is_foreign = bool(entry.context) or inventory_of(entry.data) is not None
+        choice = NameChoice(key, written, kind, is_foreign)
+        if key in self.choices.left_out:
+            kept = self.choices.names.get(key, written)
+            self.offered.append(replace(choice, name=kept, is_left_out=True))
+            return
+        name = self.choices.names.get(key, "")
+        if not name and entry.context:
+            name = self._free_name(written)
         try:
-            member = parse_member(document)
+            parsed = parse_entry(entry, name)
         except InvalidManifest as invalid:
-            errors = invalid.errors
-            if is_plain(entry.data):
-                pairs = (
-                    (error, plain_place(split_path(error.path))) for error in errors
-                )
-                errors = tuple(
-                    replace(one, path=entry.place_of(keys) if keys else "")
-                    for one, keys in pairs
-                )
-            self._refuse(entry, errors)
+            self._refuse(entry, invalid.errors)
         else:
-            self.read.append((entry, document, member))
-        name = written_name(entry.data)
-        if name and name in self.names:
-            path = "name" if is_plain(entry.data) else "metadata.name"
-            message = f"{name} is the name of another cluster above"
-            self._refuse(
-                entry, [FieldError(path, "duplicate", message, "each name once")]
-            )
-        if name:
-            self.names.add(name)
+            self.read.append((entry, key, parsed))
+            name = parsed.member.metadata.name
+            for note in parsed.notes:
+                self.notes.setdefault(note, []).append(name)
+        self.offered.append(replace(choice, name=name or written))
+        if name := name or written:
+            self._claim(entry, name, kind)
+
+    def _claim(self, entry: ImportEntry, name: str, kind: str) -> None:
+        """Keep a name for one cluster, or add the error of the next one with it."""
+        if name not in self.names:
+            self.names[name] = kind
+            return
+        path = "name" if is_plain(entry.data) else "metadata.name"
+        whose = "another cluster"
+        if self.names[name] != kind:
+            whose = f"a {self.names[name]}"
+        message = f"{name} is the name of {whose} above"
+        self._refuse(entry, [FieldError(path, "duplicate", message, "each name once")])
+
+    def key_of(self, written: str, kind: str) -> str:
+        keys = chain(
+            [written, f"{kind}/{written}"],
+            (f"{kind}/{written}#{number}" for number in count(2)),
+        )
+        return next(key for key in keys if key not in self.keys)
+
+    def _free_name(self, context: str) -> str:
+        """Return a name that no cluster above has: two contexts may end in the same words."""
+        short = context if not cluster_name_problem(context) else proposed_name(context)
+        numbered = (f"{short[: _LONGEST_NAME - 4]}-{number}" for number in count(2))
+        names = chain([short, _as_name(context)], numbered)
+        return next(one for one in names if one and one not in self.names)
 
     def _refuse(self, entry: ImportEntry, errors: Iterable[FieldError]) -> None:
         called = (written_name(entry.data) or "")[:63]

@@ -12,6 +12,7 @@ from placements.web import (
     bulk_changes,
     checks,
     cluster_edit,
+    cluster_import,
     cluster_objects,
     clusters,
     connections,
@@ -103,7 +104,7 @@ urlpatterns = [
     path("clusters/", clusters.clusters, name="clusters"),
     path("clusters/new/", connections.add_cluster, name="cluster-new"),
     path("clusters/new/prepare/", connections.prepare_cluster, name="cluster-prepare"),
-    path("clusters/import/", cluster_edit.import_clusters, name="cluster-import"),
+    path("clusters/import/", cluster_import.import_clusters, name="cluster-import"),
     path(
         "clusters/bulk/undo/",
         bulk_changes.undo_cluster_change,

@@ -1,6 +1,7 @@
 """Connections of Kubernetes clusters: checked, saved with their secrets, removed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -60,6 +61,7 @@ INSECURE_WARNING = (
     "and change what is applied. Add the CA certificate."
 )
 Kinds = Sequence[tuple[str, str]]
+_CHECKS_AT_ONCE = 10
 
 
 class ConnectionNotAllowed(FleetError):
@@ -126,6 +128,28 @@ def check_connection(
     `kinds`: (apiVersion, kind) of what is placed on the cluster, or would be. `is_new`: also report what is
     missing of the kinds that the manifest of "Prepare a cluster" has.
     """
+    return _judged(_examined(parsed, hub_id(), kinds=kinds, is_new=is_new), name)
+
+
+def check_new_connections(
+    wanted: Mapping[str, ParsedConnection], *, kinds_of: Callable[[str], Kinds]
+) -> dict[str, ConnectionExamination]:
+    """Check connections of members by name, several at a time; no transaction may be open."""
+    hub = hub_id()
+    kinds = {name: kinds_of(name) for name in wanted}
+
+    def examine(name: str) -> ConnectionExamination:
+        return _examined(wanted[name], hub, kinds=kinds[name], is_new=True)
+
+    with ThreadPoolExecutor(_CHECKS_AT_ONCE) as pool:
+        found = dict(zip(wanted, pool.map(examine, wanted), strict=True))
+    return {name: _judged(one, name) for name, one in found.items()}
+
+
+def _examined(
+    parsed: ParsedConnection, hub: str, *, kinds: Kinds, is_new: bool
+) -> ConnectionExamination:
+    """Return what the cluster answers, without a look at the database: it runs in threads."""
     values = parsed.secret.values if parsed.secret else {}
     connection = parse_connection(parsed.connection)
     try:
@@ -138,24 +162,30 @@ def check_connection(
             rules=address_rules(),
             kinds=kinds,
             usual=DEFAULT_KINDS if is_new else None,
-            hub_id=hub_id(),
+            hub_id=hub,
         )
         steps = check.run()
     finally:
         client.close()
     identity = ServerIdentity(check.cluster_uid, check.holders)
+    return ConnectionExamination(steps, identity=identity)
+
+
+def _judged(found: ConnectionExamination, name: str) -> ConnectionExamination:
+    """Return the result of a check for a member of this name: which cluster it is may be a problem."""
     confirm = FAILED_CHECK
     try:
-        if problem := judge_identity(identity, name):
+        if problem := judge_identity(found.identity, name):
             confirm = OTHER_CLUSTER
     except AlreadyJoined as error:
         problem = str(error)
-    if problem:
-        steps = tuple(
-            replace(one, ok=False, message=problem) if one.step == IDENTITY else one
-            for one in steps
-        )
-    return ConnectionExamination(steps, confirm, identity)
+    if not problem:
+        return found
+    steps = tuple(
+        replace(one, ok=False, message=problem) if one.step == IDENTITY else one
+        for one in found.steps
+    )
+    return replace(found, steps=steps, confirm=confirm)
 
 
 def check_stored_connection(name: str, *, kinds: Kinds = ()) -> CheckResult:
@@ -226,10 +256,7 @@ def set_connection(
     parsed = parse_input(wanted, cluster=cluster, now=now)
     is_new = cluster is None or cluster.driver != KUBERNETES
     found = check_connection(parsed, name=name, kinds=kinds, is_new=is_new)
-    _refuse_joined(found.identity, name)
-    is_other = found.confirm == OTHER_CLUSTER and not other_cluster
-    if is_other or not (confirmed or found.is_passed):
-        raise ConnectionCheckFailed(found)
+    refuse_unconfirmed(found, name, confirmed=confirmed, other_cluster=other_cluster)
 
     if parsed.secret:
         keep_keys()
@@ -237,9 +264,6 @@ def set_connection(
         lock_fleet()
         cluster = _member(name)
         _refuse_unsuitable(cluster, joins=joins)
-        # Another one since the check.
-        if _refuse_joined(found.identity, name) and not other_cluster:
-            raise ConnectionCheckFailed(replace(found, confirm=OTHER_CLUSTER))
         check_revision(
             CLUSTER,
             name,
@@ -247,13 +271,49 @@ def set_connection(
             revision=cluster.revision if cluster else 0,
         )
         document = cluster.document if cluster else new_member(name, labels, taints)
-        spec = ClusterSpec(document, driver=KUBERNETES, connection=parsed.connection)
-        upsert_clusters([spec], by=by, now=now)
-        set_identity(name, found.identity.cluster_uid, by=by, now=now)
-        before = cluster.connection if cluster else {}
-        row = _cluster(name)
-        events = save_secret(row, parsed.secret, before=before, by=by, now=now)
-        record_all(events, by=by, now=now)
+        return save_checked(
+            document, parsed, found, by=by, now=now, other_cluster=other_cluster
+        )
+
+
+def refuse_unconfirmed(
+    found: ConnectionExamination,
+    name: str,
+    *,
+    confirmed: bool,
+    other_cluster: bool = False,
+) -> None:
+    """Raise ConnectionCheckFailed, ConnectionNotAllowed for what has to be confirmed or may not be saved."""
+    _refuse_joined(found.identity, name)
+    is_other = found.confirm == OTHER_CLUSTER and not other_cluster
+    if is_other or not (confirmed or found.is_passed):
+        raise ConnectionCheckFailed(found)
+
+
+def save_checked(
+    document: Mapping[str, Any],
+    parsed: ParsedConnection,
+    found: ConnectionExamination,
+    *,
+    by: User | None,
+    now: datetime,
+    other_cluster: bool = False,
+) -> SavedConnection[MemberCluster]:
+    """Save a cluster with a connection that was checked, in the transaction that has the lock of the fleet.
+
+    Raise ConnectionCheckFailed, ConnectionNotAllowed where another cluster has it since the check.
+    """
+    name = document["metadata"]["name"]
+    if _refuse_joined(found.identity, name) and not other_cluster:
+        raise ConnectionCheckFailed(replace(found, confirm=OTHER_CLUSTER))
+    cluster = _member(name)
+    spec = ClusterSpec(document, driver=KUBERNETES, connection=parsed.connection)
+    upsert_clusters([spec], by=by, now=now)
+    set_identity(name, found.identity.cluster_uid, by=by, now=now)
+    before = cluster.connection if cluster else {}
+    row = _cluster(name)
+    events = save_secret(row, parsed.secret, before=before, by=by, now=now)
+    record_all(events, by=by, now=now)
     return SavedConnection(_cluster(name), found, is_new=cluster is None)
 
 

@@ -66,6 +66,7 @@ class JoinResult:
     name: str
     result: JoinOutcome
     revision: int
+    detail: str = ""
 
 
 def parse_cluster(document: Mapping[str, Any]) -> Member:
@@ -158,12 +159,18 @@ def replace_clusters(
 
 def dry_run(
     wanted: Sequence[ClusterSpec], *, now: datetime
-) -> list[tuple[JoinOutcome, MemberCluster]]:
-    """Return what `upsert_clusters` would do with each cluster, and its row then. Raises InvalidManifest."""
+) -> list[tuple[JoinOutcome, MemberCluster, str]]:
+    """Return what `upsert_clusters` would do with each cluster, its row then, and what of it changes.
+
+    Raises InvalidManifest.
+    """
     members = _read(wanted)
     as_of = min(newest_heartbeat_of(members) or now, now)
     targets = _targets(wanted, members, _state(), now=now, as_of=as_of)
-    return [(target.did, target.row) for target in targets]
+    return [
+        (target.did, target.row, _cause(target) if target.did == "changed" else "")
+        for target in targets
+    ]
 
 
 def _state() -> FleetState:

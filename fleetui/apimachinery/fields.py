@@ -445,10 +445,12 @@ LabelValue: TypeAlias = Annotated[
     str, pattern(label_value_problem, LABEL_VALUE, filled_in=False)
 ]
 PropertyName: TypeAlias = Annotated[str, pattern(property_name_problem, PROPERTY_NAME)]
+cluster_name_problem = partial(subdomain_problem, longest=_LONGEST_CLUSTER_NAME)
+"""Return why a text is no name of a cluster, or None."""
 ClusterName: TypeAlias = Annotated[
     str,
     pattern(
-        partial(subdomain_problem, longest=_LONGEST_CLUSTER_NAME),
+        cluster_name_problem,
         f"at most {_LONGEST_CLUSTER_NAME} {DNS_SUBDOMAIN}",
     ),
 ]

@@ -4,7 +4,9 @@ from typing import Any
 
 from rest_framework import serializers
 
+from clusters.drivers.base import KUBERNETES
 from clusters.drivers.kubernetes.check import FAILED_CHECK, OTHER_CLUSTER
+from clusters.drivers.registry import DRIVERS
 from clusters.filters import ClusterFilterState
 from clusters.fleet import EligibilityKind
 from clusters.models import HubWriteState
@@ -67,6 +69,16 @@ def query_of(*bases: Query, **fields: serializers.Field[Any, Any, Any, Any]) -> 
     return type("Query", bases or (serializers.Serializer,), fields)
 
 
+def _names(**options: Any) -> serializers.ListField:
+    return serializers.ListField(
+        child=serializers.CharField(max_length=_LONGEST),
+        required=False,
+        default=list,
+        max_length=50,
+        **options,
+    )
+
+
 NoQuery = query_of()
 ConfirmQuery = query_of(
     confirm=choice(
@@ -91,13 +103,7 @@ PrepareQuery = query_of(
     pods=_switch(default="true", help_text="List pods, for the available capacity."),
     clusterRoles=_switch(help_text="ClusterRoles and ClusterRoleBindings."),
     definitions=_switch(help_text="CustomResourceDefinitions."),
-    group=serializers.ListField(
-        child=serializers.CharField(max_length=_LONGEST),
-        required=False,
-        default=list,
-        max_length=50,
-        help_text="All kinds of an API group, such as `example.com`.",
-    ),
+    group=_names(help_text="All kinds of an API group, such as `example.com`."),
     recover=_switch(
         help_text="List the chosen kinds except Secrets, to recover a lost inventory."
     ),
@@ -108,6 +114,18 @@ DryRunQuery = query_of(
         ["All"],
         help_text="Validate everything, respond as if it was saved, and write nothing.",
     )
+)
+ImportQuery = query_of(
+    DryRunQuery,
+    ConnectionQuery,
+    context=_names(help_text="Only these contexts of a kubeconfig; by default all."),
+    rename=_names(
+        help_text="`OLD=NEW`: another name for a cluster; without NEW it is left out."
+    ),
+    driver=choice(
+        sorted(set(DRIVERS) - {KUBERNETES}),
+        help_text="Monitor the clusters with this driver; by default with none.",
+    ),
 )
 _FORCE = _text(
     help_text="Paths, separated by commas, that are taken from other field managers of a live hub."

@@ -110,6 +110,16 @@ class TextYamlParser(YamlParser):
     media_type = "text/yaml"
 
 
+class FileParser(YamlParser):
+    """Reads a file of any format as it is."""
+
+    media_type = "*/*"
+
+    def documents(self, content: bytes) -> list[Document]:
+        """Return the bytes as one document: who reads them knows the formats."""
+        return [Document(content, 1)]
+
+
 MANIFEST_PARSERS = (JsonParser, YamlParser, OldYamlParser, TextYamlParser)
 PATCH_PARSERS = (MergePatchParser, *MANIFEST_PARSERS)
 

@@ -20,9 +20,8 @@ from rest_framework.exceptions import APIException, ValidationError
 from rest_framework.utils.encoders import JSONEncoder
 from rest_framework.views import set_rollback
 
-from clusters.operations.connection import (
-    ConnectionCheckFailed,
-)
+from clusters.operations.connection import FAILED_CHECK, ConnectionCheckFailed
+from clusters.operations.importing import ImportCheckFailed
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.environment import environment_problem, note_problem
 from fleetui.errors import FleetError
@@ -243,6 +242,9 @@ _WRITERS: dict[type[Exception], Callable[[Any], Plain]] = {
         error.problem_type,
         confirm=error.result.confirm,
         steps=CheckStepSerializer(error.result.steps, many=True).data,
+    ),
+    ImportCheckFailed: lambda error: _problem(
+        409, str(error), error.problem_type, confirm=FAILED_CHECK
     ),
     ValidationError: lambda error: _field_errors(
         error.status_code,

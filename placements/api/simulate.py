@@ -34,7 +34,9 @@ from placements.services.simulate import request as simulation
 class SimulateSerializer(CamelCaseSerializer):
     """A simulation, with the options of `manage.py simulate`."""
 
-    clusters = AnyValue(help_text="MemberClusters, their List, or plain cases.")
+    clusters = AnyValue(
+        help_text="MemberClusters or clusters of other systems, their List, or plain cases."
+    )
     placement = AnyObject(
         help_text="A ClusterResourcePlacement or ResourcePlacement, or an OCM Placement."
     )

@@ -9,6 +9,7 @@ from placements.api import (
     auth,
     bulk_changes,
     checks,
+    cluster_imports,
     clusters,
     connections,
     decisions,
@@ -40,6 +41,9 @@ router.register("clusters", disruption.ClusterDisruptionViewSet, "cluster-disrup
 router.register("clusters", connections.ConnectionViewSet, "cluster-connection")
 router.register("clusters", removals.RemovalViewSet, "cluster-removal")
 router.register("cluster-changes", bulk_changes.BulkChangeViewSet, "cluster-change")
+router.register(
+    "cluster-imports", cluster_imports.ClusterImportViewSet, "cluster-import"
+)
 router.register("placements", placements.PlacementViewSet, "placement")
 router.register("placements", placements.SnapshotViewSet, "snapshot")
 router.register("placements", disruption.PlacementDisruptionViewSet, "disruption")

@@ -337,7 +337,7 @@ def _unchanged(
             )
     members = [one for one in documents if _kind(one) == MEMBER_KIND]
     joins = dry_run([ClusterSpec(one.data) for one in members], now=now)
-    for one, (result, row) in zip(members, joins, strict=True):
+    for one, (result, row, _) in zip(members, joins, strict=True):
         if result is JoinOutcome.UNCHANGED:
             results[id(one)] = Result(CLUSTER, row.name, result)
     by_kind: dict[_Kind, list[Document]] = {}
@@ -348,7 +348,7 @@ def _unchanged(
         results |= _unchanged_rows(kind, kind.model, several) if kind.model else {}
     times = [
         row.as_of
-        for one, (_, row) in zip(members, joins, strict=True)
+        for one, (_, row, _) in zip(members, joins, strict=True)
         if "status" in one.data
     ]
     return results, max(filter(None, times), default=None)

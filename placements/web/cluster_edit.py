@@ -1,9 +1,8 @@
-"""Changes of clusters, and their import, each confirmed on a page that shows the impact on placements."""
+"""Changes of clusters, each confirmed on a page that shows the impact on placements."""
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -16,24 +15,21 @@ from django.views.decorators.http import require_http_methods
 
 from clusters.filters import similar_keys
 from clusters.fleet import Taint
-from clusters.importing import read_members
 from clusters.manifest import parse_member
 from clusters.models import MemberCluster
 from clusters.operations.edit import CORDON, replace_labels_and_taints
-from clusters.operations.join import ClusterSpec, JoinOutcome, dry_run, upsert_clusters
+from clusters.operations.join import ClusterSpec, dry_run
 from clusters.queries import cluster_of
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
-from fleetui.apimachinery.words import counted
 from fleetui.concurrency import RevisionConflict
-from fleetui.middleware import costly
-from fleetui.permissions import current_user, for_operators
+from fleetui.permissions import current_user
 from placements.services.actions import ACTIONS, Action, ActionKind
 from placements.services.bulk_changes import change_clusters
 from placements.services.fleet import forms
 from placements.services.fleet.forms import row_context, typed_rows
 from placements.services.loss.evaluation import Impact, impact_of
 from placements.web.bulk_changes import redirect_done
-from placements.web.request import file_or_text, for_action, next_address, number_of
+from placements.web.request import for_action, next_address, number_of
 
 _MOST_SUGGESTED = 20
 _CORDON = Taint(CORDON["key"], CORDON["value"], CORDON["effect"])
@@ -185,7 +181,7 @@ def _document(cluster: MemberCluster, fields: dict[str, str]) -> dict[str, Any]:
 
 
 def _impact_of_edit(document: dict[str, Any]) -> Impact:
-    [(_, row)] = dry_run([ClusterSpec(document)], now=datetime.now(UTC))
+    [(_, row, _)] = dry_run([ClusterSpec(document)], now=datetime.now(UTC))
     return impact_of([cluster_of(row)])
 
 
@@ -218,80 +214,3 @@ def _form(
         "suggested": suggested,
     }
     return render(request, "clusters/edit.html", context, status=status)
-
-
-_ROWS_SHOWN = 100
-IMPORT_WORDS = {
-    JoinOutcome.JOINED: "added",
-    JoinOutcome.CHANGED: "changed",
-    JoinOutcome.UNCHANGED: "unchanged",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class ImportPlan:
-    """The preview of an import; `rows` are the first clusters, each with what would be done."""
-
-    rows: list[tuple[str, MemberCluster]]
-    more: int
-    counts: dict[str, int]
-    impact: Impact
-
-
-@for_operators("import clusters")
-@costly
-@require_http_methods(["GET", "HEAD", "POST"])
-def import_clusters(request: HttpRequest) -> HttpResponse:
-    """Preview the changes of an import, or import the clusters."""
-    if request.method != "POST":
-        return render(request, "clusters/import.html", {"text": "", "name": ""})
-    try:
-        text, name = _uploaded_text(request)
-        wanted = [
-            ClusterSpec(one.document) for one in read_members(text.encode(), name=name)
-        ]
-        if request.POST.get("do") != "import":
-            rows = dry_run(wanted, now=datetime.now(UTC))
-            changed = [
-                cluster_of(row) for did, row in rows if did is not JoinOutcome.UNCHANGED
-            ]
-            counts = Counter(str(did) for did, _ in rows)
-            plan = ImportPlan(
-                [(IMPORT_WORDS[did], row) for did, row in rows[:_ROWS_SHOWN]],
-                max(0, len(rows) - _ROWS_SHOWN),
-                {str(did): counts[str(did)] for did in JoinOutcome},
-                impact_of(changed),
-            )
-            return render(
-                request,
-                "clusters/import.html",
-                {"text": text, "name": name, "plan": plan},
-            )
-        put = upsert_clusters(wanted, by=current_user(request), now=datetime.now(UTC))
-    except InvalidManifest as error:
-        context = {
-            "text": request.POST.get("text", ""),
-            "name": "",
-            "errors": error.errors,
-        }
-        return render(request, "clusters/import.html", context, status=422)
-    done = Counter(str(one.result) for one in put)
-    summary = ", ".join(
-        f"{done[did]} {IMPORT_WORDS[did]}" for did in JoinOutcome if done[did]
-    )
-    messages.success(request, f"{counted(len(put), 'cluster')} imported: {summary}.")
-    return redirect("web:clusters")
-
-
-def _uploaded_text(request: HttpRequest) -> tuple[str, str]:
-    """Return the uploaded or pasted text and its name. Raise InvalidManifest."""
-    content = file_or_text(request, request.POST.get("text", ""))
-    if isinstance(content, str):
-        return content, request.POST.get("name") or "pasted text"
-    name = str(getattr(request.FILES["file"], "name", "") or "file")
-    try:
-        return content.decode("utf-8-sig"), name
-    except UnicodeDecodeError as error:
-        raise InvalidManifest.of(
-            "", "not-text", f"{name}: invalid encoding", "UTF-8"
-        ) from error

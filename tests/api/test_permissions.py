@@ -26,6 +26,8 @@ OPEN = {"/api/v1/token"}
 APPROVING = [("POST", "/api/v1/staged-runs/{name}/approve")]
 HUB_WRITES = "/api/v1/hubs/{name}/writes"
 """Each action of it has a role of its own: see test_hub_writes."""
+IMPORTING = ("POST", "/api/v1/cluster-imports")
+"""Operators, and administrators of connections: which of them is known by the file."""
 ADMINISTERING = ("/connection", "/connection/check", "/connection/renew", "/prepare")
 """The ends of the paths that show or change the connections of clusters and hubs."""
 MANAGED = ("/api/v1/notifications/", "/api/v1/access-log")
@@ -64,7 +66,7 @@ def writing() -> list[tuple[str, str]]:
         for method, path in operations()
         if method != "GET"
         and path not in READING_POSTS | OWN
-        and (method, path) not in [*APPROVING, *administering(), *managing()]
+        and (method, path) not in [*APPROVING, IMPORTING, *administering(), *managing()]
     ]
 
 
@@ -80,7 +82,8 @@ def reading() -> list[tuple[str, str]]:
     return [
         one
         for one in operations()
-        if one not in [*writing(), *APPROVING, *administering(), *managing()]
+        if one not in [*writing(), *APPROVING, IMPORTING]
+        and one not in [*administering(), *managing()]
     ]
 
 

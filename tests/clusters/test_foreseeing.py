@@ -22,7 +22,7 @@ def test_says_of_each_cluster_what_would_become_of_it() -> None:
         ClusterSpec(member_document(name)) for name in ("newcomer", "old", "same")
     ]
 
-    foreseen = [(row.name, did) for did, row in dry_run(wanted, now=NOW)]
+    foreseen = [(row.name, did) for did, row, _ in dry_run(wanted, now=NOW)]
 
     assert foreseen == [
         ("newcomer", JoinOutcome.JOINED),

@@ -47,9 +47,8 @@ bravelion,env=prod,gpu=true:NoSchedule,east,0.25
 
 
 def read(source: str | bytes, name: str = "clusters") -> list[MemberRead]:
-    return read_members(
-        source.encode() if isinstance(source, str) else source, name=name
-    )
+    content = source.encode() if isinstance(source, str) else source
+    return read_members(content, name=name).members
 
 
 def documents(source: str | bytes, name: str = "clusters") -> list[Document]:
@@ -119,7 +118,6 @@ def test_every_fault_of_every_document_has_its_line() -> None:
     assert errors(text) == [
         ("name", "bad-format", 1),
         ("labels.env", "wrong-type", 1),
-        ("color", "unknown-field", 4),
         ('labels["x y"]', "bad-format", 3),
         ("taints[0].effect", "not-one-of", 5),
         ("properties.cost", "wrong-type", 5),
@@ -295,7 +293,6 @@ def test_faults_of_the_header_are_reported_with_those_of_the_rows() -> None:
     text = "name,color,label:x y,name,property:\nA,red,1,,2\n"
 
     assert errors(text) == [
-        ("color", "unknown-field", 1),
         ('["label:x y"]', "bad-format", 1),
         ('["property:"]', "bad-format", 1),
         ("name", "duplicate", 1),
@@ -303,16 +300,39 @@ def test_faults_of_the_header_are_reported_with_those_of_the_rows() -> None:
     ]
 
 
-def test_an_unknown_column_is_named_with_what_is_allowed() -> None:
-    with pytest.raises(
-        InvalidManifest,
-        match=r'^color \(line 1\): "color" is not a column of clusters \(allowed: name, ',
-    ):
-        read("name,color\na,red\n")
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("name,color\na,red\n", "color"),
+        ("name;color\na;red\n", "color"),
+        ("- {name: a, color: red}", "color"),
+        (dump_yaml({**member(metadata={"name": "a"}), "color": "red"}), "color"),
+        (
+            dump_yaml(member(metadata={"name": "a"}, newField={"x": 1})),
+            "spec.newField",
+        ),
+    ],
+)
+def test_an_unknown_field_is_a_note(text: str, path: str) -> None:
+    found = read_members(text.encode(), name="clusters")
+
+    assert [one.warning.path for one in found.notes] == [path]
+    assert "red" not in str(found.members[0].document)
+    assert "newField" not in found.members[0].document["spec"]
+
+
+@pytest.mark.parametrize("pairs", ["env=prod,x=1", '"env=prod;x=1"'])
+def test_columns_and_pairs_are_divided_by_commas_or_semicolons(pairs: str) -> None:
+    text = f"name;labels;taints;label:region\nb;{pairs};gpu=true:NoSchedule;east\n"
+
+    (found,) = read(text)
+
+    assert found.member.metadata.labels == {"env": "prod", "x": "1", "region": "east"}
+    assert found.member.spec.taints[0].key == "gpu"
 
 
 @pytest.mark.parametrize(
-    "text", ["", "cluster,region\na,east\n", "name;region\na;east\n"]
+    "text", ["", "cluster,region\na,east\n", "name|region\na|east\n"]
 )
 def test_a_table_without_names_is_no_table(text: str) -> None:
     assert ("", "required", 1) in errors(text, "clusters.csv")
@@ -337,7 +357,7 @@ def test_what_is_no_text_is_refused(source: bytes) -> None:
 
 
 def test_too_many_rows_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("clusters.importing.MOST_DOCUMENTS", 3)
+    monkeypatch.setattr("clusters.tables.MOST_DOCUMENTS", 3)
 
     assert len(read("name\na\nb\nc\n")) == 3
     assert errors("name\na\nb\nc\nd\n") == [("", "too-many", 5)]

@@ -124,7 +124,7 @@ def test_new_clusters_serve_those_that_lack_some(web: Placement) -> None:
     ]
     foreseen = dry_run([ClusterSpec(one) for one in documents], now=NOW)
 
-    impact = impact_of([cluster_of(row) for _, row in foreseen])
+    impact = impact_of([cluster_of(row) for _, row, _ in foreseen])
 
     assert [(row.placement, row.joins) for row in impact.rows] == [
         ("many", ("oldbadger", "palemoth"))

@@ -91,7 +91,7 @@ class Command(BaseCommand):
         add(
             "--clusters",
             metavar="FILE",
-            help="MemberClusters, their List, or plain cases; - is stdin",
+            help="what import_clusters reads, or plain cases; - is stdin",
         )
         add(
             "--placement",

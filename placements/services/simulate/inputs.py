@@ -3,18 +3,29 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, TypeVar
 
 from clusters.case_manifest import parse_case_cluster, parse_clusters
-from clusters.fleet import Cluster, EligibilityKind, Fleet
-from clusters.manifest import MemberClusterManifest, newest_heartbeat_of, parse_member
+from clusters.fleet import ELIGIBLE, Cluster, EligibilityKind, Fleet
+from clusters.importing import ImportNote, entry_members, parse_entry, read_members
+from clusters.manifest import MemberClusterManifest, newest_heartbeat_of
+from clusters.tables import ImportEntry, looks_like_table
 from fleetui.apimachinery.errors import InvalidManifest, ManifestWarning, format_path
 from fleetui.apimachinery.kinds import (
     MEMBER_KIND,
     NAMESPACED_PLACEMENT_KIND,
     PLACEMENT_KIND,
 )
-from fleetui.apimachinery.yaml import Read, items_in, kind_of, read_each, refuse_twice
+from fleetui.apimachinery.yaml import (
+    LARGEST_UPLOAD,
+    Read,
+    decoded,
+    items_in,
+    kind_of,
+    read_each,
+    refuse_twice,
+)
 from placements.engine.scheduling.warnings import property_warnings
 from placements.manifests.binding import (
     BINDING_KIND,
@@ -54,11 +65,19 @@ class BindingsFile:
 def read_fleet(
     source: bytes, *, now: datetime | None = None, strict_health: bool = False
 ) -> FleetFile:
-    """Read MemberCluster objects, a List of them, or plain cases. Raise InvalidManifest.
+    """Read what an import reads, or plain cases. Raise InvalidManifest.
 
     `now` is the moment to judge heartbeats by; None means that the newest heartbeat in the file is now.
     """
-    reads = read_each(items_in(source), _fleet_entry)
+    text = decoded(source, LARGEST_UPLOAD)
+    if looks_like_table(text):
+        table = read_members(source, name="")
+        fleet = Fleet(_ready(one.member) for one in table.members)
+        return FleetFile(fleet, _warnings(table.notes))
+    notes: dict[ManifestWarning, list[str]] = {}
+    foreign: set[str] = set()
+    parse = partial(_fleet_entry, notes=notes, foreign=foreign)
+    reads = read_each(items_in(text), parse)
     if not reads:
         raise InvalidManifest.of(
             "",
@@ -93,10 +112,28 @@ def read_fleet(
     judged_at = moment if any(one.newest_heartbeat for one in members) else None
     if judged_at:
         warnings += _heartbeat_warnings(fleet, members, moment)
-    return FleetFile(fleet, (*warnings, *property_warnings(fleet)), judged_at)
+    warnings += _warnings(
+        ImportNote(note, tuple(names)) for note, names in notes.items()
+    )
+    # Claims of other systems are texts: a policy need not compare them as quantities.
+    reporting = fleet
+    if foreign:
+        reporting = Fleet(one for one in fleet if one.name not in foreign)
+    return FleetFile(fleet, (*warnings, *property_warnings(reporting)), judged_at)
 
 
-def _fleet_entry(data: Any) -> list[MemberClusterManifest | Cluster] | None:
+def _ready(member: MemberClusterManifest) -> Cluster:
+    """Return a cluster of another system, or of a table: nothing there says whether it is ready."""
+    return member.cluster(now=_LONG_AGO)._replace(eligibility=ELIGIBLE)
+
+
+def _warnings(notes: Iterable[ImportNote]) -> tuple[ManifestWarning, ...]:
+    return tuple(replace(one.warning, message=one.message) for one in notes)
+
+
+def _fleet_entry(
+    data: Any, *, notes: dict[ManifestWarning, list[str]], foreign: set[str]
+) -> list[MemberClusterManifest | Cluster] | None:
     """Read what one document holds of a fleet, None for a document that belongs to another file."""
     if isinstance(data, list):
         return list(parse_clusters(data, path=""))
@@ -106,7 +143,17 @@ def _fleet_entry(data: Any) -> list[MemberClusterManifest | Cluster] | None:
         return [parse_case_cluster(data)]
     if kind_of(data) in _OF_OTHER_FILES - {MEMBER_KIND} or is_ocm_placement(data):
         return None
-    return [parse_member(data)]
+    entries: list[MemberClusterManifest | Cluster] = []
+    for entry in entry_members(ImportEntry(data)):
+        parsed = parse_entry(entry)
+        for note in parsed.notes:
+            notes.setdefault(note, []).append(parsed.name)
+        if parsed.source == MEMBER_KIND:
+            entries.append(parsed.member)
+            continue
+        foreign.add(parsed.name)
+        entries.append(_ready(parsed.member))
+    return entries
 
 
 def _heartbeat_warnings(

@@ -1,0 +1,565 @@
+"""Clusters of other systems as clusters of this fleet: one table of rules, and its reader.
+
+Import, simulations and the page `docs/reference/inventories.md` read the same table. Every value of an
+object is used, left out for a reason that the table has, or named in a note.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import takewhile
+from operator import itemgetter
+from typing import Any, TypeAlias
+
+from clusters.fleet import NO_SCHEDULE
+from fleetui.apimachinery.errors import Keys, ManifestWarning, format_path
+from fleetui.apimachinery.fields import label_value_problem
+from fleetui.apimachinery.model import quote_value
+
+Convert: TypeAlias = Callable[["InventoryDraft", Keys, Any], None]
+VERSION = "k8s.io/k8s-version"
+NODE_COUNT = "kubernetes-fleet.io/node-count"
+REGION = "topology.kubernetes.io/region"
+ZONE = "topology.kubernetes.io/zone"
+PROVIDER = "cluster.karmada.io/provider"
+MANAGER = "x-k8s.io/cluster-manager"
+ZONES = "topology.kubernetes.io/zones"
+CLUSTER_ID = "cluster.clusterset.k8s.io"
+ANY = "*"
+BELOW = "**"
+
+
+@dataclass
+class InventoryDraft:
+    """A cluster in the plain form that is being filled, the place that each value is from, and the notes."""
+
+    plain: dict[str, Any] = field(default_factory=dict)
+    places: dict[Keys, Keys] = field(default_factory=dict)
+    notes: list[ManifestWarning] = field(default_factory=list)
+
+    def put(self, field_name: str, key: str, value: Any, keys: Keys) -> None:
+        """Set an entry of an object, unless it is there: a value of the user is kept, with a note."""
+        entries = self.plain.setdefault(field_name, {})
+        if entries.setdefault(key, value) != value:
+            kept = quote_value(entries[key])
+            self.note(keys, f"Not used: {field_name} has {key} already, {kept}")
+            return
+        self.places[field_name, key] = keys
+
+    def note(self, keys: Keys, message: str, code: str = "not-used") -> None:
+        self.notes.append(ManifestWarning(code, format_path(keys), message))
+
+    def place_of(self, keys: Keys) -> str:
+        """Return the path in the source for some keys of the plain form."""
+        ends = range(len(keys), 0, -1)
+        known = (end for end in ends if keys[:end] in self.places)
+        end = next(known, 0)
+        if not end:
+            return "metadata.name" if keys == ("name",) else format_path(keys)
+        return format_path((*self.places[keys[:end]], *keys[end:]))
+
+
+@dataclass(frozen=True, slots=True)
+class InventoryRule:
+    """What becomes of the values at one place; `basis` is the type of the API that has them.
+
+    In `source` a `*` is any key or index, `**` everything below, as a whole. With `fields` the rule reads an
+    object with these. Without `convert` the values are left out, for the reason in `words`.
+    """
+
+    source: str
+    target: str
+    words: str
+    basis: str
+    convert: Convert | None = None
+    fields: tuple[str, ...] = ()
+
+    @property
+    def pattern(self) -> tuple[str, ...]:
+        return tuple(self.source.split("."))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InventoryKind:
+    """A kind of cluster of another system; `origin` is the file with the types of its API."""
+
+    group: str
+    kind: str
+    system: str
+    origin: str
+    rules: tuple[InventoryRule, ...]
+
+
+def to_name(draft: InventoryDraft, keys: Keys, value: Any) -> None:
+    draft.plain["name"] = value
+    draft.places["name",] = keys
+
+
+def to_entry(field_name: str) -> Convert:
+    """Return a conversion that keeps the key of a value: a label, a property."""
+    return lambda draft, keys, value: draft.put(field_name, str(keys[-1]), value, keys)
+
+
+def to_named_property(draft: InventoryDraft, keys: Keys, value: Any) -> None:
+    name = value.get("name")
+    if not isinstance(name, str):
+        draft.note(keys, "Not used: it has no name")
+        return
+    draft.put("properties", name, value.get("value"), keys)
+
+
+def to_property(name: str) -> Convert:
+    return lambda draft, keys, value: draft.put("properties", name, value, keys)
+
+
+def to_usage(sort: str) -> Convert:
+    def convert(draft: InventoryDraft, keys: Keys, value: Any) -> None:
+        amounts = draft.plain.setdefault("resourceUsage", {}).setdefault(sort, {})
+        amounts[str(keys[-1])] = value
+        draft.places["resourceUsage", sort, keys[-1]] = keys
+
+    return convert
+
+
+def to_label(key: str) -> Convert:
+    def convert(draft: InventoryDraft, keys: Keys, value: Any) -> None:
+        if isinstance(value, str) and not label_value_problem(value):
+            draft.put("labels", key, value, keys)
+            return
+        draft.put("properties", key, value, keys)
+        draft.note(keys, f"No value of a label: stored as the property {key}")
+
+    return convert
+
+
+def to_zone(draft: InventoryDraft, keys: Keys, value: Any) -> None:
+    """Use the only zone as a label; several are one property, since a label has one value."""
+    entries = [value] if isinstance(value, str) else value
+    names = sorted(
+        str(one.get("name") if isinstance(one, Mapping) else one) for one in entries
+    )
+    if len(names) == 1:
+        to_label(ZONE)(draft, keys, names[0])
+        return
+    draft.put("properties", ZONES, ",".join(names), keys)
+    draft.note(keys, f"Several zones are no label: stored as the property {ZONES}")
+
+
+def to_taint(effects: Mapping[str, str]) -> Convert:
+    """Return the conversion of a taint; `effects` are those that become NoSchedule, with a note or ""."""
+
+    def convert(draft: InventoryDraft, keys: Keys, value: Any) -> None:
+        effect = str(value.get("effect"))
+        if effect not in effects:
+            draft.note(keys, f"Taint left out: {quote_value(effect)} has no equal here")
+            return
+        taint = {"key": value.get("key"), "value": value.get("value") or ""}
+        taint["effect"] = NO_SCHEDULE
+        if effects[effect]:
+            draft.note(keys, effects[effect])
+        taints = draft.plain.setdefault("taints", [])
+        if taint in taints:
+            draft.note(keys, "Taint left out: it is there already")
+            return
+        draft.places["taints", len(taints)] = keys
+        taints.append(taint)
+
+    return convert
+
+
+def noted_condition(*health: str) -> Convert:
+    """Return the conversion of a condition: a note where one of these types is not True."""
+
+    def convert(draft: InventoryDraft, keys: Keys, value: Any) -> None:
+        if value.get("type") in health and value.get("status") != "True":
+            message = f"{value['type']} is {value.get('status')}; not used: readiness is observed here"
+            draft.note(keys, message, "not-ready")
+
+    return convert
+
+
+def noted_unless_accepted(draft: InventoryDraft, keys: Keys, value: Any) -> None:
+    if value is not True:
+        draft.note(keys, "The other hub does not accept this cluster")
+
+
+def to_region(draft: InventoryDraft, keys: Keys, value: Any) -> None:
+    if value.get("name") in ("region", "location"):
+        to_label(REGION)(draft, keys, value.get("value"))
+        return
+    draft.note(keys, f"Not used: variable {quote_value(value.get('name'))}")
+
+
+_LEAVING = "The cluster is being deleted in the other system"
+_META = "ObjectMeta"
+_UNCONNECTED = "An address without credentials: connect the cluster after the import."
+_MACHINES = "How machines are made."
+_TAINT_FIELDS = ("key", "value", "effect")
+_NAME_AND_VALUE = ("name", "value")
+_CONDITION_FIELDS = (
+    "type",
+    "status",
+    "reason",
+    "message",
+    "severity",
+    "lastTransitionTime",
+    "lastUpdateTime",
+    "observedGeneration",
+)
+
+
+def _left_out(words: str, basis: str, *sources: str) -> Iterator[InventoryRule]:
+    for source in sources:
+        yield InventoryRule(source, "", words, basis)
+
+
+def _condition_rule(*health: str) -> InventoryRule:
+    types = " or ".join(f"`{one}`" for one in health)
+    return InventoryRule(
+        "status.conditions.*",
+        "",
+        f"Readiness is observed here. A note if {types} is not `True`.",
+        "Condition",
+        noted_condition(*health),
+        _CONDITION_FIELDS,
+    )
+
+
+def _version_rule(source: str, basis: str) -> InventoryRule:
+    words = "The version of Kubernetes, unless the property is there."
+    target = f"properties[{VERSION}]"
+    return InventoryRule(source, target, words, basis, to_property(VERSION))
+
+
+def _label_rule(source: str, key: str, basis: str) -> InventoryRule:
+    words = "Unless the label is there. What is no value of a label becomes a property, with a note."
+    return InventoryRule(source, f"labels[{key}]", words, basis, to_label(key))
+
+
+def _usage_rule(source: str, sort: str, basis: str) -> InventoryRule:
+    target = f"resourceUsage.{sort}"
+    return InventoryRule(source, target, "Each quantity.", basis, to_usage(sort))
+
+
+def _properties_rule(source: str, basis: str) -> InventoryRule:
+    words = "Each value, by its name."
+    return InventoryRule(
+        source, "properties", words, basis, to_named_property, _NAME_AND_VALUE
+    )
+
+
+def _zone_rule(source: str, basis: str) -> InventoryRule:
+    words = f"The only one. Several become the property `{ZONES}`, with a note."
+    return InventoryRule(source, f"labels[{ZONE}]", words, basis, to_zone)
+
+
+_METADATA = (
+    *_left_out("Names the kind.", "TypeMeta", "apiVersion", "kind"),
+    InventoryRule(
+        "metadata.name",
+        "name",
+        "A valid one is proposed for one that is not.",
+        _META,
+        to_name,
+    ),
+    InventoryRule(
+        "metadata.labels.*", "labels", "Each label.", _META, to_entry("labels")
+    ),
+    *_left_out("Member clusters have no namespace.", _META, "metadata.namespace"),
+    *_left_out("Scheduling reads no annotations.", _META, "metadata.annotations.*"),
+    InventoryRule(
+        "metadata.deletionTimestamp",
+        "",
+        "A note: the cluster is being deleted.",
+        _META,
+        lambda draft, keys, _: draft.note(keys, _LEAVING),
+    ),
+    *_left_out(
+        "Written by the other API server.",
+        _META,
+        "metadata.uid",
+        "metadata.resourceVersion",
+        "metadata.generation",
+        "metadata.creationTimestamp",
+        "metadata.selfLink",
+        "metadata.generateName",
+        "metadata.deletionGracePeriodSeconds",
+        "metadata.finalizers.*",
+        "metadata.managedFields.**",
+        "metadata.ownerReferences.**",
+    ),
+)
+_OCM = InventoryKind(
+    "cluster.open-cluster-management.io",
+    "ManagedCluster",
+    "Open Cluster Management",
+    "open-cluster-management-io/api cluster/v1/types.go",
+    (
+        *_METADATA,
+        InventoryRule(
+            "spec.taints.*",
+            "taints",
+            "`NoSelectIfNew` becomes `NoSchedule`, which has the same meaning. `NoSelect` does, too, with a"
+            " note: what is placed already stays. `PreferNoSelect` is left out, with a note.",
+            "Taint, TaintEffect",
+            to_taint(
+                {
+                    "NoSelect": "NoSelect becomes NoSchedule: what is placed already stays",
+                    "NoSelectIfNew": "",
+                }
+            ),
+            _TAINT_FIELDS,
+        ),
+        *_left_out("Has no effect on placements.", "Taint", "spec.taints.*.timeAdded"),
+        _properties_rule("status.clusterClaims.*", "ManagedClusterClaim"),
+        _usage_rule("status.capacity.*", "capacity", "ResourceList"),
+        _usage_rule("status.allocatable.*", "allocatable", "ResourceList"),
+        _version_rule("status.version.kubernetes", "ManagedClusterVersion"),
+        _condition_rule("ManagedClusterConditionAvailable"),
+        InventoryRule(
+            "spec.hubAcceptsClient",
+            "",
+            "Joining is decided here. A note if it is false.",
+            "ManagedClusterSpec",
+            noted_unless_accepted,
+        ),
+        *_left_out(
+            "A heartbeat of the other agent.",
+            "ManagedClusterSpec",
+            "spec.leaseDurationSeconds",
+        ),
+        *_left_out(_UNCONNECTED, "ClientConfig", "spec.managedClusterClientConfigs.**"),
+        *_left_out(
+            "Namespaces of cluster sets.",
+            "ClusterSetManagedNamespaceConfig",
+            "status.managedNamespaces.**",
+        ),
+    ),
+)
+_KARMADA = InventoryKind(
+    "cluster.karmada.io",
+    "Cluster",
+    "Karmada",
+    "karmada-io/karmada pkg/apis/cluster/v1alpha1/types.go",
+    (
+        *_METADATA,
+        _label_rule("spec.provider", PROVIDER, "ClusterSpec"),
+        _label_rule("spec.region", REGION, "ClusterSpec"),
+        _zone_rule("spec.zones.**", "ClusterSpec"),
+        _label_rule("spec.zone", ZONE, "ClusterSpec"),
+        InventoryRule(
+            "spec.taints.*",
+            "taints",
+            "`NoSchedule` stays. `NoExecute` becomes `NoSchedule`, with a note: what is placed already stays."
+            " `PreferNoSchedule` is left out, with a note.",
+            "core/v1 Taint",
+            to_taint(
+                {
+                    NO_SCHEDULE: "",
+                    "NoExecute": "NoExecute becomes NoSchedule: what is placed already stays",
+                }
+            ),
+            _TAINT_FIELDS,
+        ),
+        *_left_out(
+            "Has no effect on placements.", "core/v1 Taint", "spec.taints.*.timeAdded"
+        ),
+        InventoryRule(
+            "spec.id",
+            f"properties[{CLUSTER_ID}]",
+            "The identifier, by the name of the ClusterProperty that Karmada takes it from.",
+            "ClusterSpec",
+            to_property(CLUSTER_ID),
+        ),
+        _version_rule("status.kubernetesVersion", "ClusterStatus"),
+        InventoryRule(
+            "status.nodeSummary.totalNum",
+            f"properties[{NODE_COUNT}]",
+            "The number of nodes.",
+            "NodeSummary",
+            to_property(NODE_COUNT),
+        ),
+        _usage_rule(
+            "status.resourceSummary.allocatable.*", "allocatable", "ResourceSummary"
+        ),
+        _condition_rule("Ready"),
+        *_left_out(
+            "Of the connection of Karmada: connect the cluster after the import.",
+            "ClusterSpec",
+            "spec.syncMode",
+            "spec.apiEndpoint",
+            "spec.secretRef.*",
+            "spec.impersonatorSecretRef.*",
+            "spec.insecureSkipTLSVerification",
+            "spec.proxyURL",
+            "spec.proxyHeader.*",
+        ),
+        *_left_out("Classes of nodes.", "ResourceModel", "spec.resourceModels.**"),
+        *_left_out(
+            "Changes with every pod.",
+            "ResourceSummary",
+            "status.resourceSummary.allocating.*",
+            "status.resourceSummary.allocated.*",
+            "status.resourceSummary.allocatableModelings.**",
+        ),
+        *_left_out(
+            "Read from the cluster itself once it is connected.",
+            "ClusterStatus",
+            "status.apiEnablements.**",
+            "status.nodeSummary.readyNum",
+            "status.remedyActions.*",
+        ),
+    ),
+)
+_PROFILE = InventoryKind(
+    "multicluster.x-k8s.io",
+    "ClusterProfile",
+    "SIG Multicluster",
+    "kubernetes-sigs/cluster-inventory-api apis/v1alpha1/clusterprofile_types.go",
+    (
+        *_METADATA,
+        _label_rule("spec.clusterManager.name", MANAGER, "LabelClusterManagerKey"),
+        _properties_rule("status.properties.*", "Property"),
+        *_left_out(
+            "Has no effect on placements.",
+            "Property",
+            "status.properties.*.lastObservedTime",
+        ),
+        _version_rule("status.version.kubernetes", "ClusterVersion"),
+        _condition_rule("ControlPlaneHealthy"),
+        *_left_out("For people.", "ClusterProfileSpec", "spec.displayName"),
+        *_left_out(
+            _UNCONNECTED,
+            "AccessProvider",
+            "status.accessProviders.**",
+            "status.credentialProviders.**",
+        ),
+    ),
+)
+_CLUSTER_API = InventoryKind(
+    "cluster.x-k8s.io",
+    "Cluster",
+    "Cluster API",
+    "kubernetes-sigs/cluster-api api/core/v1beta2/cluster_types.go (and v1beta1)",
+    (
+        *_METADATA,
+        _version_rule("spec.topology.version", "Topology"),
+        InventoryRule(
+            "spec.topology.variables.*",
+            f"labels[{REGION}]",
+            "The variable `region` or `location`, unless the label is there; a note for any other.",
+            "ClusterVariable",
+            to_region,
+            _NAME_AND_VALUE,
+        ),
+        _zone_rule("status.failureDomains.**", "FailureDomain"),
+        _condition_rule("Available", "Ready"),
+        *_left_out(
+            _MACHINES,
+            "Topology",
+            "spec.topology.class",
+            "spec.topology.classNamespace",
+            "spec.topology.classRef.*",
+            "spec.topology.rolloutAfter",
+            "spec.topology.controlPlane.**",
+            "spec.topology.workers.**",
+        ),
+        *_left_out(_UNCONNECTED, "APIEndpoint", "spec.controlPlaneEndpoint.*"),
+        *_left_out(
+            "Objects of Cluster API, which are not read.",
+            "ClusterSpec",
+            "spec.controlPlaneRef.*",
+            "spec.infrastructureRef.*",
+            "spec.availabilityGates.**",
+            "spec.clusterNetwork.**",
+            "spec.paused",
+        ),
+        *_left_out(
+            "State of the machines.",
+            "ClusterStatus",
+            "status.phase",
+            "status.observedGeneration",
+            "status.initialization.*",
+            "status.controlPlane.**",
+            "status.workers.**",
+            "status.deprecated.**",
+            "status.v1beta2.**",
+            "status.infrastructureReady",
+            "status.controlPlaneReady",
+            "status.failureReason",
+            "status.failureMessage",
+        ),
+    ),
+)
+INVENTORIES = (_OCM, _KARMADA, _PROFILE, _CLUSTER_API)
+
+
+def inventory_of(data: object) -> InventoryKind | None:
+    """Return the table for an object of another system, None for anything else."""
+    if not isinstance(data, Mapping):
+        return None
+    group = str(data.get("apiVersion")).rpartition("/")[0]
+    wanted = (group, data.get("kind"))
+    return next((one for one in INVENTORIES if (one.group, one.kind) == wanted), None)
+
+
+def read_inventory(inventory: InventoryKind, data: Mapping[str, Any]) -> InventoryDraft:
+    """Return a cluster of another system in the plain form, with a note for each field that is not known."""
+    draft = InventoryDraft()
+    taken: dict[tuple[int, Keys], None] = {}
+    unknown: dict[Keys, None] = {}
+    for keys, _ in leaves_of(data):
+        shape = tuple(ANY if isinstance(key, int) else key for key in keys)
+        number, depth = _rule_at(inventory, shape)
+        if number is None:
+            unknown[keys[:depth]] = None
+        else:
+            taken[number, keys[:depth]] = None
+    # In the order of the rules: labels of the object come before those that are made of other fields.
+    for number, keys in sorted(taken, key=itemgetter(0)):
+        convert = inventory.rules[number].convert
+        if convert is not None:
+            value: Any = data
+            for key in keys:
+                value = value[key]
+            convert(draft, keys, value)
+    for keys in unknown:
+        message = f"Not used: unknown field of {inventory.kind} of {inventory.system}"
+        draft.note(keys, message, "unknown-field")
+    return draft
+
+
+def leaves_of(data: Any, keys: Keys = ()) -> Iterator[tuple[Keys, Any]]:
+    """Yield every value that holds no others, with its keys; what is empty or null says nothing."""
+    if isinstance(data, Mapping):
+        for key, value in data.items():
+            yield from leaves_of(value, (*keys, key))
+    elif isinstance(data, list):
+        for at, value in enumerate(data):
+            yield from leaves_of(value, (*keys, at))
+    elif data is not None:
+        yield keys, data
+
+
+@lru_cache(maxsize=4096)
+def _rule_at(inventory: InventoryKind, shape: Keys) -> tuple[int | None, int]:
+    """Return the number of the rule for a value, and how many of its keys lead to what the rule reads.
+
+    None without a rule, with the number of keys up to the first one that is not known.
+    """
+    longest = 0
+    for number, rule in enumerate(inventory.rules):
+        pattern = rule.pattern
+        pairs = zip(pattern, shape, strict=False)
+        count = len(list(takewhile(lambda one: one[0] in (ANY, BELOW, one[1]), pairs)))
+        longest = max(longest, count)
+        fixed = len(pattern) - (pattern[-1] == BELOW)
+        if count < fixed:
+            continue
+        rest = shape[fixed:]
+        is_read = not rest or pattern[-1] == BELOW
+        if rule.fields:
+            is_read = bool(rest) and rest[0] in rule.fields
+        if is_read:
+            return number, fixed
+    return None, min(longest + 1, len(shape))

@@ -1,0 +1,250 @@
+"""Importing the clusters of a file, those of a kubeconfig with their connections: all or none.
+
+The page, REST and the command have the same preview and the same operation.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.core.exceptions import PermissionDenied
+from django.db import transaction
+
+from clusters.connection_input import parse_connection_document
+from clusters.drivers.base import KUBERNETES
+from clusters.drivers.kubernetes.check import CheckResult, CheckStep
+from clusters.importing import MemberRead
+from clusters.kubeconfig import ParsedConnection
+from clusters.models import MemberCluster, Membership
+from clusters.operations.change_log import lock_fleet
+from clusters.operations.connection import (
+    ConnectionCheckFailed,
+    ConnectionExamination,
+    ConnectionNotAllowed,
+    Kinds,
+    check_new_connections,
+    new_member,
+    refuse_unconfirmed,
+    save_checked,
+)
+from clusters.operations.join import (
+    ClusterSpec,
+    JoinOutcome,
+    JoinResult,
+    dry_run,
+    upsert_clusters,
+)
+from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.apimachinery.yaml import attach_lines
+from fleetui.encryption import keep_keys
+from fleetui.errors import CONFIRMATION_NEEDED, FleetError
+from fleetui.permissions import may_administer_clusters, may_operate
+
+_ALLOWED = "another name, or a change of its connection on its page"
+KindsOf = Callable[[Mapping[str, Any]], Kinds]
+
+
+def failed_steps(found: CheckResult) -> list[CheckStep]:
+    return [one for one in found.steps if one.ok is False and not one.is_optional]
+
+
+class ImportCheckFailed(FleetError):
+    """Nothing was imported: connections fail their check, or are those of other clusters than before."""
+
+    problem_type = CONFIRMATION_NEEDED
+
+    def __init__(self, failed: Mapping[str, ConnectionExamination]) -> None:
+        self.failed = failed
+        lines = [
+            f"{name}: {step.message.rstrip('.')}"
+            for name, one in failed.items()
+            for step in failed_steps(one)
+        ]
+        super().__init__("; ".join(lines))
+
+
+@dataclass(frozen=True, slots=True)
+class ImportRow:
+    """What an import would do with one cluster; `change` says what of a cluster that is there."""
+
+    read: MemberRead
+    did: JoinOutcome
+    row: MemberCluster
+    change: str = ""
+    server: str = ""
+    check: ConnectionExamination | None = None
+
+    @property
+    def failed(self) -> list[CheckStep]:
+        return failed_steps(self.check) if self.check else []
+
+    @property
+    def result(self) -> JoinResult:
+        failed = [f"check failed: {one.message.rstrip('.')}" for one in self.failed]
+        detail = ", ".join(filter(None, (self.change, self.server, *failed)))
+        return JoinResult(self.row.name, self.did, self.row.revision, detail)
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """A cluster to import, and its connection if it has one; never shown."""
+
+    read: MemberRead
+    spec: ClusterSpec
+    parsed: ParsedConnection | None = field(default=None, repr=False)
+
+
+def check_roles(members: Sequence[MemberRead], by: User | None) -> None:
+    """Raise PermissionDenied to a user who may not add these; None is a command, which may."""
+    if by is None:
+        return
+    if any(one.kubeconfig for one in members) and not may_administer_clusters(by):
+        message = "A kubeconfig requires the role cluster-administrator."
+        raise PermissionDenied(message)
+    if not (all(one.kubeconfig for one in members) or may_operate(by)):
+        message = "Clusters without a connection require the role operator."
+        raise PermissionDenied(message)
+
+
+def preview_import(
+    members: Sequence[MemberRead], *, kinds_of: KindsOf, by: User | None, now: datetime
+) -> list[ImportRow]:
+    """Return what an import would do; connections are checked. Raise InvalidManifest, PermissionDenied."""
+    check_roles(members, by)
+    planned = _planned(members, driver=None, now=now)
+    checks = _checks(planned, kinds_of)
+    rows = dry_run([one.spec for one in planned], now=now)
+    return [
+        ImportRow(
+            one.read,
+            did,
+            row,
+            change,
+            str(one.spec.connection.get("server", "")),
+            checks.get(row.name),
+        )
+        for one, (did, row, change) in zip(planned, rows, strict=True)
+    ]
+
+
+def import_members(
+    members: Sequence[MemberRead],
+    *,
+    driver: str | None = None,
+    confirmed: bool = False,
+    kinds_of: KindsOf,
+    by: User | None,
+    now: datetime,
+) -> list[JoinResult]:
+    """Add or change clusters, all or none; the network is used before the transaction.
+
+    `confirmed`: save connections although their check fails; that of another cluster than before is never
+    saved here. Raise InvalidManifest, ImportCheckFailed, PermissionDenied.
+    """
+    check_roles(members, by)
+    planned = _planned(members, driver=driver, now=now)
+    connected = [one for one in planned if one.parsed]
+    specs = [one.spec for one in planned if not one.parsed]
+    if not connected:
+        return upsert_clusters(specs, by=by, now=now)
+    checks = _checks(planned, kinds_of)
+    for one in connected:
+        with _refusals_at(one.read):
+            found = checks[one.read.name]
+            refuse_unconfirmed(found, one.read.name, confirmed=True)
+    failed = {name: one for name, one in checks.items() if not one.is_passed}
+    if failed and not confirmed:
+        raise ImportCheckFailed(failed)
+    keep_keys()
+    outcomes = dry_run([one.spec for one in connected], now=now)
+    with transaction.atomic():
+        lock_fleet()
+        results = upsert_clusters(specs, by=by, now=now)
+        for one, (did, row, _) in zip(connected, outcomes, strict=True):
+            if one.parsed:
+                document = one.spec.document
+                with _refusals_at(one.read):
+                    saved = save_checked(
+                        document, one.parsed, checks[row.name], by=by, now=now
+                    )
+                results.append(JoinResult(row.name, did, saved.owner.revision))
+    return results
+
+
+@contextmanager
+def _refusals_at(read: MemberRead) -> Iterator[None]:
+    """Raise what may not be saved, or only on the page of the cluster, as an error at its place."""
+    try:
+        yield
+    except (ConnectionNotAllowed, ConnectionCheckFailed) as error:
+        message = f"{read.name}: {error}"
+        raise InvalidManifest.of(read.path, "conflict", message, _ALLOWED) from error
+
+
+def _planned(
+    members: Sequence[MemberRead], *, driver: str | None, now: datetime
+) -> list[_Planned]:
+    """Return the clusters with their connections. Raise InvalidManifest with the errors of all."""
+    names = [one.name for one in members if one.kubeconfig]
+    there = {row.name: row for row in MemberCluster.objects.filter(name__in=names)}
+    planned = []
+    errors: list[FieldError] = []
+    for one in members:
+        if one.kubeconfig is None:
+            planned.append(_Planned(one, ClusterSpec(one.document, driver=driver)))
+            continue
+        try:
+            parsed = parse_connection_document(
+                one.kubeconfig.data, context=one.context, now=now
+            )
+            document = _connectable(one, there.get(one.name), parsed)
+        except InvalidManifest as invalid:
+            own = (
+                replace(
+                    error,
+                    path=error.path.removeprefix("kubeconfig").removeprefix("."),
+                    message=f"{one.context}: {error.message}",
+                )
+                for error in invalid.errors
+            )
+            source = one.kubeconfig
+            errors += attach_lines((source, error) for error in own)
+        else:
+            spec = ClusterSpec(document, KUBERNETES, parsed.connection)
+            planned.append(_Planned(one, spec, parsed))
+    if errors:
+        raise InvalidManifest(errors)
+    return planned
+
+
+def _connectable(
+    read: MemberRead, row: MemberCluster | None, parsed: ParsedConnection
+) -> Mapping[str, Any]:
+    """Return the manifest of the cluster of a context. Raise InvalidManifest if another one has its name."""
+    if row is None:
+        return new_member(read.name)
+    problem = ""
+    if row.is_simulated:
+        problem = "is simulated"
+    elif row.membership == Membership.LEAVING:
+        problem = "is leaving the fleet"
+    elif row.connection.get("server", "") not in ("", parsed.connection.get("server")):
+        problem = "has a connection to another server"
+    if problem:
+        message = f"cluster {row.name} is in the fleet already and {problem}"
+        raise InvalidManifest.of(read.path, "conflict", message, _ALLOWED)
+    document: Mapping[str, Any] = row.document
+    return document
+
+
+def _checks(
+    planned: Sequence[_Planned], kinds_of: KindsOf
+) -> dict[str, ConnectionExamination]:
+    connected = {one.read.name: one for one in planned if one.parsed}
+    wanted = {name: one.parsed for name, one in connected.items() if one.parsed}
+    return check_new_connections(
+        wanted, kinds_of=lambda name: kinds_of(connected[name].spec.document)
+    )

@@ -1,0 +1,169 @@
+"""Import of clusters from a file or a text: preview, then import."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.urls import reverse
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_http_methods
+
+from clusters.importing import (
+    ImportChoices,
+    ImportRead,
+    NameChoice,
+    read_members,
+)
+from clusters.operations.importing import (
+    ImportCheckFailed,
+    ImportRow,
+    import_members,
+    preview_import,
+)
+from clusters.operations.join import JoinOutcome
+from clusters.queries import cluster_of
+from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.apimachinery.words import counted
+from fleetui.htmx import redirect_page, render_page
+from fleetui.middleware import costly
+from fleetui.permissions import (
+    Role,
+    current_user,
+    for_roles,
+)
+from placements.services.filters import kinds_for
+from placements.services.loss.evaluation import Impact, impact_of
+from placements.web.request import file_or_text
+
+_ROWS_SHOWN = 100
+_SECRETS = re.compile(r"\b(users|token|password|client-key-data)\b[\"']?\s*:")
+IMPORT_WORDS = {
+    JoinOutcome.JOINED: "added",
+    JoinOutcome.CHANGED: "changed",
+    JoinOutcome.UNCHANGED: "unchanged",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ImportPlan:
+    """The preview of an import: the first clusters, each with what would be done; None for one left out."""
+
+    rows: list[tuple[NameChoice, str, ImportRow | None]]
+    more: int
+    count: int
+    counts: dict[str, int]
+    impact: Impact
+    has_failed: bool
+
+
+@for_roles(Role.OPERATOR, Role.CLUSTER_ADMINISTRATOR, action="import clusters")
+@costly
+@sensitive_post_parameters()
+@require_http_methods(["GET", "HEAD", "POST"])
+def import_clusters(request: HttpRequest) -> HttpResponse:
+    """Preview the changes of an import, or import the clusters."""
+    if request.method != "POST":
+        return _page(request, {"text": "", "name": ""})
+    context: dict[str, Any] = {"text": request.POST.get("text", ""), "name": ""}
+    if _SECRETS.search(context["text"]):  # not sent back to the browser
+        context["text"] = ""
+    offered: Sequence[NameChoice] = ()
+    try:
+        text, context["name"] = _uploaded_text(request)
+        if not _SECRETS.search(text):
+            context["text"] = text
+        found = read_members(
+            text.encode(), name=context["name"], choices=_choices(request.POST)
+        )
+        offered = found.choices
+        return _submitted(request, found, context)
+    except InvalidManifest as error:
+        offered = getattr(error, "choices", offered)
+        context["errors"] = error.errors
+    except ImportCheckFailed as error:
+        context["failed"] = error
+    # Another name may be the correction.
+    rows = [(one, "", None) for one in offered if one.is_foreign]
+    context["choices"] = rows[:_ROWS_SHOWN]
+    return _page(request, context, status=422)
+
+
+def _submitted(
+    request: HttpRequest, found: ImportRead, context: dict[str, Any]
+) -> HttpResponse:
+    user = current_user(request)
+    now = datetime.now(UTC)
+    if request.POST.get("do") != "import":
+        rows = preview_import(found.members, kinds_of=kinds_for, by=user, now=now)
+        context |= {"plan": _plan(found, rows), "notes": found.notes}
+        return _page(request, context)
+    put = import_members(
+        found.members,
+        confirmed="confirm" in request.POST,
+        kinds_of=kinds_for,
+        by=user,
+        now=now,
+    )
+    done = Counter(str(one.result) for one in put)
+    summary = ", ".join(
+        f"{done[did]} {IMPORT_WORDS[did]}" for did in JoinOutcome if done[did]
+    )
+    messages.success(request, f"{counted(len(put), 'cluster')} imported: {summary}.")
+    return redirect_page(request, reverse("web:clusters"))
+
+
+def _plan(found: ImportRead, rows: list[ImportRow]) -> ImportPlan:
+    changed = [
+        cluster_of(one.row) for one in rows if one.did is not JoinOutcome.UNCHANGED
+    ]
+    by_key = {one.read.key: one for one in rows}
+    counts = Counter(str(one.did) for one in rows)
+    shown: list[tuple[NameChoice, str, ImportRow | None]] = []
+    for choice in found.choices[:_ROWS_SHOWN]:
+        row = by_key.get(choice.key)
+        words = IMPORT_WORDS[row.did] if row else "left out"
+        shown.append((choice, words, row))
+    return ImportPlan(
+        shown,
+        max(0, len(found.choices) - _ROWS_SHOWN),
+        len(rows),
+        {str(did): counts[str(did)] for did in JoinOutcome},
+        impact_of(changed),
+        any(one.check and not one.check.is_passed for one in rows),
+    )
+
+
+def _choices(entered: QueryDict) -> ImportChoices:
+    """Return what was chosen in the table of the preview before."""
+    names = dict(zip(entered.getlist("key"), entered.getlist("as"), strict=False))
+    left_out = names.keys() - set(entered.getlist("take"))
+    written = {key: name.strip() for key, name in names.items() if name.strip()}
+    return ImportChoices((), written, frozenset(left_out), is_preview=True)
+
+
+def _page(
+    request: HttpRequest, context: dict[str, Any], *, status: int = 200
+) -> HttpResponse:
+    fragment = "clusters/_import_result.html"
+    return render_page(
+        request, "clusters/import.html", context, fragment=fragment, status=status
+    )
+
+
+def _uploaded_text(request: HttpRequest) -> tuple[str, str]:
+    """Return the uploaded or pasted text and its name. Raise InvalidManifest."""
+    content = file_or_text(request, request.POST.get("text", ""))
+    if isinstance(content, str):
+        return content, request.POST.get("name") or "pasted text"
+    name = str(getattr(request.FILES["file"], "name", "") or "file")
+    try:
+        return content.decode("utf-8-sig"), name
+    except UnicodeDecodeError as error:
+        raise InvalidManifest.of(
+            "", "not-text", f"{name}: invalid encoding", "UTF-8"
+        ) from error
