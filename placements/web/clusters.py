@@ -19,6 +19,7 @@ from clusters.filters import (
     ClusterFilter,
     ClusterFilterState,
     ClusterListState,
+    Domain,
     clusters_matching,
     cordoned_among,
     counts_with,
@@ -456,6 +457,10 @@ class TopologyRow:
     query: str
 
 
+def _share_of_problems(domain: Domain) -> float:
+    return sum(domain.counts.get(state, 0) for state in _PROBLEMS) / domain.total
+
+
 @for_readers
 @require_safe
 def topology(request: HttpRequest) -> HttpResponse:
@@ -476,12 +481,11 @@ def topology(request: HttpRequest) -> HttpResponse:
     if table := requested_table(request, charts):
         return table
     rows = []
-    groups.sort(
-        key=lambda one: (
-            -sum(one.counts.get(state, 0) for state in _PROBLEMS) / one.total
-        )
-    )
-    for one in groups[:_ROWS]:
+    ranked = sorted(groups, key=_share_of_problems, reverse=True)
+    shown = {one.values for one in ranked[:_ROWS]}
+    for one in groups:
+        if one.values not in shown:
+            continue
         states = [
             (badge, one.counts.get(state, 0))
             for state, badge in badges.STATE_BADGES.items()

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import plotly.graph_objects as go
 
+from clusters.columns import domain_order
 from placements.explain.charts.figure import (
     Cell,
     Chart,
@@ -180,7 +181,7 @@ def _largest(
         for one in groups:
             totals[one.values[place]] += one.total
         kept = [value for value, _ in totals.most_common(most)]
-        by_label.append(sorted(kept, key=lambda value: (value is None, value or "")))
+        by_label.append(sorted(kept, key=domain_order))
     return by_label
 
 
