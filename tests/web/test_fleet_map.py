@@ -82,7 +82,7 @@ def test_domains_have_one_order_in_map_bars_lanes_table_and_chart(
         "table": _row_heads(table),
         "chart": json.loads(topology.partition('"y":')[2].partition("]")[0] + "]"),
     }
-    assert orders == dict.fromkeys(orders, ["east", "north", "south", "west"])
+    assert orders == {one: ["east", "north", "south", "west"] for one in orders}
 
 
 def _row_heads(table: str) -> list[str]:

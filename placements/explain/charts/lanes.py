@@ -34,7 +34,7 @@ _MARKERS: dict[Mark, dict[str, Any]] = {
     Mark.COSTLY: {"color": Color.LOSS, "line": {"color": Color.COST, "width": 1}},
     Mark.BLOCKED: _HATCHED,
     Mark.REST: OUTLINED,
-    Mark.OUT: {"color": Color.CLEAR, "line": {"color": Color.DIVIDER, "width": 1}},
+    Mark.OUT: {"color": Color.CLEAR, "line": {"color": Color.BORDER, "width": 1}},
 }
 _TEXTS = {
     Mark.PLACED: Color.ON_PLACED,
