@@ -2,12 +2,12 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import plotly.graph_objects as go
 
 from clusters.columns import domain_order
+from clusters.filters import Domain
 from placements.explain.charts.figure import (
     Cell,
     Chart,
@@ -45,19 +45,7 @@ STATES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Grouped:
-    """One domain: its values, None where clusters have no such label, and its clusters by state."""
-
-    values: tuple[str | None, ...]
-    counts: dict[str, int]
-
-    @property
-    def total(self) -> int:
-        return sum(self.counts.values())
-
-
-def topology_chart(keys: tuple[str, ...], groups: Sequence[Grouped]) -> Chart | None:
+def topology_chart(keys: tuple[str, ...], groups: Sequence[Domain]) -> Chart | None:
     """Draw the domains of one label or two; None without clusters."""
     if not groups:
         return None
@@ -126,7 +114,7 @@ def topology_chart(keys: tuple[str, ...], groups: Sequence[Grouped]) -> Chart | 
     )
 
 
-def _matrix(keys: tuple[str, ...], groups: Sequence[Grouped]) -> go.Figure:
+def _matrix(keys: tuple[str, ...], groups: Sequence[Domain]) -> go.Figure:
     down, across = _largest(groups, keys, MOST_SIDE)
     count = {one.values: one.total for one in groups}
     return figure(
@@ -172,7 +160,7 @@ def _matrix(keys: tuple[str, ...], groups: Sequence[Grouped]) -> go.Figure:
 
 
 def _largest(
-    groups: Sequence[Grouped], keys: Sequence[str], most: int
+    groups: Sequence[Domain], keys: Sequence[str], most: int
 ) -> list[list[str | None]]:
     """Return the values of each label that most clusters have, in order; no label comes last."""
     by_label = []
