@@ -90,7 +90,7 @@ def _bars_of(figure: Mapping[str, Any]) -> list[tuple[float, ...]]:
     low, high = layout["xaxis"]["range"]
     rows = len(layout["yaxis"]["ticktext"])
     stacks: dict[tuple[int, bool], float] = defaultdict(float)
-    bars = []
+    bars: list[tuple[float, ...]] = []
     for trace in figure["data"]:
         if trace["type"] != "bar":
             continue

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import plotly.graph_objects as go
 
 from clusters.columns import domain_order
-from clusters.filters import Domain
+from clusters.filters import ClusterListState, Domain
 from placements.explain.charts.figure import (
     Cell,
     Chart,
@@ -32,16 +32,18 @@ class _State(NamedTuple):
 
 
 STATES = {
-    "ready": _State(Color.HEALTHY, "", "ready"),
-    "not monitored": _State(Color.UNKNOWN, "", "not monitored"),
-    "joining": _State(Color.PROGRESS, ".", "joining"),
-    "cordoned": _State(Color.ATTENTION, "/", "cordoned"),
-    "workloads failing": _State(Color.ATTENTION, "x", "workloads failing"),
-    "unhealthy": _State(Color.ATTENTION, "+", "unhealthy"),
-    "heartbeat late": _State(Color.ATTENTION, "\\", "heartbeat late"),
-    "not observed": _State(Color.UNKNOWN, "\\", "not observed"),
-    "not eligible": _State(Color.FAILED, "x", "not ready"),
-    "leaving": _State(Color.PROGRESS, "-", "leaving"),
+    ClusterListState.READY: _State(Color.HEALTHY, "", "ready"),
+    ClusterListState.NOT_MONITORED: _State(Color.UNKNOWN, "", "not monitored"),
+    ClusterListState.JOINING: _State(Color.PROGRESS, ".", "joining"),
+    ClusterListState.CORDONED: _State(Color.ATTENTION, "/", "cordoned"),
+    ClusterListState.WORKLOADS_FAILING: _State(
+        Color.ATTENTION, "x", "workloads failing"
+    ),
+    ClusterListState.UNHEALTHY: _State(Color.ATTENTION, "+", "unhealthy"),
+    ClusterListState.HEARTBEAT_LATE: _State(Color.ATTENTION, "\\", "heartbeat late"),
+    ClusterListState.NOT_OBSERVED: _State(Color.UNKNOWN, "\\", "not observed"),
+    ClusterListState.NOT_ELIGIBLE: _State(Color.FAILED, "x", "not ready"),
+    ClusterListState.LEAVING: _State(Color.PROGRESS, "-", "leaving"),
 }
 
 

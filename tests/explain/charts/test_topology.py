@@ -2,20 +2,20 @@
 
 import json
 
-from clusters.filters import Domain
+from clusters.filters import ClusterListState, Domain
 from placements.explain.charts import fleet
 from placements.explain.charts.fleet import topology_chart
 from tests.explain.charts.checking import check_chart
 
 ONE = [
-    Domain(("east",), {"ready": 2, "cordoned": 1}),
-    Domain(("",), {"ready": 1}),
-    Domain((None,), {"not eligible": 4}),
+    Domain(("east",), {ClusterListState.READY: 2, ClusterListState.CORDONED: 1}),
+    Domain(("",), {ClusterListState.READY: 1}),
+    Domain((None,), {ClusterListState.NOT_ELIGIBLE: 4}),
 ]
 TWO = [
-    Domain(("east", "prod"), {"ready": 2}),
-    Domain(("west", "canary"), {"ready": 1}),
-    Domain(("west", None), {"ready": 3}),
+    Domain(("east", "prod"), {ClusterListState.READY: 2}),
+    Domain(("west", "canary"), {ClusterListState.READY: 1}),
+    Domain(("west", None), {ClusterListState.READY: 3}),
 ]
 
 
