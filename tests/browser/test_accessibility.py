@@ -201,7 +201,7 @@ def look(
     may_refuse: bool = False,
     impacts: tuple[str, ...] = SERIOUS,
 ) -> list[str]:
-    """Open a page and run axe on it, and on its colors, if `dark` also on those; return what has an impact."""
+    """Open a page and run axe on it, and on its colors, if `dark` also on those; return what is found."""
     faults = _open(page, address, may_refuse=may_refuse)
     page.evaluate(_axe())
     return faults + examined(page, impacts) + colors_examined(page, dark=dark)
@@ -231,7 +231,7 @@ def _violations(
     without: dict[str, Any] | None = None,
     impacts: tuple[str, ...] = SERIOUS,
 ) -> list[str]:
-    """Return what has one of the impacts: of the whole page, or in its colours, which are examined once for each kind."""
+    """Return what is found: of the whole page, or in its colours, which are examined once for each kind."""
     options: dict[str, Any] = {"runOnly": rules, "resultTypes": ["violations"]}
     options["rules"] = (
         {name: {"enabled": False} for name in without["values"]} if without else {}
