@@ -43,8 +43,8 @@ def first_picture(figure: go.Figure) -> dict[str, Any] | None:
         }
         for number, trace in enumerate(traces)
     ]
-    bars = list(_bars(traces, looks, layout))
-    texts = [text for one in drawn["data"] for text in _texts(one, layout)]
+    bars = list(bars_of(traces, looks, layout))
+    texts = [text for one in drawn["data"] for text in texts_of(one, layout)]
     if len(bars) + len(texts) >= MOST_MARKS:
         return None
     ticks = zip(across["tickvals"], across["ticktext"], strict=True)
@@ -64,7 +64,7 @@ def first_picture(figure: go.Figure) -> dict[str, Any] | None:
     }
 
 
-def _bars(
+def bars_of(
     traces: Sequence[Mapping[str, Any]],
     looks: Sequence[Mapping[str, Any]],
     layout: Mapping[str, Any],
@@ -90,7 +90,7 @@ def _bars(
                 }
 
 
-def _texts(
+def texts_of(
     trace: Mapping[str, Any], layout: Mapping[str, Any]
 ) -> Iterator[dict[str, Any]]:
     """Yield the numbers in bars or beyond them, and the texts of points."""

@@ -64,8 +64,8 @@ def picture_figure(picture: RunPicture) -> go.Figure:
             "domain": [_LINE / plot, (_LINE + dots) / plot],
             "range": [-0.5, picture.rows - 0.5],
         },
-        shapes=list(_lines(picture, line)),
-        annotations=list(_words(picture, _LINE / plot)),
+        shapes=list(lines_of(picture, line)),
+        annotations=list(words_of(picture, _LINE / plot)),
     )
 
 
@@ -101,7 +101,7 @@ def availability_traces(picture: RunPicture) -> Iterator[go.Scatter]:
         )
 
 
-def _lines(picture: RunPicture, height: float) -> Iterator[dict[str, Any]]:
+def lines_of(picture: RunPicture, height: float) -> Iterator[dict[str, Any]]:
     for start, end, value in picture.minimums:
         yield {
             "type": "line",
@@ -128,7 +128,7 @@ def _lines(picture: RunPicture, height: float) -> Iterator[dict[str, Any]]:
         }
 
 
-def _words(picture: RunPicture, height: float) -> Iterator[dict[str, Any]]:
+def words_of(picture: RunPicture, height: float) -> Iterator[dict[str, Any]]:
     for place, column in picture.placed_columns:
         yield {
             "x": place + column.width / 2,
