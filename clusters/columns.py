@@ -86,6 +86,11 @@ class LabelColumn:
         return LabelColumn(tuple(values), codes)
 
 
+def domain_order(value: str | None) -> tuple[bool, str]:
+    """Return the sort key of a topology domain on pages: by value, and no label last."""
+    return value is None, value or ""
+
+
 def label_column(values: Sequence[str | None], order: Ints) -> LabelColumn:
     """Return the coded values of one key, None for a cluster without it, in the given order."""
     distinct = sorted(value for value in set(values) if value is not None)

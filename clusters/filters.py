@@ -23,6 +23,7 @@ from django.db.models import (
 )
 from django.db.models.functions import RowNumber
 
+from clusters.columns import domain_order
 from clusters.drivers.base import SIMULATED
 from clusters.fleet import CORDON_KEY, CORDON_VALUE, EligibilityKind
 from clusters.models import ClusterLabel, ClusterTaint, MemberCluster, Membership
@@ -318,9 +319,7 @@ def groups_by(*keys: str) -> list[Domain]:
 
     return [
         Domain(values, domains[values])
-        for values in sorted(
-            domains, key=lambda one: [(each is None, each or "") for each in one]
-        )
+        for values in sorted(domains, key=lambda one: list(map(domain_order, one)))
     ]
 
 
@@ -344,10 +343,7 @@ def members_by(key: str) -> tuple[Members, list[dict[str, str]]]:
     facts = list(rows.order_by().values_list("name", "label", "list_state"))
     for name, value, state in sorted(facts, key=itemgetter(0)):
         by_value.setdefault(value, []).append((name, states[state]))
-    members = {
-        value: by_value[value]
-        for value in sorted(by_value, key=lambda one: (one is None, one or ""))
-    }
+    members = {value: by_value[value] for value in sorted(by_value, key=domain_order)}
     return members, [one for one in sample if one]
 
 

@@ -39,8 +39,7 @@ from clusters.filters import (
     label_keys,
 )
 from clusters.fleet import CORDON_KEY, CORDON_VALUE
-from clusters.models import ClusterLabel, ClusterTaint, MemberCluster, Membership
-from clusters.observation import silence_of, silence_words
+from clusters.models import ClusterLabel, ClusterTaint, MemberCluster
 from clusters.operations.change_log import lock_fleet
 from clusters.operations.connection import new_member
 from clusters.operations.join import CLUSTER, ClusterSpec, parse_cluster, put_cluster
@@ -60,6 +59,7 @@ from placements.admin.base import (
     list_filter,
     table,
 )
+from placements.explain.clusters import cluster_status
 from placements.explain.vocabulary import ELIGIBILITY_WORDS
 from placements.manifests.binding import BindingState
 from placements.models import Binding
@@ -103,6 +103,8 @@ def _in_state(rows: QuerySet[MemberCluster], value: str) -> QuerySet[MemberClust
     return rows.filter(pk__in=matching.values("pk"))
 
 
+_SIGNS = {"healthy": "good", "attention": "warn", "failed": "bad"}
+"""How the admin draws the levels of a status; others are quiet."""
 _STATES = [
     (ClusterFilterState.READY, "Ready"),
     (ClusterFilterState.NOT_ELIGIBLE, "Not ready"),
@@ -645,22 +647,13 @@ class MemberClusterAdmin(RoleAdmin):
 
     @admin.display(description="status", ordering="verdict")
     def state(self, cluster: MemberCluster) -> SafeString:
-        if cluster.membership == Membership.LEAVING:
-            return badge("off", "Leaving")
-        if cluster.is_late:
-            return badge("warn", "Heartbeat late")
-        if silence := silence_of(cluster, now=timezone.now()):
-            return badge("off", silence_words(silence))
-        if cluster.is_unhealthy:
-            return badge("warn", "Unhealthy", cluster.health_message)
-        if cluster.is_eligible:
-            return badge("good", "Ready")
-        words: dict[str, str] = dict(ELIGIBILITY_WORDS.items())
-        why = words.get(cluster.verdict, cluster.verdict_reason)
-        joining = cluster.membership == Membership.JOINING
-        return (
-            badge("off", "Joining", why) if joining else badge("bad", "Not ready", why)
+        is_cordoned = any(
+            (one.key, one.value) == (CORDON_KEY, CORDON_VALUE)
+            for one in cluster.taints.all()
         )
+        level, words = cluster_status(cluster, is_cordoned=is_cordoned)
+        why = cluster.health_message if cluster.is_unhealthy else ""
+        return badge(_SIGNS.get(level, "off"), words, why)
 
     @admin.display(description="maintenance")
     def maintenance(self, cluster: MemberCluster) -> SafeString:

@@ -13,7 +13,7 @@ from statistics import median_low
 from fleetui.apimachinery.words import counted
 from placements.engine.rollout.staged_run import Stage, StagedRunPlan
 from placements.engine.rollout.waves import RolloutProgress
-from placements.explain.charts.figure import duration_text
+from placements.explain.vocabulary import duration_text
 
 MOST_COLUMNS, MOST_DOTS, MOST_NAMED, MOST_POINTS = 14, 20, 9, 400
 _SHOWN_AT_WORK = 3

@@ -4,6 +4,7 @@ The status in a manifest has the words of KubeFleet instead (`hub_status.py`).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
 from typing import Any
 
 from clusters.fleet import EligibilityKind
@@ -650,3 +651,23 @@ def preference_words(term: PreferredTerm) -> str:
 def _weighted(words: str, weight: int) -> str:
     verb, sign = ("prefer", "+") if weight > 0 else ("avoid", "−")
     return f"{verb} {words} ({sign}{abs(weight)})"
+
+
+def seconds_between(since: datetime, until: datetime) -> float:
+    return max(0.0, (until - since).total_seconds())
+
+
+def duration_text(seconds: float) -> str:
+    """Return a duration as kubectl prints it, in at most two units: "0.4s", "31s", "6m12s", "1h2m", "3d"."""
+    tenths = int(seconds * 10 + 1e-6)
+    if seconds < 10 and tenths % 10:
+        return f"{tenths / 10}s"
+    minutes, whole = divmod(tenths // 10, 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    units = [(days, "d"), (hours, "h"), (minutes, "m"), (whole, "s")]
+    first = next(
+        (place for place, (number, _) in enumerate(units) if number), len(units) - 1
+    )
+    parts = units[first : first + 2]
+    return "".join(f"{number}{unit}" for number, unit in parts if number) or "0s"

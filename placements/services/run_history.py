@@ -5,8 +5,8 @@ from datetime import datetime
 
 from placements.engine.rollout.actions import UpdateReason
 from placements.engine.rollout.waves import RolloutProgress
-from placements.explain.charts.figure import seconds_between
 from placements.explain.run_pictures import Start
+from placements.explain.vocabulary import seconds_between
 from placements.models import ClusterUpdate, Rollout, StagedRun
 
 _COUNTS = (

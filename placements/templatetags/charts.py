@@ -1,14 +1,16 @@
-"""Charts on pages: the figure as JSON, and beside it the table of the same rows."""
+"""Charts on pages: the first picture, the figure as JSON, and beside it the table of the same rows."""
 
 from typing import Any
 
 from django import template
-from django.http import HttpRequest
 from django.urls import reverse
+from django.utils.html import format_html, format_html_join
 from django.utils.http import urlencode
 from django.utils.safestring import SafeString, mark_safe
 
 from placements.explain.charts.figure import Cell, Chart, GroupName
+from placements.explain.charts.fleet import label_filter
+from placements.explain.charts.picture import first_picture
 from placements.explain.vocabulary import NONE
 
 register = template.Library()
@@ -25,29 +27,17 @@ def figure_json(chart: Chart) -> SafeString:
 
 @register.filter
 def cell(value: Cell) -> str:
-    """Write one cell of a table: a dash for nothing, numbers with the minus sign of people."""
+    """Write one cell of a table: a dash for nothing, a link for a group, numbers for people."""
     if value is None:
         return NONE
+    if isinstance(value, GroupName):
+        query = urlencode({"label": label_filter(value.key, value.value)})
+        return format_html(
+            '<a href="{}?{}">{}</a>', reverse("web:clusters"), query, value
+        )
     if isinstance(value, str):
         return value
     return f"{value:,}".replace("-", "−")
-
-
-@register.simple_tag(takes_context=True)
-def group_link(context: dict[str, Any], cell: Cell) -> str:
-    """Return the address of the clusters of a group: in the decision shown, or in the fleet; else nothing."""
-    if not isinstance(cell, GroupName):
-        return ""
-    request: HttpRequest = context["request"]
-    match = request.resolver_match
-    if match is None or match.url_name != "decision":
-        label = f"!{cell.key}" if cell.value is None else f"{cell.key}:{cell.value}"
-        return f"{reverse('web:clusters')}?{urlencode({'label': label})}"
-    query = request.GET.copy()
-    for name in ("table", "row", "panel", "q", "outcome", "reason", "from"):
-        query.pop(name, None)
-    query["view"], query["group"] = "clusters", f"{cell.key}:{cell.value or ''}"
-    return f"?{query.urlencode()}#view"
 
 
 @register.inclusion_tag("parts/chart.html", takes_context=True)
@@ -62,9 +52,18 @@ def chart(
     return {
         "chart": chart,
         "first": first,
+        "picture": first_picture(chart.figure),
         "is_inline": is_inline,
         "rows": chart.lines() if is_inline else [],
         "before": "",
         "after": "",
         "request": context["request"],
     }
+
+
+@register.simple_tag
+def svg(**places: float) -> SafeString:
+    """Return attributes of a shape in percent of its picture."""
+    return format_html_join(
+        " ", '{}="{}%"', ((name, f"{at:.2f}") for name, at in places.items())
+    )

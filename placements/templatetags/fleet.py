@@ -20,10 +20,14 @@ from fleetui.apimachinery.quantity import quantity_words
 from fleetui.hub_backend import current_backend
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id
 from placements.engine.loss import PlacementLoss
-from placements.explain.charts.figure import duration_text, seconds_between
 from placements.explain.diff import side_by_side
 from placements.explain.loss import impact_badge
-from placements.explain.vocabulary import NONE, score_text
+from placements.explain.vocabulary import (
+    NONE,
+    duration_text,
+    score_text,
+    seconds_between,
+)
 
 register = template.Library()
 

@@ -4,12 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from django.utils import timezone
-
 from clusters.filters import ClusterListState
-from clusters.fleet import EligibilityKind
-from clusters.models import MemberCluster, Membership
-from clusters.observation import silence_of, silence_words, unhealthy_since
+from clusters.models import MemberCluster
 from placements.engine.rollout.actions import BlockReason, RunPhase
 from placements.engine.rollout.staged_run import RunStatus
 from placements.engine.rollout.state import FailureKind, Phase
@@ -21,6 +17,7 @@ from placements.engine.status import (
     HealthLevel,
     PlacementHealth,
 )
+from placements.explain.clusters import cluster_status
 from placements.explain.rollouts import DELETED, RELEASED, REMOVED, UP_TO_DATE
 from placements.explain.vocabulary import NONE
 from placements.manifests.policy import PlacementType
@@ -94,17 +91,6 @@ def status_bar(
     return segments((level, "", number) for level, number in parts)
 
 
-_NOT_READY = {
-    EligibilityKind.LEAVING: "Leaving",
-    EligibilityKind.NO_AGENT: "Never reported",
-    EligibilityKind.STALE_HEARTBEAT: "Heartbeat lost",
-    EligibilityKind.NOT_JOINED: "Not joined",
-    EligibilityKind.NO_HEALTH: "Health unknown",
-    EligibilityKind.UNHEALTHY: "Unhealthy",
-    EligibilityKind.UNSPECIFIED: "Not ready",
-}
-
-
 STATE_BADGES = {
     ClusterListState.READY: Badge("healthy", "Ready"),
     ClusterListState.NOT_MONITORED: Badge("unknown", "Not monitored"),
@@ -120,28 +106,7 @@ STATE_BADGES = {
 
 
 def cluster_badge(cluster: MemberCluster, *, is_cordoned: bool) -> Badge:
-    """Return the status of a cluster: the first rule that applies."""
-    now = timezone.now()
-    silence = silence_of(cluster, now=now)
-    not_ready = (
-        "" if cluster.is_eligible else _NOT_READY[EligibilityKind(cluster.verdict)]
-    )
-    rules = (
-        (cluster.membership == Membership.LEAVING, "progress", "Leaving"),
-        (cluster.awaits_first_heartbeat, "progress", "Waiting for the first heartbeat"),
-        (not cluster.is_eligible, "failed", not_ready),
-        (cluster.is_late, "attention", "Heartbeat late"),
-        (silence is not None, "unknown", silence_words(silence) if silence else ""),
-        (unhealthy_since(cluster, now=now) is not None, "attention", "Unhealthy"),
-        (bool(cluster.workloads_problem), "attention", "Workloads failing"),
-        (is_cordoned, "suspended", "Scheduling disabled (cordoned)"),
-        (cluster.membership == Membership.JOINING, "progress", "Joining"),
-        (not cluster.is_monitored, "unknown", "Not monitored"),
-    )
-    for is_so, level, words in rules:
-        if is_so:
-            return Badge(level, words)
-    return Badge("healthy", "Ready")
+    return Badge(*cluster_status(cluster, is_cordoned=is_cordoned))
 
 
 APPROVAL = "approval"

@@ -41,7 +41,6 @@ from fleetui.middleware import costly
 from fleetui.permissions import for_readers, may_administer_clusters, may_operate
 from placements.engine.status import HealthLevel
 from placements.explain.charts.fleet import (
-    Grouped,
     label_filter,
     topology_chart,
 )
@@ -467,21 +466,18 @@ def topology(request: HttpRequest) -> HttpResponse:
     second = request.GET.get("key2", "").strip()
     chosen = tuple(dict.fromkeys(one for one in (first, second) if one))
     groups = groups_by(*chosen) if chosen else []
-    counted = [
-        Grouped(one.values, {str(state): n for state, n in one.counts.items()})
-        for one in groups
-    ]
-    chart = topology_chart(chosen, counted) if chosen else None
+    chart = topology_chart(chosen, groups) if chosen else None
     charts = [chart] if chart else []
     if table := requested_table(request, charts):
         return table
     rows = []
-    groups.sort(
+    ranked = sorted(
+        groups,
         key=lambda one: (
             -sum(one.counts.get(state, 0) for state in _PROBLEMS) / one.total
-        )
+        ),
     )
-    for one in groups[:_ROWS]:
+    for one in [one for one in groups if one in ranked[:_ROWS]]:
         states = [
             (badge, one.counts.get(state, 0))
             for state, badge in badges.STATE_BADGES.items()

@@ -1,9 +1,10 @@
 """The overview: figures, the fleet map, what needs attention, rollouts in progress, placements, decisions."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
 from django.shortcuts import redirect
@@ -96,11 +97,8 @@ _MOST_ITEMS, _MOST_RUNS, _MOST_DECISIONS, _FEWEST_PLACEMENTS, _MOST_PLACEMENTS =
     5,
     10,
 )
-_OF_MAP = 4
-"""Controls of the map: itself, its menus and its link."""
-_OF_FILTERS = 4
-_OF_PLACEMENTS = 1
-_OF_DECISIONS = 1
+_OF_REST = 10
+"""Controls of the map, its menus and its link, of the filters, and the links to whole lists."""
 _FEWEST_DECISIONS = 2
 FILTERS = {
     AttentionSection.APPROVE: "Approve",
@@ -129,58 +127,36 @@ def overview(request: HttpRequest) -> HttpResponse:
 
 
 def _overview(request: HttpRequest) -> HttpResponse:
-    now, navigation = datetime.now(UTC), counts_of(request)
+    navigation = counts_of(request)
     counts = queries.counts(navigation.totals, version=navigation.version)
     decisions = list(queries.last_decisions(_MOST_DECISIONS))
     mark = queries.fleet_mark(counts, decisions)
     fleet = kept_map_context(request, mark)
     if not counts.clusters and queries.is_untouched():
         return render_page(request, "dashboard/empty.html", {"sizes": DEMO_SIZES})
-    user, snoozes = current_user(request), _snoozes(request)
-    found = attention(
-        user, snoozes=snoozes, now=now, key=fleet["by"], problems=stored_problems()
-    )
-    found = with_loss(
-        found,
-        overview_card(counts.of_placements.report, mark),
-        reverse("web:resilience"),
-    )
-    section = word_from(request, "show", AttentionSection)
-    rows, more = rows_of(
-        found.in_section(section),
-        most=_MOST_ITEMS,
-        url="" if section else "?show=advice",
-    )
-    runs = (
-        [run_line(one) for one in runs_in_progress(_MOST_RUNS)]
-        if navigation.rollouts
-        else []
-    )
-    approval = next(
-        (one for one in rows if one.kind == ProblemKind.APPROVAL_PENDING), None
-    )
+
+    card = overview_card(counts.of_placements.report, mark)
+    causes = _causes_context(request, fleet["by"], card)
+    runs = []
+    if navigation.rollouts:
+        runs = [run_line(one) for one in runs_in_progress(_MOST_RUNS)]
     lists = (
-        more,
-        found.snoozed,
+        causes["more_items"],
+        causes["attention"].snoozed,
         len(runs) < navigation.rollouts,
-        approval,
+        causes["approval_url"],
         navigation.has_live_hubs,
     )
-    used = (
-        _OF_MAP
-        + _OF_FILTERS
-        + _OF_PLACEMENTS
-        + sum(map(bool, lists))
-        + len(runs)
-        + _OF_DECISIONS
+    of_rows = (
+        1 + (one.section is not AttentionSection.ADVICE) for one in causes["rows"]
     )
-    used += sum(1 if one.section is AttentionSection.ADVICE else 2 for one in rows)
-    is_calm = len(rows) <= _MOST_DECISIONS and len(runs) <= 2
-    most_decisions = _MOST_DECISIONS if is_calm else _FEWEST_DECISIONS
+    used = _OF_REST + sum(map(bool, lists)) + len(runs) + sum(of_rows)
+    is_short = len(causes["rows"]) <= _MOST_DECISIONS and len(runs) <= 2
+    most_decisions = _MOST_DECISIONS if is_short else _FEWEST_DECISIONS
     room = max(0, MOST_CONTROLS - used - _FEWEST_PLACEMENTS)
     decisions = decisions[: min(room, most_decisions)]
-    used += len(decisions)
-    most = min(_MOST_PLACEMENTS, max(_FEWEST_PLACEMENTS, MOST_CONTROLS - used))
+    left = MOST_CONTROLS - used - len(decisions)
+    most = min(_MOST_PLACEMENTS, max(_FEWEST_PLACEMENTS, left))
     several = queries.worst_placements(most)
     pictures = pictures_of(several, fleet["by"], version=mark)
     is_news = wants_fragment(request)
@@ -189,23 +165,16 @@ def _overview(request: HttpRequest) -> HttpResponse:
         "is_news": is_news,
         "has_fleet": not (is_news and request.GET.get("fleet") == mark),
         **fleet,
+        **causes,
         "counts": counts,
         "sizes": DEMO_SIZES,
-        "figures": figures_of(counts, fleet, navigation.rollouts, found.items),
+        "figures": figures_of(
+            counts, fleet, navigation.rollouts, causes["attention"].items
+        ),
         "runs": runs,
         "navigation": navigation,
         "is_calm": navigation.rollouts == counts.of_placements.waiting
         and not counts.pending,
-        "attention": found,
-        "section": section,
-        "filters": [(one, FILTERS[one], found.counts[one]) for one in AttentionSection],
-        "rows": rows,
-        "more_items": more,
-        "to_approve": approval.key
-        if approval and may_approve_somewhere(request)
-        else "",
-        "approval_url": approval_url(approval) if approval else "",
-        "snooze_for": SNOOZE_FOR,
         "decisions": decisions,
         "placements": [
             placement_line(one, pictures[one.placement.pk], counts.clusters)
@@ -217,6 +186,40 @@ def _overview(request: HttpRequest) -> HttpResponse:
     return render_page(
         request, "dashboard/overview.html", context, fragment="dashboard/_events.html"
     )
+
+
+def _causes_context(
+    request: HttpRequest, by: str, card: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return what needs attention: the rows of the chosen section, and which of them can be approved."""
+    found = attention(
+        current_user(request),
+        snoozes=_snoozes(request),
+        now=datetime.now(UTC),
+        key=by,
+        problems=stored_problems(),
+    )
+    found = with_loss(found, card, reverse("web:resilience"))
+    section = word_from(request, "show", AttentionSection)
+    rows, more = rows_of(
+        found.in_section(section),
+        most=_MOST_ITEMS,
+        url="" if section else "?show=advice",
+    )
+    approval = next(
+        (one for one in rows if one.kind == ProblemKind.APPROVAL_PENDING), None
+    )
+    may_approve_it = approval and may_approve_somewhere(request)
+    return {
+        "attention": found,
+        "section": section,
+        "filters": [(one, FILTERS[one], found.counts[one]) for one in AttentionSection],
+        "rows": rows,
+        "more_items": more,
+        "to_approve": approval.key if approval and may_approve_it else "",
+        "approval_url": approval_url(approval) if approval else "",
+        "snooze_for": SNOOZE_FOR,
+    }
 
 
 def may_approve_somewhere(request: HttpRequest) -> bool:

@@ -144,7 +144,7 @@ def map_context(request: HttpRequest) -> dict[str, Any]:
     """Return the map as the overview shows it: a column for each domain, with few clusters each."""
     keys, params = [key for key, _ in label_keys()], request.GET
     by = params.get("by", "").strip() or favourite_key(keys)
-    unsorted, sample = members_by(by)
+    members_of, sample = members_by(by)
 
     numeric = {
         name
@@ -155,16 +155,16 @@ def map_context(request: HttpRequest) -> dict[str, Any]:
     measures = [HEALTH, PLACEMENTS, *sorted(numeric)[:_MEASURES_SHOWN]]
     measure = next((one for one in measures if one == params.get("measure")), HEALTH)
     values = _measured(measure) if measure != HEALTH else {}
-    total = sum(map(len, unsorted.values()))
+    total = sum(map(len, members_of.values()))
     placed = (
         _names_of_placements() if total <= WITH_PLACEMENTS and measure == HEALTH else {}
     )
     form = next(form for form, most in _FORMS.items() if total <= most)
-    shown, rest = _largest(unsorted)
-    highest = max(map(len, unsorted.values()), default=1)
+    shown, rest = _drawn(members_of)
+    highest = max(map(len, members_of.values()), default=1)
     drawing = _Drawing(by, measure, values, placed, form=form, highest=highest)
     columns = [drawing.column(value, members) for value, members in shown]
-    states = Counter(state for members in unsorted.values() for _, state in members)
+    states = Counter(state for members in members_of.values() for _, state in members)
     return {
         "by": by,
         "keys": keys[:_KEYS_SHOWN],
@@ -174,7 +174,7 @@ def map_context(request: HttpRequest) -> dict[str, Any]:
         "map_unknown": unknown_words(request, measure=measures),
         "columns": columns,
         "legend": _states(states),
-        "domains": sum(value is not None for value in unsorted),
+        "domains": sum(value is not None for value in members_of),
         "more_domains": len(rest),
         "more_clusters": sum(len(members) for _, members in rest),
     }
@@ -183,23 +183,21 @@ def map_context(request: HttpRequest) -> dict[str, Any]:
 Domains = list[tuple[str | None, Members]]
 
 
-def _largest(members: Mapping[str | None, Members]) -> tuple[Domains, Domains]:
-    """Return the domains to draw, the largest first and no label last, and the others.
+def _drawn(members: Mapping[str | None, Members]) -> tuple[Domains, Domains]:
+    """Return the domains to draw and the others, both in the given order.
 
-    Of many domains those with a problem are drawn before those without.
+    Of many domains those with a problem are drawn, then the largest.
     """
 
-    def rank(item: tuple[str | None, Members]) -> tuple[bool, int]:
-        return item[0] is None, -len(item[1])
+    def rank(item: tuple[str | None, Members]) -> tuple[bool, bool, int]:
+        value, several = item
+        is_calm = all(state in _QUIET for _, state in several)
+        return is_calm, value is None, -len(several)
 
-    domains = sorted(members.items(), key=rank)
+    domains = list(members.items())
     if len(domains) <= _COLUMNS:
         return domains, []
-    is_calm = {
-        value: all(state in _QUIET for _, state in several)
-        for value, several in domains
-    }
-    kept = sorted(domains, key=lambda item: is_calm[item[0]])[: _COLUMNS - 1]
+    kept = sorted(domains, key=rank)[: _COLUMNS - 1]
     values = {value for value, _ in kept}
     return [one for one in domains if one[0] in values], [
         one for one in domains if one[0] not in values

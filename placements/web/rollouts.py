@@ -29,7 +29,6 @@ from placements.engine.rollout.staged_run import (
     WaitReason,
 )
 from placements.engine.rollout.waves import compare_limits
-from placements.explain.charts.figure import duration_text, seconds_between
 from placements.explain.charts.rollouts import picture_figure
 from placements.explain.rollouts import (
     UP_TO_DATE,
@@ -61,6 +60,7 @@ from placements.explain.run_pictures import (
     stage_moments,
     wave_columns,
 )
+from placements.explain.vocabulary import duration_text, seconds_between
 from placements.manifests.placement import parse_placement
 from placements.manifests.staged_update import (
     RunState,

@@ -73,6 +73,7 @@ function draw(script) {
   if (!plot || !window.Plotly || plot.closest("[data-view='table']")) return;
   const { data, layout } = JSON.parse(script.textContent);
   const known = new Map();
+  if (!drawn.has(plot)) plot.replaceChildren(); // the first picture
   plot.style.height = `${layout.height}px`;
   window.Plotly.react(plot, painted(data, known), painted({ ...themed(layout), ...paper }, known), CONFIG);
   if (!drawn.has(plot)) plot.on("plotly_click", (event) => follow(plot, event.points[0]));

@@ -13,6 +13,9 @@ import pytest
 from playwright.sync_api import Page, ViewportSize
 
 from placements import urls
+from placements.manifests.binding import BindingState
+from placements.models import Binding
+from placements.services.demo.load import load_demo
 from tests.page_samples import (
     HUB_PAGES,
     NO_PAGE,
@@ -51,6 +54,7 @@ NARROWED = """most => new Promise(resolve => {
 })"""
 """The width of a page once it is narrow enough, or after 2 s: charts are drawn again a moment later."""
 SERIOUS = ("serious", "critical")
+IMPACTS = ("minor", "moderate", *SERIOUS)
 RULES = {
     "type": "tag",
     "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"],
@@ -129,6 +133,31 @@ def test_axe_finds_nothing_serious_and_on_a_phone_nothing_sticks_out(
 
 
 @pytest.mark.nightly
+@pytest.mark.parametrize("size", [9, 100])
+def test_axe_finds_nothing_of_any_kind(size: int, enter: Enter) -> None:
+    """Each page is loaded once, and examined in light and in dark colors."""
+    load_demo(size, by=None, now=NOW)
+    rows = Binding.objects.exclude(state=BindingState.UNSCHEDULED)
+    binding = rows.earliest("placement__name", "cluster_name")
+    samples = sample_pages(
+        cluster=binding.cluster_name,
+        placement=binding.placement.name,
+        by=person("ana", "operator", "approver", "cluster-administrator"),
+        now=NOW,
+    )
+    page = enter("/", name="ana")
+    page.set_viewport_size(SCREEN)
+
+    found = {
+        name: faults
+        for name, address in samples.items()
+        if (faults := look(page, address, dark=True, impacts=IMPACTS))
+    }
+
+    assert found == {}
+
+
+@pytest.mark.nightly
 @pytest.mark.parametrize("is_complete", [False, True])
 def test_a_viewer_and_an_anonymous_visitor_see_accessible_pages(
     is_complete: bool, enter: Enter, samples: dict[str, str], complaints: list[str]
@@ -165,17 +194,22 @@ def _open(page: Page, address: str, *, may_refuse: bool = False) -> list[str]:
 
 
 def look(
-    page: Page, address: str, *, dark: bool = False, may_refuse: bool = False
+    page: Page,
+    address: str,
+    *,
+    dark: bool = False,
+    may_refuse: bool = False,
+    impacts: tuple[str, ...] = SERIOUS,
 ) -> list[str]:
-    """Open a page and run axe on it, and on its colors, if `dark` also on those; return what is serious."""
+    """Open a page and run axe on it, and on its colors, if `dark` also on those; return what is found."""
     faults = _open(page, address, may_refuse=may_refuse)
     page.evaluate(_axe())
-    return faults + examined(page) + colors_examined(page, dark=dark)
+    return faults + examined(page, impacts) + colors_examined(page, dark=dark)
 
 
-def examined(page: Page) -> list[str]:
+def examined(page: Page, impacts: tuple[str, ...] = SERIOUS) -> list[str]:
     """Run axe on an open page that has it, except for the rules of colors, which take half of its time."""
-    return _violations(page, RULES, without=RULES_OF_COLOURS)
+    return _violations(page, RULES, without=RULES_OF_COLOURS, impacts=impacts)
 
 
 def colors_examined(page: Page, *, dark: bool) -> list[str]:
@@ -191,9 +225,13 @@ def colors_examined(page: Page, *, dark: bool) -> list[str]:
 
 
 def _violations(
-    page: Page, rules: dict[str, Any], *, without: dict[str, Any] | None = None
+    page: Page,
+    rules: dict[str, Any],
+    *,
+    without: dict[str, Any] | None = None,
+    impacts: tuple[str, ...] = SERIOUS,
 ) -> list[str]:
-    """Return what is serious: of the whole page, or in its colours, which are examined once for each kind."""
+    """Return what is found: of the whole page, or in its colours, which are examined once for each kind."""
     options: dict[str, Any] = {"runOnly": rules, "resultTypes": ["violations"]}
     options["rules"] = (
         {name: {"enabled": False} for name in without["values"]} if without else {}
@@ -205,7 +243,7 @@ def _violations(
     return [
         f"{one['id']}: {node['html'][:160]} {node['failureSummary'][:200]}"
         for one in violations
-        if one["impact"] in SERIOUS
+        if one["impact"] in impacts
         for node in one["nodes"]
     ]
 

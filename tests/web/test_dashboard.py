@@ -401,7 +401,7 @@ def test_the_demo_of_nine_shows_the_stale_pick_the_headroom_and_the_fleet(
     shown = page.partition('id="placements-now"')[2].partition("</table>")[0]
     assert re.findall(r'<a [^>]*href="/placements/(\w+)/', shown)[0] == "ledger"
     assert "env skew 1 of 2" in shown or "region skew 1 of 1" in shown
-    assert 'aria-label="Clusters by region: east 1, west 1, north 1, south 0"' in shown
+    assert 'aria-label="Clusters by region: east 1, north 1, south 0, west 1"' in shown
     assert 'hx-get="/topology/panel/?label=region%3Aeast"' in page
     assert 'hx-get="/topology/panel/?cluster=bravelion"' in page
     assert 'href="?by=region" aria-current="true">region</a>' in page

@@ -53,14 +53,41 @@ def test_a_small_fleet_has_each_cluster_and_a_large_one_counts_them(
     assert _cells(small)["silent"] == "Not ready"
     assert _cells(small)["nimblefox"].startswith("Ready (")
     assert "/topology/panel/?cluster=bravelion" in small
-    assert _columns(small) == ["3 east", "3 west", "2 north", "1 not ready 2 south"]
+    assert _columns(small) == ["3 east", "2 north", "1 not ready 2 south", "3 west"]
     assert _columns(large) == [
         "3 east",
-        "3 west",
         "2 north",
         "1 \u00d7 not ready 2 south",
+        "3 west",
     ]
     assert _cells(large) == {}
+
+
+def test_domains_have_one_order_in_map_bars_lanes_table_and_chart(
+    viewer: Client, text_of: Fetch
+) -> None:
+    cordon(["palemoth"], by=None, now=NOW)  # south, the smallest, has a problem
+
+    overview = text_of(viewer, "/?by=region")
+    topology = text_of(viewer, "/topology/?key=region")
+    lanes = text_of(viewer, "/placements/web/").partition('<table class="lanes')[2]
+
+    bars = re.findall(r'aria-label="Clusters by region: ([^"]*)"', overview)
+    table = topology.partition('id="groups"')[2]
+    chart = topology.partition('<ol class="picture-rows">')[2]
+    orders = {
+        "map": [one.split()[-1] for one in _columns(overview)],
+        "bars": re.findall(r"(\w+) \d+", bars[0]),
+        "lanes": _row_heads(lanes.partition("</table>")[0]),
+        "table": _row_heads(table),
+        "chart": re.findall("<li>(.*?)</li>", chart.partition("</ol>")[0]),
+    }
+    assert orders == {one: ["east", "north", "south", "west"] for one in orders}
+
+
+def _row_heads(table: str) -> list[str]:
+    heads = re.findall(r'<th scope="row"[^>]*>(.*?)</th>', table, re.DOTALL)
+    return [re.sub(r"<[^>]+>", "", one).strip() for one in heads]
 
 
 def test_of_many_domains_those_with_a_problem_are_drawn(

@@ -154,7 +154,9 @@ def test_says_what_waits_for_a_staged_run(
     world.begin("one")
     during = text_of(operator, "/placements/web/")
     whole, menu = (
-        operator.get("/placements/web/").content.decode().split('class="menu-items"')
+        operator.get("/placements/web/")
+        .content.decode()
+        .split('class="menu-panel menu-list"')
     )
     assert "/placements/web/staged-run/" not in whole
     assert "Start another run</a>" in menu, "several runs are allowed"

@@ -1,9 +1,9 @@
 """A chart: a caption, a figure and the rows that it is drawn from; and what all figures share."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from itertools import chain, repeat, zip_longest
+from itertools import zip_longest
 from typing import Any
 
 import plotly.graph_objects as go
@@ -89,24 +89,12 @@ class GroupName(str):
 
 
 @dataclass(frozen=True, slots=True)
-class Leads:
-    """The links of a chart, added by the page that shows it, since a figure knows no addresses.
-
-    `point` is the address for a press on a point of the figure; its braces are replaced by facts of the
-    point, such as `{x}`. `cells` are those of the first cells of each row.
-    """
-
-    point: str
-    cells: tuple[tuple[str, ...], ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Chart:
     """A picture of facts.
 
     `name` is its id on the page and in the address of its table. `caption` is a sentence about what the
     picture shows: it is the accessible name of the figure. `rows` holds what the figure aggregates, a cell
-    per column; numbers are numbers. `leads` is where its points and rows lead to, if anywhere.
+    per column; numbers are numbers.
     """
 
     name: str
@@ -115,7 +103,6 @@ class Chart:
     figure: go.Figure
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
-    leads: Leads | None = None
 
     @property
     def heads(self) -> list[tuple[str, bool]]:
@@ -132,15 +119,10 @@ class Chart:
 
     def lines(
         self, start: int = 0, end: int | None = None
-    ) -> list[list[tuple[Cell, str, bool]]]:
-        """Return some rows of the table: each cell, its link, and whether its column holds numbers."""
-        links = self.leads.cells[start:end] if self.leads else ()
+    ) -> list[list[tuple[Cell, bool]]]:
+        """Return some rows of the table: each cell, and whether its column holds numbers."""
         numeric = [is_number for _, is_number in self.heads]
-        pairs = zip_longest(self.rows[start:end], links, fillvalue=())
-        return [
-            list(zip(row, chain(addresses, repeat("")), numeric, strict=False))
-            for row, addresses in pairs
-        ]
+        return [list(zip(row, numeric, strict=True)) for row in self.rows[start:end]]
 
     @property
     def height(self) -> int:
@@ -153,9 +135,29 @@ class Chart:
         return text
 
 
-def whole_ticks(largest: int, *, most: int = 6) -> dict[str, Any]:
-    """Return the ticks of an axis of counts from 0 to `largest`: whole numbers, about `most` of them."""
-    return {"dtick": max(1, -(-largest // most)), "tick0": 0, "tickformat": ",d"}
+def number_axis(
+    low: float,
+    high: float,
+    title: str,
+    *,
+    room: float = 0.15,
+) -> dict[str, Any]:
+    """Return the axis of bars from zero to both sides, with about six round ticks.
+
+    `room`: the part of its length beyond the longest bars, for numbers.
+    """
+    beyond = room * max(1, high - low)
+    start = low - beyond if low < 0 else 0
+    end = high + beyond if high > 0 or low == 0 else 0
+    scale = 10 ** max(0, math.floor(math.log10((end - start) / 6)))
+    step = next(one * scale for one in (1, 2, 5, 10) if one * scale * 6 >= end - start)
+    ticks = range(-math.floor(-start / step) * step, math.floor(end) + 1, step)
+    return {
+        "title": title,
+        "range": [start, end],
+        "tickvals": list(ticks),
+        "ticktext": [f"{one:,}".replace("-", "−") for one in ticks],
+    }
 
 
 def row_axis(labels: Sequence[str]) -> dict[str, Any]:
@@ -222,11 +224,10 @@ def stacked_bars(
     *,
     height: int,
     bargap: float,
-    **axis: Any,
 ) -> go.Figure:
     """Return a stacked bar of numbers of clusters for each name.
 
-    A part has a name, a color, a hatch and its counts; `axis` adds to the axis of the names.
+    A part has a name, a color, a hatch and its counts.
     """
     largest = max(
         map(sum, zip(*(counts for *_, counts in parts), strict=True)), default=0
@@ -235,7 +236,7 @@ def stacked_bars(
         go.Bar(
             name=words,
             orientation="h",
-            y=names,
+            y=list(range(len(names))),
             x=counts,
             marker=hatched(color, hatch),
             hovertemplate=f"%{{y}}: %{{x}} {words}<extra></extra>",
@@ -247,12 +248,8 @@ def stacked_bars(
         height=height,
         barmode="stack",
         bargap=bargap,
-        yaxis={"autorange": "reversed", "type": "category", **axis},
-        xaxis={
-            "title": "clusters",
-            "range": [0, largest * 1.04],
-            **round_ticks(largest),
-        },
+        yaxis=row_axis(names),
+        xaxis=number_axis(0, largest, "clusters", room=0.04),
         **LEGEND_ABOVE,
     )
 
@@ -267,32 +264,3 @@ def hatched(color: str, shape: str) -> dict[str, Any]:
         "size": 6,
     }
     return {"color": color, "pattern": {**pattern, "solidity": 0.3}}
-
-
-def round_ticks(largest: int) -> dict[str, Any]:
-    """Return the ticks of an axis of counts: whole numbers while there are few, round ones beyond."""
-    return (
-        whole_ticks(largest, most=10)
-        if largest <= 20
-        else {"nticks": 10, "tickformat": ",d"}
-    )
-
-
-def seconds_between(since: datetime, until: datetime) -> float:
-    return max(0.0, (until - since).total_seconds())
-
-
-def duration_text(seconds: float) -> str:
-    """Return a duration as kubectl prints it, in at most two units: "0.4s", "31s", "6m12s", "1h2m", "3d"."""
-    tenths = int(seconds * 10 + 1e-6)
-    if seconds < 10 and tenths % 10:
-        return f"{tenths / 10}s"
-    minutes, whole = divmod(tenths // 10, 60)
-    hours, minutes = divmod(minutes, 60)
-    days, hours = divmod(hours, 24)
-    units = [(days, "d"), (hours, "h"), (minutes, "m"), (whole, "s")]
-    first = next(
-        (place for place, (number, _) in enumerate(units) if number), len(units) - 1
-    )
-    parts = units[first : first + 2]
-    return "".join(f"{number}{unit}" for number, unit in parts if number) or "0s"

@@ -2,11 +2,12 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import plotly.graph_objects as go
 
+from clusters.columns import domain_order
+from clusters.filters import ClusterListState, Domain
 from placements.explain.charts.figure import (
     Cell,
     Chart,
@@ -31,32 +32,22 @@ class _State(NamedTuple):
 
 
 STATES = {
-    "ready": _State(Color.HEALTHY, "", "ready"),
-    "not monitored": _State(Color.UNKNOWN, "", "not monitored"),
-    "joining": _State(Color.PROGRESS, ".", "joining"),
-    "cordoned": _State(Color.ATTENTION, "/", "cordoned"),
-    "workloads failing": _State(Color.ATTENTION, "x", "workloads failing"),
-    "unhealthy": _State(Color.ATTENTION, "+", "unhealthy"),
-    "heartbeat late": _State(Color.ATTENTION, "\\", "heartbeat late"),
-    "not observed": _State(Color.UNKNOWN, "\\", "not observed"),
-    "not eligible": _State(Color.FAILED, "x", "not ready"),
-    "leaving": _State(Color.PROGRESS, "-", "leaving"),
+    ClusterListState.READY: _State(Color.HEALTHY, "", "ready"),
+    ClusterListState.NOT_MONITORED: _State(Color.UNKNOWN, "", "not monitored"),
+    ClusterListState.JOINING: _State(Color.PROGRESS, ".", "joining"),
+    ClusterListState.CORDONED: _State(Color.ATTENTION, "/", "cordoned"),
+    ClusterListState.WORKLOADS_FAILING: _State(
+        Color.ATTENTION, "x", "workloads failing"
+    ),
+    ClusterListState.UNHEALTHY: _State(Color.ATTENTION, "+", "unhealthy"),
+    ClusterListState.HEARTBEAT_LATE: _State(Color.ATTENTION, "\\", "heartbeat late"),
+    ClusterListState.NOT_OBSERVED: _State(Color.UNKNOWN, "\\", "not observed"),
+    ClusterListState.NOT_ELIGIBLE: _State(Color.FAILED, "x", "not ready"),
+    ClusterListState.LEAVING: _State(Color.PROGRESS, "-", "leaving"),
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Grouped:
-    """One domain: its values, None where clusters have no such label, and its clusters by state."""
-
-    values: tuple[str | None, ...]
-    counts: dict[str, int]
-
-    @property
-    def total(self) -> int:
-        return sum(self.counts.values())
-
-
-def topology_chart(keys: tuple[str, ...], groups: Sequence[Grouped]) -> Chart | None:
+def topology_chart(keys: tuple[str, ...], groups: Sequence[Domain]) -> Chart | None:
     """Draw the domains of one label or two; None without clusters."""
     if not groups:
         return None
@@ -125,7 +116,7 @@ def topology_chart(keys: tuple[str, ...], groups: Sequence[Grouped]) -> Chart | 
     )
 
 
-def _matrix(keys: tuple[str, ...], groups: Sequence[Grouped]) -> go.Figure:
+def _matrix(keys: tuple[str, ...], groups: Sequence[Domain]) -> go.Figure:
     down, across = _largest(groups, keys, MOST_SIDE)
     count = {one.values: one.total for one in groups}
     return figure(
@@ -171,7 +162,7 @@ def _matrix(keys: tuple[str, ...], groups: Sequence[Grouped]) -> go.Figure:
 
 
 def _largest(
-    groups: Sequence[Grouped], keys: Sequence[str], most: int
+    groups: Sequence[Domain], keys: Sequence[str], most: int
 ) -> list[list[str | None]]:
     """Return the values of each label that most clusters have, in order; no label comes last."""
     by_label = []
@@ -180,7 +171,7 @@ def _largest(
         for one in groups:
             totals[one.values[place]] += one.total
         kept = [value for value, _ in totals.most_common(most)]
-        by_label.append(sorted(kept, key=lambda value: (value is None, value or "")))
+        by_label.append(sorted(kept, key=domain_order))
     return by_label
 
 

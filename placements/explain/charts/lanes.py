@@ -1,6 +1,6 @@
 """The chart of topology domains: a lane for each, what is placed in it, and the band of the limit."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -15,6 +15,8 @@ _HEAD, _GAP, _WIDE, _DENSE = 44, 6, 30, 22
 _LETTER, _NARROW = 7.2, 420
 """The width of a letter in pixels: names that are longer than their lane are cut."""
 _COUNTS, _NUMBER = 92, "      "
+_QUIET = {"color": Color.QUIET, "size": 12}
+_BESIDE = {"xanchor": "left", "xshift": 8, "font": _QUIET}
 
 _HATCHED = {
     **OUTLINED,
@@ -34,7 +36,7 @@ _MARKERS: dict[Mark, dict[str, Any]] = {
     Mark.COSTLY: {"color": Color.LOSS, "line": {"color": Color.COST, "width": 1}},
     Mark.BLOCKED: _HATCHED,
     Mark.REST: OUTLINED,
-    Mark.OUT: {"color": Color.CLEAR, "line": {"color": Color.DIVIDER, "width": 1}},
+    Mark.OUT: {"color": Color.CLEAR, "line": {"color": Color.BORDER, "width": 1}},
 }
 _TEXTS = {
     Mark.PLACED: Color.ON_PLACED,
@@ -157,8 +159,10 @@ def _bars(part: _Part, suffix: str) -> Iterator[Any]:
             1 if mark is Mark.NEW else 0
         )  # bold letters are wider
         texts = [
-            _text(segment.words, letters, has_number=bool(segment.number))
-            for segment, *_ in own
+            _NUMBER + _cut(one.words, letters - 3)
+            if one.number
+            else _cut(one.words, letters)
+            for one, *_ in own
         ]
         yield go.Bar(
             **axes,
@@ -203,12 +207,6 @@ def _bars(part: _Part, suffix: str) -> Iterator[Any]:
             },
             hoverinfo="skip",
         )
-
-
-def _text(words: str, letters: int, *, has_number: bool) -> str:
-    room = letters - (3 if has_number else 0)
-    cut = words if len(words) <= room else f"{words[: max(1, room - 1)]}…"
-    return f"{_NUMBER}{cut}" if has_number else cut
 
 
 def _bands(part: _Part, suffix: str) -> Iterator[dict[str, Any]]:
@@ -259,13 +257,48 @@ def _words(
     *,
     is_narrow: bool,
 ) -> Iterator[dict[str, Any]]:
-    panel = part.panel
+    """Yield the texts of a part; `left` and `right` are the margins of the picture in pixels."""
     axes = {"xref": f"x{suffix}", "yref": f"y{suffix}", "showarrow": False}
-    quiet = {"color": Color.QUIET, "size": 12}
+    at_right = {
+        **axes,
+        "xref": "paper",
+        "x": 1,
+        "xanchor": "right",
+        "xshift": right,
+    }
+    yield from _heads(part, axes, at_right, left, is_narrow=is_narrow)
+    has_counts = part.panel.columns == 1
+    letters = int((left - 10) / _LETTER)
+    for row, lane in enumerate(part.lanes):
+        name = _cut(lane.name, letters)
+        yield {**axes, "x": 0, "y": row, "xanchor": "right", "xshift": -8, "text": name}
+        if lane.others:
+            end = max(lane.placed + lane.added, lane.high or 0)
+            words = lane.others
+            if not has_counts:  # there is little room
+                words = words.partition(" ")[0].replace("no", NONE)
+            yield {**axes, **_BESIDE, "x": end, "y": row, "text": words}
+        if has_counts:
+            added = f" + {lane.added:,}" if lane.added else ""
+            size = f" <span style='font-size:12px'>of {lane.size:,}</span>"
+            text = f"<b>{lane.placed:,}{added}</b>{size * (not is_narrow)}"
+            yield {**at_right, "y": row, "text": text}
+
+
+def _heads(
+    part: _Part,
+    axes: Mapping[str, Any],
+    at_right: Mapping[str, Any],
+    left: int,
+    *,
+    is_narrow: bool,
+) -> Iterator[dict[str, Any]]:
+    panel = part.panel
+    above = {"y": -0.5, "yanchor": "bottom", "font": _QUIET}
     if part.across[0] == 0:
         limit = f"max skew {panel.max_skew}, " if panel.is_limited else ""
         note = f" · {panel.note}" if panel.note and not is_narrow else ""
-        words = f"<b>{panel.key}</b>  <span style='color:{Color.QUIET}'>{limit}{panel.sort}{note}</span>"
+        words = f"{limit}{panel.sort}{note}"
         yield {
             "xref": "paper",
             "yref": "paper",
@@ -276,85 +309,23 @@ def _words(
             "y": part.down[1],
             "yanchor": "bottom",
             "yshift": 22,
-            "text": words,
+            "text": f"<b>{panel.key}</b>  <span style='color:{Color.QUIET}'>{words}</span>",
             "font": {"size": 13},
         }
+    if panel.columns > 1:
+        counted = [lane.others for lane in part.lanes if lane.others]
+        if counted:
+            end = max(lane.high or 0 for lane in part.lanes)
+            unit = counted[0].partition(" ")[2]
+            words = "candidates" if unit.startswith("candidate") else unit
+            yield {**axes, **_BESIDE, **above, "x": end, "text": words}
+        return
     bands = [lane for lane in part.lanes if lane.high is not None]
-    if bands and panel.band and panel.columns == 1:
+    if bands and panel.band:
         middle = (bands[0].low + (bands[0].high or 0)) / 2
-        yield {
-            **axes,
-            "x": middle,
-            "y": -0.5,
-            "yanchor": "bottom",
-            "text": panel.band,
-            "font": quiet,
-        }
-    if panel.columns == 1:
-        yield {
-            **axes,
-            "xref": "paper",
-            "x": 1,
-            "y": -0.5,
-            "xanchor": "right",
-            "xshift": right,
-            "yanchor": "bottom",
-            "text": "placed",
-            "font": quiet,
-        }
-    counted = [lane for lane in part.lanes if lane.others]
-    if panel.columns > 1 and counted:
-        unit = counted[0].others.partition(" ")[2]
-        if unit.startswith("candidate"):
-            unit = "candidates"
-        yield {
-            **axes,
-            "x": max(lane.high or 0 for lane in part.lanes),
-            "y": -0.5,
-            "xanchor": "left",
-            "xshift": 8,
-            "yanchor": "bottom",
-            "text": unit,
-            "font": quiet,
-        }
-    letters = int((left - 10) / _LETTER)
-    for row, lane in enumerate(part.lanes):
-        name = (
-            lane.name if len(lane.name) <= letters else f"{lane.name[: letters - 1]}…"
-        )
-        yield {**axes, "x": 0, "y": row, "xanchor": "right", "xshift": -8, "text": name}
-        end = max(lane.placed + lane.added, lane.high or 0)
-        if lane.others:
-            words = lane.others
-            if panel.columns > 1:
-                # There is little room: how many candidates, or a dash.
-                first = words.partition(" ")[0]
-                words = NONE if first == "no" else first
-            yield {
-                **axes,
-                "x": end,
-                "y": row,
-                "xanchor": "left",
-                "xshift": 8,
-                "text": words,
-                "font": quiet,
-            }
-        if panel.columns == 1:
-            of = (
-                ""
-                if is_narrow
-                else f" <span style='font-size:12px'>of {lane.size:,}</span>"
-            )
-            numbers = [
-                f"{one:,}" for one in (lane.placed, lane.added)[: 1 + bool(lane.added)]
-            ]
-            count = f"<b>{' + '.join(numbers)}</b>{of}"
-            yield {
-                **axes,
-                "xref": "paper",
-                "x": 1,
-                "y": row,
-                "xanchor": "right",
-                "xshift": right,
-                "text": count,
-            }
+        yield {**axes, **above, "x": middle, "text": panel.band}
+    yield {**at_right, **above, "text": "placed"}
+
+
+def _cut(words: str, letters: int) -> str:
+    return words if len(words) <= letters else f"{words[: max(1, letters - 1)]}…"

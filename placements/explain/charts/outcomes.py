@@ -14,8 +14,8 @@ from placements.explain.charts.figure import (
     Chart,
     Color,
     figure,
+    number_axis,
     row_axis,
-    whole_ticks,
 )
 
 _PLACED = (Outcome.PICKED, Outcome.KEPT)
@@ -127,7 +127,7 @@ def funnel_chart(outcomes: Sequence[ClusterOutcome]) -> Chart:
             height=34 * len(funnel) + 48,
             barmode="stack",
             bargap=0.35,
-            xaxis={"range": [0, top * 1.25], "title": "clusters", **whole_ticks(top)},
+            xaxis=number_axis(0, top, "clusters", room=0.25),
             yaxis=row_axis([stage.name for stage in funnel]),
         ),
         columns=("Stage", "Remaining", "Removed"),

@@ -1,6 +1,7 @@
 """The chart of a rollout or staged run: Plotly's drawing of its picture."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import plotly.graph_objects as go
 
@@ -27,6 +28,15 @@ _HEAD, _NAMES, _DOT_ROW, _NAMED_ROW, _LINE, _TIMES = 40, 28, 26, 32, 136, 24
 """Heights in pixels: heads of columns, names of trouble, rows of dots, the line, its times."""
 _USUAL_WIDTH = 1000
 """The width of the columns in pixels, for the distance of two dots."""
+_LEFT = 60
+_HIDDEN = {
+    "showgrid": False,
+    "zeroline": False,
+    "showticklabels": False,
+    "ticks": "",
+    "showline": False,
+}
+_UPRIGHT = {"type": "line", "xref": "x", "yref": "paper", "y0": 0}
 
 
 def picture_figure(picture: RunPicture) -> go.Figure:
@@ -36,89 +46,11 @@ def picture_figure(picture: RunPicture) -> go.Figure:
     dots = picture.rows * row
     plot = head + dots + _LINE
     line = (_LINE - 6) / plot
-    areas = []
-    for part, words, color, planned in _AREAS:
-        for is_planned in (False, True):
-            own = [one for one in picture.points if one.is_planned is is_planned]
-            if not own:
-                continue
-            later = [one.at for one in picture.points if one.at > own[-1].at]
-            end = later[0] if later and not is_planned else float(picture.slots)
-            if not is_planned and picture.now is not None:
-                end = picture.now
-            values = [getattr(one, part) for one in own]
-            areas.append(
-                go.Scatter(
-                    x=[*(one.at for one in own), end],
-                    y=[*values, values[-1]],
-                    mode="lines",
-                    line={"shape": "hv", "width": 0},
-                    stackgroup="planned" if is_planned else "past",
-                    fillcolor=planned if is_planned else color,
-                    hovertemplate=f"%{{y}} on the revision {words}<extra></extra>",
-                )
-            )
-    for is_planned in (False, True):
-        own = [one for one in picture.points if one.is_planned is is_planned]
-        ends = [picture.now or picture.slots] if not is_planned else [picture.slots]
-        top = [one.old + one.new for one in own]
-        if own:
-            areas.append(
-                go.Scatter(
-                    x=[*(one.at for one in own), *ends],
-                    y=[*top, top[-1]],
-                    mode="lines",
-                    line={
-                        "shape": "hv",
-                        "width": 1.5,
-                        "color": Color.TEXT,
-                        "dash": "dot" if is_planned else "solid",
-                    },
-                    hovertemplate="%{y} available<extra></extra>",
-                )
-            )
-    hidden = {
-        "showgrid": False,
-        "zeroline": False,
-        "showticklabels": False,
-        "ticks": "",
-        "showline": False,
-    }
-    edges = {"type": "line", "xref": "x", "yref": "paper", "y0": 0, "y1": 1}
-    shapes: list[dict[str, object]] = [
-        {
-            "type": "line",
-            "x0": start,
-            "x1": end,
-            "y0": value,
-            "y1": value,
-            "line": {"color": Color.TEXT, "dash": "dash", "width": 1.5},
-        }
-        for start, end, value in picture.minimums
-    ]
-    for place, column in picture.placed_columns:
-        if column.is_break:
-            color = Color.ATTENTION if column.level else Color.BORDER
-            dashes = {"color": color, "dash": "dashdot", "width": 1.5}
-            shapes += [
-                {**edges, "x0": at, "x1": at, "line": dashes}
-                for at in (place, place + column.width)
-            ]
-    if picture.now is not None:
-        shapes.append(
-            {
-                **edges,
-                "x0": picture.now,
-                "x1": picture.now,
-                "y1": line,
-                "line": {"color": Color.ACCENT, "width": 2},
-            }
-        )
     return figure(
-        *areas,
+        *availability_traces(picture),
         *_dot_traces(picture),
         height=plot + _TIMES,
-        margin={"l": 60, "r": 130, "t": 0, "b": _TIMES},
+        margin={"l": _LEFT, "r": 130, "t": 0, "b": _TIMES},
         xaxis={
             "range": [0, picture.slots],
             "tickvals": [at for at, _ in picture.ticks],
@@ -126,50 +58,107 @@ def picture_figure(picture: RunPicture) -> go.Figure:
             "showgrid": False,
             "zeroline": False,
         },
-        yaxis={**hidden, "domain": [0, line], "range": [0, picture.top]},
+        yaxis={**_HIDDEN, "domain": [0, line], "range": [0, picture.top]},
         yaxis2={
-            **hidden,
+            **_HIDDEN,
             "domain": [_LINE / plot, (_LINE + dots) / plot],
             "range": [-0.5, picture.rows - 0.5],
         },
-        shapes=shapes,
-        annotations=[
-            *(
-                {
-                    "x": place + column.width / 2,
-                    "yref": "paper",
-                    "y": 0.72 if column.is_break else 1,
-                    "yanchor": "top",
-                    "showarrow": False,
-                    "text": _column_text(column, picture.is_named),
-                }
-                for place, column in picture.placed_columns
-            ),
-            {
-                "xref": "paper",
-                "yref": "paper",
-                "x": 0,
-                "xanchor": "left",
-                "xshift": -60,
-                "y": _LINE / plot,
-                "yanchor": "top",
-                "showarrow": False,
-                "text": "<b>Available clusters</b>",
-            },
-            *(
-                {
-                    "xref": "paper",
-                    "x": 1,
-                    "xanchor": "left",
-                    "xshift": 8,
-                    "y": one.place * picture.top / 100,
-                    "showarrow": False,
-                    "text": one.words,
-                }
-                for one in picture.labels
-            ),
-        ],
+        shapes=list(lines_of(picture, line)),
+        annotations=list(words_of(picture, _LINE / plot)),
     )
+
+
+def availability_traces(picture: RunPicture) -> Iterator[go.Scatter]:
+    """Yield the areas of the revisions and the line above them: solid what was, then what is planned."""
+    for is_planned, dash in ((False, "solid"), (True, "dot")):
+        own = [one for one in picture.points if one.is_planned is is_planned]
+        if not own:
+            continue
+        later = (one.at for one in picture.points if one.at > own[-1].at)
+        end = next(later, float(picture.slots))
+        if picture.now is not None and not is_planned:
+            end = picture.now
+        times = [*(one.at for one in own), end]
+        for part, words, color, planned in _AREAS:
+            values = [getattr(one, part) for one in own]
+            yield go.Scatter(
+                x=times,
+                y=[*values, values[-1]],
+                mode="lines",
+                line={"shape": "hv", "width": 0},
+                stackgroup="planned" if is_planned else "past",
+                fillcolor=planned if is_planned else color,
+                hovertemplate=f"%{{y}} on the revision {words}<extra></extra>",
+            )
+        top = [one.old + one.new for one in own]
+        yield go.Scatter(
+            x=times,
+            y=[*top, top[-1]],
+            mode="lines",
+            line={"shape": "hv", "width": 1.5, "color": Color.TEXT, "dash": dash},
+            hovertemplate="%{y} available<extra></extra>",
+        )
+
+
+def lines_of(picture: RunPicture, height: float) -> Iterator[dict[str, Any]]:
+    for start, end, value in picture.minimums:
+        yield {
+            "type": "line",
+            "x0": start,
+            "x1": end,
+            "y0": value,
+            "y1": value,
+            "line": {"color": Color.TEXT, "dash": "dash", "width": 1.5},
+        }
+    for place, column in picture.placed_columns:
+        if not column.is_break:
+            continue
+        color = Color.ATTENTION if column.level else Color.BORDER
+        dashes = {"color": color, "dash": "dashdot", "width": 1.5}
+        for at in (place, place + column.width):
+            yield {**_UPRIGHT, "x0": at, "x1": at, "y1": 1, "line": dashes}
+    if picture.now is not None:
+        yield {
+            **_UPRIGHT,
+            "x0": picture.now,
+            "x1": picture.now,
+            "y1": height,
+            "line": {"color": Color.ACCENT, "width": 2},
+        }
+
+
+def words_of(picture: RunPicture, height: float) -> Iterator[dict[str, Any]]:
+    for place, column in picture.placed_columns:
+        yield {
+            "x": place + column.width / 2,
+            "yref": "paper",
+            "y": 0.72 if column.is_break else 1,
+            "yanchor": "top",
+            "showarrow": False,
+            "text": _column_text(column, picture.is_named),
+        }
+    yield {
+        "xref": "paper",
+        "yref": "paper",
+        "x": 0,
+        "xanchor": "left",
+        "xshift": -_LEFT,
+        "y": height,
+        "yanchor": "top",
+        "showarrow": False,
+        "text": "<b>Available clusters</b>",
+    }
+    for one in picture.labels:
+        yield {
+            "xref": "paper",
+            "x": 1,
+            "xanchor": "left",
+            "xshift": 8,
+            "y": one.place * picture.top / 100,
+            "showarrow": False,
+            "text": one.words,
+        }
 
 
 def _dot_traces(picture: RunPicture) -> Iterator[go.Scatter]:

@@ -14,6 +14,7 @@ from placements.explain.charts.figure import (
     Chart,
     Color,
     figure,
+    number_axis,
     row_axis,
 )
 from placements.explain.decision_tables import composition
@@ -60,9 +61,12 @@ def affinity_chart(
         )
         for place, words in enumerate(terms)
     ]
+    ends = [sum(max(0, points) for _, points in sums[name].rows) for name in shown]
+    losses = [sum(min(0, points) for _, points in sums[name].rows) for name in shown]
+    low, high = min(losses), max(ends)
     totals = go.Scatter(
         mode="text",
-        x=[sum(max(0, points) for _, points in sums[name].rows) for name in shown],
+        x=ends,
         y=list(range(len(shown))),
         text=[f"  {signed_text(sums[name].total)}" for name in shown],
         textposition="middle right",
@@ -81,7 +85,7 @@ def affinity_chart(
             height=26 * (len(shown) + len(noted)) + 72,
             barmode="relative",
             bargap=0.3,
-            xaxis={"zeroline": True, "title": "points"},
+            xaxis=number_axis(low, high, "points"),
             yaxis=row_axis([*labels, *noted]),
             **LEGEND_ABOVE,
         ),
@@ -150,9 +154,6 @@ def build_up_chart(decision: Decision, cluster: str) -> Chart | None:
     points = [value for _, value in rows]
     totals = [0, *accumulate(points)]
     low, high = min(*totals, sums.total), max(*totals, sums.total)
-    # Room for the numbers beyond the bars; none beyond zero, where no number is written.
-    room = max(1, high - low) * 0.15
-    reach = [low - room if low < 0 else 0, high + room if high > 0 else 0]
     labels = [words if len(words) <= 48 else f"{words[:47]}…" for words, _ in rows]
     return Chart(
         name="build-up",
@@ -182,7 +183,7 @@ def build_up_chart(decision: Decision, cluster: str) -> Chart | None:
             ),
             height=32 * (len(rows) + 1) + 44,
             bargap=0.35,
-            xaxis={"range": reach, "zeroline": True, "title": "points"},
+            xaxis=number_axis(low, high, "points"),
             yaxis=row_axis([*labels, sums.noun]),
         ),
         columns=(sums.part.capitalize(), "Points"),

@@ -8,6 +8,7 @@ from hashlib import sha256
 from django.core.cache import caches
 from django.db.models import Case, Count, OuterRef, Subquery, Value, When
 
+from clusters.columns import domain_order
 from clusters.filters import groups_of
 from clusters.models import ClusterLabel, MemberCluster
 from fleetui.hub_scope import current_hub_id
@@ -22,7 +23,7 @@ _KEPT_SECONDS = 60
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """The clusters of a placement in each domain of a key, those with most clusters of the fleet first.
+    """The clusters of a placement in each domain of a key, by value; of many the largest of the fleet.
 
     A domain may end from `low` to `high`; None without a limit.
     """
@@ -107,7 +108,10 @@ def _counts(keys: dict[int, str]) -> dict[int, dict[str, int]]:
     ):
         found[pk][domain] = count
     return {
-        pk: {value_words(value): found[pk].get(value, 0) for value, _ in domains[key]}
+        pk: {
+            value_words(value): found[pk].get(value, 0)
+            for value, _ in sorted(domains[key], key=lambda one: domain_order(one[0]))
+        }
         for pk, key in keys.items()
         if key
     }

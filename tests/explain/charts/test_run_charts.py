@@ -5,9 +5,9 @@ import json
 import pytest
 
 from placements.engine.rollout.waves import RolloutProgress
-from placements.explain.charts.figure import duration_text
 from placements.explain.charts.rollouts import picture_figure
 from placements.explain.run_pictures import Dot, run_picture, wave_columns
+from placements.explain.vocabulary import duration_text
 
 
 @pytest.mark.parametrize(

@@ -2,19 +2,20 @@
 
 import json
 
+from clusters.filters import ClusterListState, Domain
 from placements.explain.charts import fleet
-from placements.explain.charts.fleet import Grouped, topology_chart
+from placements.explain.charts.fleet import topology_chart
 from tests.explain.charts.checking import check_chart
 
 ONE = [
-    Grouped(("east",), {"ready": 2, "cordoned": 1}),
-    Grouped(("",), {"ready": 1}),
-    Grouped((None,), {"not eligible": 4}),
+    Domain(("east",), {ClusterListState.READY: 2, ClusterListState.CORDONED: 1}),
+    Domain(("",), {ClusterListState.READY: 1}),
+    Domain((None,), {ClusterListState.NOT_ELIGIBLE: 4}),
 ]
 TWO = [
-    Grouped(("east", "prod"), {"ready": 2}),
-    Grouped(("west", "canary"), {"ready": 1}),
-    Grouped(("west", None), {"ready": 3}),
+    Domain(("east", "prod"), {ClusterListState.READY: 2}),
+    Domain(("west", "canary"), {ClusterListState.READY: 1}),
+    Domain(("west", None), {ClusterListState.READY: 3}),
 ]
 
 
@@ -23,8 +24,9 @@ def test_bars_are_stacked_by_how_clusters_stand() -> None:
 
     assert chart is not None
     check_chart(chart)
-    traces = {one["name"]: one for one in json.loads(chart.json)["data"]}
-    assert traces["ready"]["y"] == ["east", "(empty)", "no label"]
+    drawn = json.loads(chart.json)
+    traces = {one["name"]: one for one in drawn["data"]}
+    assert drawn["layout"]["yaxis"]["ticktext"] == ["east", "(empty)", "no label"]
     assert (traces["ready"]["x"], traces["cordoned"]["x"]) == ([2, 1, 0], [1, 0, 0])
     assert traces["not ready"]["x"] == [0, 0, 4]
     assert chart.rows == (
@@ -74,7 +76,8 @@ def test_the_largest_values_are_drawn_with_a_note(monkeypatch) -> None:
     chart = topology_chart(("region",), ONE)
 
     assert chart is not None
-    assert json.loads(chart.json)["data"][0]["y"] == ["no label"]
+    layout = json.loads(chart.json)["layout"]
+    assert layout["yaxis"]["ticktext"] == ["no label"]
     assert chart.caption.endswith("Shown: the largest 1 of 3 values of region.")
     assert len(chart.rows) == 3
 
