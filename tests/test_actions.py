@@ -8,7 +8,7 @@ from io import StringIO
 from typing import Any
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError
 from django.test import Client
 from django.utils.html import strip_tags
 from rest_framework.test import APIClient
@@ -30,6 +30,7 @@ from placements.services.actions import ACTIONS, Action, ActionKind
 from placements.services.bulk_changes import BULK_ACTIONS
 from placements.services.disruption.drains import drain
 from placements.services.rollouts import operations
+from tests.commands import call_command
 from tests.rows import NOW, api_token, person
 from tests.services.rollouts.staged import StagedWorld, stage, staged_spec
 from tests.services.rollouts.world import World, updating_world, world_once

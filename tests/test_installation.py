@@ -14,12 +14,12 @@ from threading import Thread
 from typing import Any
 
 import pytest
-from django.core.management import call_command, get_commands
 
 from fleetui import __version__
 from fleetui.apimachinery.yaml import load_documents
 from fleetui.command_line import PROGRAM, main
 from fleetui.locations import data_folder
+from tests.commands import call_command, get_commands
 from tests.rows import member_document
 from tests.runtime.processes import ROOT, watching
 from tests.services.test_impact_sources import FOREIGN

@@ -5,10 +5,11 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-from django.core.management import CommandError, call_command, get_commands
+from django.core.management import CommandError
 
 from fleetui.access.models import AccessEvent
 from fleetui.apimachinery.yaml import dump_yaml
+from tests.commands import call_command, get_commands
 from tests.database import rolled_back
 from tests.rows import person
 from tests.web.planted import (

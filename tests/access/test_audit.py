@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import Permission, User
-from django.core.management import call_command
 from django.test import Client, override_settings
 
 from fleetui.access.audit import json_lines, prune_lines, record_access
 from fleetui.access.models import AccessEvent
 from placements.services.resources.operations import apply_resources
+from tests.commands import call_command
 from tests.rows import NOW, api_token, config_map, joined, namespace, person
 
 PASSWORD = "a long enough password"
