@@ -40,7 +40,7 @@ def run(console: Console, options: Namespace) -> int:
         operation.method,
         path_to(operation.path, options.name),
         query=query,
-        body=json.dumps(body).encode() if body else None,
+        body=json.dumps(body).encode() if body or operation.fields else None,
         content_type="application/json",
     )
     noun = operation.path.partition("/")[0]

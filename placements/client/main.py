@@ -47,7 +47,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 def verbs_of(parser: Any) -> dict[str, Any]:
     """Return the parsers of the commands that are requests, by name."""
-    verbs: dict[str, Any] = parser._subparsers._group_actions[0].choices
+    verbs: dict[str, Any] = parser._actions[-1].choices
     return verbs
 
 

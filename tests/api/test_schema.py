@@ -201,6 +201,7 @@ BODIES = {
     "PUT /api/v1/overrides/{kind}/{namespace}/{name}": for_clusters(
         "tier", rule(annotate(tier="2"))
     ),
+    "POST /api/v1/staged-strategies/{name}/preview": {"placement": "slow"},
     "PUT /api/v1/staged-strategies/{name}": strategy_document(stage("other")),
     "PUT /api/v1/staged-runs/{name}": run_document(
         "one", state="Stop", placementName="slow"
@@ -485,7 +486,7 @@ def test_every_operation_has_a_description() -> None:
         one for path in generated_schema()["paths"].values() for one in path.values()
     ]
 
-    assert len(operations) == 150
+    assert len(operations) == 151
     assert [
         one["operationId"] for one in operations if not one.get("description")
     ] == []
