@@ -37,8 +37,13 @@ def whole_seconds(text: str) -> int:
     return round(seconds(text))
 
 
-def new_parser(program: str, *, others: str = "") -> ArgumentParser:
-    """Return the parser of all commands; `others` are the commands that are not requests."""
+def new_parser(
+    program: str, *, others: str = "", has_kubeconfig: bool = False
+) -> ArgumentParser:
+    """Return the parser of all commands; `others` are the commands that are not requests.
+
+    With `has_kubeconfig` the hub of a kubeconfig takes the place of this machine.
+    """
     parser = ArgumentParser(
         program,
         description=f"Commands for the console of this machine, or for the one that {SERVER} names.",
@@ -46,6 +51,10 @@ def new_parser(program: str, *, others: str = "") -> ArgumentParser:
     )
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="COMMAND")
     connection = _connection_options()
+    if has_kubeconfig:
+        hub = connection.add_argument_group("hub without a console").add_argument
+        hub("--kubeconfig", metavar="FILE", help="default: that of kubectl")
+        hub("--context", metavar="NAME", help="default: the current one")
     _add_nouns(verbs, connection)
     _add_manifests(verbs, connection)
     _add_questions(verbs, connection)
@@ -342,6 +351,16 @@ def _add_questions(verbs: Any, connection: ArgumentParser) -> None:
     cluster.noun = "clusters"
     why.add_argument("--decision", metavar="ID", help="default: the latest one")
     _add_output(why, "table", "json", "yaml")
+    replay = verbs.add_parser(
+        "replay",
+        help="Replay the decision of a live hub: whether the engine agrees, and what differs",
+        parents=[connection],
+    )
+    replay.set_defaults(run="why", cluster="")
+    placement = replay.add_argument("placement", metavar="PLACEMENT")
+    placement.noun = "placements"  # type: ignore[attr-defined]
+    replay.add_argument("--decision", metavar="ID", help="default: the latest one")
+    _add_output(replay, "yaml", "json")
     wait = verbs.add_parser(
         "wait",
         help="Wait for conditions of a placement: status 5 when the time is over",

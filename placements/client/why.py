@@ -1,4 +1,4 @@
-"""`why PLACEMENT CLUSTER`: why a cluster is selected or not, and what would change that."""
+"""`why PLACEMENT CLUSTER`: why a cluster is selected or not; `replay PLACEMENT`: whether a hub decided so."""
 
 from argparse import Namespace
 from typing import Any
@@ -12,7 +12,10 @@ from placements.client.output import Console
 
 
 def run(console: Console, options: Namespace) -> int:
-    """Print the outcome of a cluster in a decision, the latest one by default. Raise RemoteError."""
+    """Print the outcome of a cluster in a decision, or its replay; by default of the latest decision.
+
+    Raise RemoteError.
+    """
     decision = options.decision
     if not decision:
         path = path_to("placements/{name}/decisions", options.placement)
@@ -21,6 +24,10 @@ def run(console: Console, options: Namespace) -> int:
             message = f"{options.placement} has no decision yet"
             raise RemoteError(message, returncode=REFUSED)
         decision = latest["id"]
+    if not options.cluster:
+        answer = console.client.request("GET", f"decisions/{quote(decision)}/hub")
+        console.document(answer, options.output)
+        return 0
     path = f"decisions/{quote(decision)}/clusters/{quote(options.cluster)}/advice"
     advice = console.client.request("GET", path)
     if options.output != "table":
