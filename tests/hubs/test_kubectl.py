@@ -105,13 +105,7 @@ def test_the_hub_of_the_kubeconfig_is_listed_replayed_and_explained(
     assert json.loads(replayed.stdout)["agreement"] == "uncertain"
     assert why.stdout.startswith("c2: outranked (decision d-"), why
     assert "numberOfClusters 3 (now 2) (selects c2)" in why.stdout
-    assert {one.verb for one in fake.seen} <= {
-        "list",
-        "continue",
-        "watch",
-        "get",
-        "create",
-    }
+    assert {one.verb for one in fake.seen}.isdisjoint({"put", "patch", "delete"})
     left = [one.name for one in tmp_path.rglob("*") if one.is_file()]
     assert sorted(left) == ["config", f"empty-{__version__}.sqlite3"]
 
