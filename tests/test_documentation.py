@@ -22,11 +22,14 @@ from fleetui.apimachinery import kinds
 from fleetui.apimachinery.model import Semantics
 from fleetui.apimachinery.yaml import load_documents
 from fleetui.env import Variables
+from placements.client.arguments import connection_options
+from placements.client.main import verbs_of
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.filters.topology_keys import TopologyKeyFilter
 from placements.engine.scheduling.profile import NAMESPACED_FILTERS, profile_of
 from placements.engine.scheduling.scoring import ScoreSource
 from placements.services.apply import apply_documents
+from tests.commands import PARSER
 from tests.screenshots.tour import MAIN
 from tests.settings_reference import with_table
 from tests.source_code import PRODUCT, TESTS
@@ -501,10 +504,14 @@ def _documented_requests() -> Iterator[tuple[tuple[str, str], str]]:
 
 
 def _commands() -> set[str]:
-    return {name for name, app in get_commands().items() if app in APPS}
+    own = {name for name, app in get_commands().items() if app in APPS}
+    return own | verbs_of(PARSER).keys()
 
 
 def _parser(name: str) -> ArgumentParser:
+    if name in verbs_of(PARSER):
+        parser: ArgumentParser = verbs_of(PARSER)[name]
+        return parser
     app = get_commands()[name]
     assert isinstance(app, str)
     return load_command_class(app, name).create_parser("manage.py", name)
@@ -517,7 +524,12 @@ def _words_of(parser: ArgumentParser) -> Iterator[str]:
         for action in ArgumentParser()._actions
         for option in action.option_strings
     }
-    usual.add("--hub")  # of all commands on a hub; described above the sections
+    # Those of all commands on a hub, and of all requests, are described above the sections.
+    usual |= {
+        option
+        for action in connection_options()._actions
+        for option in action.option_strings
+    }
     own = [
         one
         for one in parser._actions

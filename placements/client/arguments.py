@@ -50,7 +50,7 @@ def new_parser(
         epilog=others,
     )
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="COMMAND")
-    connection = _connection_options()
+    connection = connection_options()
     if has_kubeconfig:
         hub = connection.add_argument_group("hub without a console").add_argument
         hub("--kubeconfig", metavar="FILE", help="default: that of kubectl")
@@ -72,7 +72,7 @@ def new_parser(
     return parser
 
 
-def _connection_options() -> ArgumentParser:
+def connection_options() -> ArgumentParser:
     parent = ArgumentParser(add_help=False)
     parent.add_argument(
         "--hub", default=LOCAL_HUB_NAME, metavar="NAME", help="default: local"
@@ -152,7 +152,7 @@ def _add_nouns(verbs: Any, connection: ArgumentParser) -> None:
             parser.set_defaults(run="objects", do=verb, of=noun)
             many = "*" if verb in ("get", "export") else "+"
             names = parser.add_argument("names", nargs=many, metavar="NAME")
-            names.noun = noun.name  # type: ignore[attr-defined]  # for completion
+            names.noun = noun.name
             if verb == "get":
                 _add_query(parser, noun)
                 _add_output(parser, *FORMATS)
@@ -358,7 +358,7 @@ def _add_questions(verbs: Any, connection: ArgumentParser) -> None:
     )
     replay.set_defaults(run="why", cluster="")
     placement = replay.add_argument("placement", metavar="PLACEMENT")
-    placement.noun = "placements"  # type: ignore[attr-defined]
+    placement.noun = "placements"
     replay.add_argument("--decision", metavar="ID", help="default: the latest one")
     _add_output(replay, "yaml", "json")
     wait = verbs.add_parser(

@@ -22,7 +22,7 @@ _NAMES = {"manage.py": "manage.py", "kubectl-fleetui": KUBECTL}
 _APPS_OPTIONS = frozenset({"--diff", "--settings", "--pythonpath"})
 """Options of `simulate` with which it needs all apps."""
 _ROOT = Path(__file__).resolve().parents[2]
-_HELP = (["-h"], ["--help"], ["help"], [])
+_HELP: tuple[list[str], ...] = (["-h"], ["--help"], ["help"], [])
 _OTHERS = (
     "Commands of the machine on which the console runs, each with a --help of its own: {names}; "
     "and those of Django."

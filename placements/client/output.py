@@ -9,15 +9,24 @@ from typing import Any, TextIO
 from placements.client.operations import Noun
 
 _COLUMNS = {
-    "clusters": "state verdict placements cordoned joinedAt",
-    "placements": "type placed fulfilled pending createdAt",
-    "decisions": "placement kind fulfilled wanted picked kept because createdAt",
-    "resources": "size revision updatedAt",
-    "overrides": "placement revision updatedAt",
-    "rollouts": "state because startedAt endedAt endedBecause",
-    "staged-runs": "placement status snapshot startedAt endedAt",
-    "events": "at type by what kind name",
-    "evictions": "placement cluster outcome why at",
+    "clusters": ("state", "verdict", "placements", "cordoned", "joinedAt"),
+    "placements": ("type", "placed", "fulfilled", "pending", "createdAt"),
+    "decisions": (
+        "placement",
+        "kind",
+        "fulfilled",
+        "wanted",
+        "picked",
+        "kept",
+        "because",
+        "createdAt",
+    ),
+    "resources": ("size", "revision", "updatedAt"),
+    "overrides": ("placement", "revision", "updatedAt"),
+    "rollouts": ("state", "because", "startedAt", "endedAt", "endedBecause"),
+    "staged-runs": ("placement", "status", "snapshot", "startedAt", "endedAt"),
+    "events": ("at", "type", "by", "what", "kind", "name"),
+    "evictions": ("placement", "cluster", "outcome", "why", "at"),
 }
 """The columns of a table beside the name; of other nouns it has the first five, of `wide` all."""
 _FIRST = 5
@@ -52,9 +61,9 @@ class Console:
         elif form in ("json", "yaml"):
             self.document({"apiVersion": "v1", "kind": "List", "items": rows}, form)
         elif rows:
-            chosen = _COLUMNS.get(noun.name, "").split()
+            chosen = _COLUMNS.get(noun.name, ())
             others = [one for one in noun.columns if one not in ("name", "namespace")]
-            columns = others if form == "wide" else chosen or others[:_FIRST]
+            columns = others if form == "wide" else list(chosen) or others[:_FIRST]
             cells = [
                 [noun.name_of(row), *(_cell(row.get(one)) for one in columns)]
                 for row in rows

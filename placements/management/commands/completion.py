@@ -25,7 +25,7 @@ class Command(BaseCommand):
 
     help = (
         "Print the completion script of a shell, such as for `source <(fleetui completion bash)`. "
-        "It is generated from the parsers of the commands, and asks the console for names."
+        "It is generated from the parsers of the commands, and reads names from the console."
     )
     requires_system_checks = ()
 
@@ -33,7 +33,7 @@ class Command(BaseCommand):
         parser.add_argument("shell", choices=shtab.SUPPORTED_SHELLS)
 
     def handle(self, *, shell: str, **_options: Any) -> None:
-        preamble = {
+        preamble: Any = {
             name: "\n".join(
                 function.format(noun=noun, names=_NAMES.format(noun=noun))
                 for noun in nouns()
