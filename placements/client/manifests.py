@@ -200,7 +200,7 @@ def _prune(console: Console, applied: set[tuple[str, str]], options: Namespace) 
     for noun in map(nouns().__getitem__, _PRUNED):
         for row in list(list_rows(console.client, noun.name, {})):
             name = noun.name_of(row)
-            if is_applied(noun, name, applied) or not _has_labels(
+            if (noun.singular, name) in applied or not _has_labels(
                 console.client, noun, row, wanted
             ):
                 continue
@@ -208,15 +208,6 @@ def _prune(console: Console, applied: set[tuple[str, str]], options: Namespace) 
                 console.line(f"{noun.singular} {name} deleted (dry run)")
             else:
                 delete(console, noun, name, form=options.output)
-
-
-def is_applied(noun: Noun, name: str, applied: set[tuple[str, str]]) -> bool:
-    """Return whether an object is among the results of an apply, which have a kind and a name."""
-    kind = _RESULT_KINDS.get(noun.name, noun.singular)
-    return (kind, name) in applied
-
-
-_RESULT_KINDS: dict[str, str] = {}
 
 
 def _has_labels(
