@@ -200,7 +200,7 @@ def _prune(console: Console, applied: set[tuple[str, str]], options: Namespace) 
     for noun in map(nouns().__getitem__, _PRUNED):
         for row in list(list_rows(console.client, noun.name, {})):
             name = noun.name_of(row)
-            if (noun.singular, name) in applied or not _has_labels(
+            if _result_of(noun, row) in applied or not _has_labels(
                 console.client, noun, row, wanted
             ):
                 continue
@@ -208,6 +208,14 @@ def _prune(console: Console, applied: set[tuple[str, str]], options: Namespace) 
                 console.line(f"{noun.singular} {name} deleted (dry run)")
             else:
                 delete(console, noun, name, form=options.output)
+
+
+def _result_of(noun: Noun, row: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the kind and the name that the result of an apply has for a row of a list."""
+    if noun.name != "overrides":
+        return noun.singular, noun.name_of(row)
+    name = "/".join(filter(None, [row["namespace"], row["name"]]))
+    return ("override" if row["namespace"] else "cluster-override"), name
 
 
 def _has_labels(

@@ -27,6 +27,7 @@ from tests.rows import (
     placement_document,
     run_due,
 )
+from tests.services.rollouts.overrides import annotate, for_clusters, rule
 
 CALLS = (
     "get placements",
@@ -90,3 +91,24 @@ def test_the_commands_are_those_of_the_schema() -> None:
     assert FILE.read_text() == text_of(generated_schema()), (
         "Run python -m tests.api.write_client: the schema has changed"
     )
+
+
+@pytest.mark.django_db
+def test_prune_deletes_what_has_the_label_and_is_not_in_the_files(
+    tmp_path: Path,
+) -> None:
+    override = for_clusters("tier", rule(annotate(tier="2")))
+    documents = [namespace("shop"), namespace("till"), override]
+    for one in documents:
+        one["metadata"]["labels"] = {"team": "shop"}
+    file = tmp_path / "all.yaml"
+    file.write_text("---\n".join(map(dump_yaml, documents)))
+    output_of(f"apply -f {file}")
+    file.write_text("---\n".join(map(dump_yaml, [documents[0], override])))
+
+    pruned = output_of(f"apply -f {file} --prune -l team=shop")
+
+    assert pruned[0] == 0
+    assert [line for line in pruned[1].splitlines() if line.endswith(" deleted")] == [
+        "resource /Namespace//till deleted"
+    ]
