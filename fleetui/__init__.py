@@ -6,3 +6,4 @@ import gc
 gc.set_threshold(10_000, 10, 10)
 
 __version__ = "0.1.0"
+LOCAL_HUB_NAME = "local"

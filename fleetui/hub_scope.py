@@ -18,7 +18,6 @@ from fleetui.errors import FleetError
 
 LOCAL_HUB = 1
 """The primary key of the hub that this console is itself."""
-LOCAL_HUB_NAME = "local"
 UNKNOWN_HUB = -1
 """The scope of a request without a user to a hub that does not exist; it has no rows."""
 

@@ -14,12 +14,14 @@ from urllib.request import getproxies, proxy_bypass
 import urllib3
 from urllib3.exceptions import HTTPError
 
-from fleetui import __version__
+from fleetui import LOCAL_HUB_NAME, __version__
+from fleetui.apimachinery.errors import FieldError
 from fleetui.errors import BAD_INPUT, ENVIRONMENT, UNCONFIRMED, exit_code_of
-from fleetui.hub_scope import LOCAL_HUB_NAME
 
 SERVER, TOKEN = "FLEETUI_SERVER", "FLEETUI_TOKEN"
 LARGEST_ANSWER = 64 * 1024 * 1024
+_NO_CONTENT = 204
+_FAULT_KEYS = ("path", "code", "message", "allowed")
 _LOOPBACK = re.compile(r"127(\.\d{1,3}){3}|::1|(.+\.)?localhost")
 
 
@@ -54,6 +56,9 @@ class RemoteErrors(RemoteError):
     ) -> None:
         super().__init__(message, returncode=BAD_INPUT, status=status, applied=applied)
         self.errors = errors
+
+    def __str__(self) -> str:
+        return "\n".join(str(field_error({**one, "line": None})) for one in self.errors)
 
 
 class ServerRefused(ValueError):
@@ -168,12 +173,17 @@ class RemoteClient:
         method: str,
         path: str,
         *,
-        query: Mapping[str, str] | None = None,
+        query: Mapping[str, Any] | None = None,
         body: bytes | None = None,
         content_type: str = "application/yaml",
+        is_new: bool = False,
     ) -> Any:
-        """Return the JSON of the response. Raise RemoteError, RemoteFaults."""
-        address = self._base + path + (f"?{urlencode(query)}" if query else "")
+        """Return the JSON of the response; `is_new`: of an object that must not exist.
+
+        Raise RemoteError, RemoteErrors.
+        """
+        parameters = f"?{urlencode(query, doseq=True)}" if query else ""
+        address = self._base + path + parameters
         headers = {
             "Accept": "application/json",
             "Accept-Encoding": "gzip",
@@ -182,6 +192,8 @@ class RemoteClient:
         }
         if body is not None:
             headers["Content-Type"] = content_type
+        if is_new:
+            headers["If-None-Match"] = "*"
         try:
             response = self._pool.request(
                 method,
@@ -202,36 +214,46 @@ class RemoteClient:
                 f"{self._server.url}: the response has more than {LARGEST_ANSWER} bytes"
             )
             raise RemoteError(message, returncode=ENVIRONMENT)
-        return self._parsed(
-            response.status, content, location=response.headers.get("Location", "")
-        )
-
-    def _parsed(self, status: int, content: bytes, *, location: str) -> Any:
+        status = response.status
         if 300 <= status < 400:
+            location = response.headers.get("Location", "")
             message = f"{self._server.url}: redirected to {location}; give that address as --server"
             raise RemoteError(message, returncode=ENVIRONMENT, status=status)
-        try:
-            document = json.loads(content)
-        except ValueError as error:
-            message = f"{self._server.url}: status {status} and no JSON: is this the address of FleetUI?"
-            raise RemoteError(message, returncode=ENVIRONMENT, status=status) from error
-        if status < 300:
-            return document
-        problem = document if isinstance(document, dict) else {}
-        detail = str(
-            problem.get("detail") or problem.get("title") or f"status {status}"
+        return content_of(status, content, console=self._server.url)
+
+
+def content_of(status: int, content: bytes, *, console: str) -> Any:
+    """Return the JSON of a response, None for an empty one. Raise RemoteError, RemoteErrors."""
+    if status == _NO_CONTENT:
+        return None
+    try:
+        document = json.loads(content)
+    except ValueError as error:
+        message = (
+            f"{console}: status {status} and no JSON: is this the address of FleetUI?"
         )
-        applied = problem.get("applied", ())
-        if errors := problem.get("faults"):
-            raise RemoteErrors(detail, errors, status=status, applied=applied)
-        if confirmation := problem.get("confirm"):
-            detail = f"{detail} (--confirm {confirmation})"
-            raise RemoteError(
-                detail, returncode=UNCONFIRMED, status=status, applied=applied
-            )
+        raise RemoteError(message, returncode=ENVIRONMENT, status=status) from error
+    if status < 300:
+        return document
+    problem = document if isinstance(document, dict) else {}
+    detail = str(problem.get("detail") or problem.get("title") or f"status {status}")
+    applied = problem.get("applied", ())
+    if errors := problem.get("faults"):
+        raise RemoteErrors(detail, errors, status=status, applied=applied)
+    if confirmation := problem.get("confirm"):
+        detail = f"{detail} (--confirm {confirmation})"
         raise RemoteError(
-            detail, returncode=exit_code_of(status), status=status, applied=applied
+            detail, returncode=UNCONFIRMED, status=status, applied=applied
         )
+    raise RemoteError(
+        detail, returncode=exit_code_of(status), status=status, applied=applied
+    )
+
+
+def field_error(plain: Mapping[str, Any]) -> FieldError:
+    """Return an error in a manifest that a console has sent."""
+    path, code, message, allowed = (str(plain.get(key) or "") for key in _FAULT_KEYS)
+    return FieldError(path, code, message, allowed, plain.get("line"))
 
 
 def _pool_of(server: Server) -> urllib3.PoolManager:

@@ -90,8 +90,6 @@ INSTALLED_APPS = [
     *([HUBS_APP] if LIVE_HUBS else []),
 ]
 
-# Commands that read files alone, with their app: run before apps are loaded (`fleetui/command_line.py`).
-APPS_OF_FILE_COMMANDS = {"simulate": "placements"}
 
 # Traces of requests and tasks (`fleetui/tracing.py`).
 TRACES = variables.TRACES

@@ -8,7 +8,7 @@ from io import StringIO
 from typing import Any
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError
 from django.test import Client
 from django.utils.html import strip_tags
 from rest_framework.test import APIClient
@@ -30,6 +30,7 @@ from placements.services.actions import ACTIONS, Action, ActionKind
 from placements.services.bulk_changes import BULK_ACTIONS
 from placements.services.disruption.drains import drain
 from placements.services.rollouts import operations
+from tests.commands import call_command
 from tests.rows import NOW, api_token, person
 from tests.services.rollouts.staged import StagedWorld, stage, staged_spec
 from tests.services.rollouts.world import World, updating_world, world_once
@@ -41,11 +42,8 @@ STARTS = {
     ActionKind.STAGED: "rollouts/staged/runs",
     ActionKind.CLUSTER: "clusters",
 }
-COMMANDS = {
-    ActionKind.ROLLING: "rollout",
-    ActionKind.STAGED: "staged",
-    ActionKind.CLUSTER: "change_clusters",
-}
+COMMANDS = {ActionKind.ROLLING: ["rollout"], ActionKind.STAGED: ["staged"]}
+COMMAND_NAMES = {"roll-back": "undo", "retry-failed": "retry"}
 REST_NAMES = {
     "roll-back": "rollback",
     "retry-failed": "retry",
@@ -186,12 +184,14 @@ class Case:
 
     def command(self, user: str) -> tuple[int, str]:
         """Return the exit code and what the command says."""
-        value = f"r{self.value}" if self.name == "roll-back" else self.value
-        words = [self.name, self.subject, *([value] if value else [])]
+        name = COMMAND_NAMES.get(self.name, self.name)
+        words = [*COMMANDS.get(self.kind, []), name, self.subject]
+        words += ["--resource-snapshot"] if name == "undo" else []
+        words += [self.value] if self.value else []
         words += ["--as", user] if self.action.role is Role.APPROVER else []
         out = StringIO()
         try:
-            call_command(COMMANDS[self.kind], *words, stdout=out)
+            call_command(*words, stdout=out)
         except CommandError as error:
             return error.returncode, str(error)
         return 0, out.getvalue()
@@ -320,7 +320,7 @@ FORMS = [
         "cancel-drain",
         ("/clusters/c000/drain/", {"do": "cancel"}),
         ("delete", "clusters/c000/drain", None),
-        ("drain", "c000", "--cancel"),
+        ("cancel-drain", "c000"),
         nothing,
     ),
     Form(
@@ -579,7 +579,10 @@ def test_an_action_is_refused_for_the_same_reason_everywhere(
         assert denial in answer.json()["detail"]
         if case.action.role is Role.APPROVER:
             code, words = case.command(user.username)
-            assert (code, f"required role: {case.action.role}" in words) == (1, True)
+            assert (code, f"required role: {case.action.role}" in words.lower()) == (
+                1,
+                True,
+            )
         return
     assert why_not.lower() in _text(page)
     if case.kind is not ActionKind.CLUSTER:

@@ -22,11 +22,15 @@ from fleetui.apimachinery import kinds
 from fleetui.apimachinery.model import Semantics
 from fleetui.apimachinery.yaml import load_documents
 from fleetui.env import Variables
+from placements.client.arguments import connection_options
+from placements.client.main import verbs_of
+from placements.client.operations import nouns
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.filters.topology_keys import TopologyKeyFilter
 from placements.engine.scheduling.profile import NAMESPACED_FILTERS, profile_of
 from placements.engine.scheduling.scoring import ScoreSource
 from placements.services.apply import apply_documents
+from tests.commands import PARSER
 from tests.screenshots.tour import MAIN
 from tests.settings_reference import with_table
 from tests.source_code import PRODUCT, TESTS
@@ -88,13 +92,18 @@ def test_it_builds_without_a_warning_and_loads_nothing_from_elsewhere(
 # --- The reference is complete ------------------------------------------------------------------
 
 
+OF_NOUNS = {"get", "describe", "delete", "export"}
+"""Their options are the parameters of the lists of the API, which `--help` names."""
+
+
 def test_every_command_has_a_section_with_every_option_and_every_choice() -> None:
     missing = {
         f"{name}: {word}"
         for name in _commands()
-        for word in _words_of(_parser(name))
+        for word in (nouns() if name in OF_NOUNS else _words_of(_parser(name)))
         if not re.search(
-            rf"(?<![\w-]){re.escape(word)}\b", _section("reference/commands.md", name)
+            rf"(?<![\w-]){re.escape(word)}\b",
+            _section("reference/commands.md", "get" if name in OF_NOUNS else name),
         )
     }
 
@@ -501,10 +510,14 @@ def _documented_requests() -> Iterator[tuple[tuple[str, str], str]]:
 
 
 def _commands() -> set[str]:
-    return {name for name, app in get_commands().items() if app in APPS}
+    own = {name for name, app in get_commands().items() if app in APPS}
+    return own | verbs_of(PARSER).keys()
 
 
 def _parser(name: str) -> ArgumentParser:
+    if name in verbs_of(PARSER):
+        parser: ArgumentParser = verbs_of(PARSER)[name]
+        return parser
     app = get_commands()[name]
     assert isinstance(app, str)
     return load_command_class(app, name).create_parser("manage.py", name)
@@ -517,11 +530,18 @@ def _words_of(parser: ArgumentParser) -> Iterator[str]:
         for action in ArgumentParser()._actions
         for option in action.option_strings
     }
-    usual.add("--hub")  # of all commands on a hub; described above the sections
+    # Those of all commands on a hub, and of all requests, are described above the sections.
+    usual |= {
+        option
+        for action in connection_options()._actions
+        for option in action.option_strings
+    }
     own = [
         one
         for one in parser._actions
-        if not _is_djangos(one) and not usual & set(one.option_strings)
+        if not _is_djangos(one)
+        and one.dest != "output"
+        and not usual & set(one.option_strings)
     ]
     for action in own:
         yield from (

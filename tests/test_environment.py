@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 import pytest
 from celery.signals import after_setup_logger, after_setup_task_logger
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError
 from django.db import (
     DatabaseError,
     IntegrityError,
@@ -29,6 +29,7 @@ from rest_framework.test import APIClient
 
 from fleetui import command_line, environment
 from fleetui.environment import environment_problem
+from tests.commands import call_command
 from tests.rows import namespace, person
 
 ROOT = Path(__file__).resolve().parents[1]

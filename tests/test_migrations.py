@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.db import connection, migrations, models
 from django.db.migrations.loader import MigrationLoader
@@ -14,6 +13,7 @@ from django.db.migrations.operations.base import Operation
 from django.db.migrations.state import ModelState, ProjectState
 
 from fleetui import monitoring
+from tests.commands import call_command
 from tests.migration_rules import problems_of
 
 OURS = {"fleetui", "clusters", "placements"}

@@ -5,10 +5,13 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-from django.core.management import CommandError, call_command, get_commands
+from django.core.management import CommandError, get_commands
 
 from fleetui.access.models import AccessEvent
 from fleetui.apimachinery.yaml import dump_yaml
+from placements.client.main import verbs_of
+from placements.client.operations import nouns
+from tests.commands import PARSER, call_command
 from tests.database import rolled_back
 from tests.rows import person
 from tests.web.planted import (
@@ -42,24 +45,31 @@ EXAMPLES: dict[str, tuple[tuple[str, ...], ...]] = {
         ("-o", "sarif"),
     ),
     "checks_file": ((), ("-f", "{secrets}"), ("-f", "{wrong}"), ("-f", "{broken}")),
-    "drain": (("bravelion", "--status"),),
+    "cancel-drain": (("bravelion",),),
+    "cordon": (("bravelion",),),
+    "delete": (("placements", "web"),),
+    "describe": (("placements", "web"), ("clusters", "bravelion")),
+    "drain": (("bravelion", "--dry-run"),),
     "end_sessions": (("owner",),),
     "evict": (("web", "bravelion"),),
     "export": (
-        *(
-            (kind,)
-            for kind in ("approvals", "budgets", "clusters", "placements", "runs")
-        ),
+        *((kind,) for kind in ("budgets", "clusters", "placements", "runs")),
         ("strategies",),
         ("placements", "-o", "json"),
     ),
     "fault": (("bravelion", "silent"),),
+    "get": (
+        *((noun,) for noun in nouns() if "/" not in noun),
+        ("placements", "web", "-o", "yaml"),
+        ("placements", "-o", "json"),
+    ),
     "hubs": (
         *((), ("rome",), ("-o", "json"), ("nowhere", "--disconnect")),
         *(("rome", "--pause"), ("rome", "--resume"), ("rome", "--reproject")),
     ),
     "import_clusters": (("{secrets}",),),
     "join": (("bravelion",),),
+    "leave": (("bravelion",),),
     "load_demo": (("nine",),),
     "prepare": ((),),
     "prune": (("--dry-run",),),
@@ -70,7 +80,9 @@ EXAMPLES: dict[str, tuple[tuple[str, ...], ...]] = {
         ("--clusters", "{secrets}", "--placement", "{secrets}"),
         ("--diff", "{secrets}", "{wrong}", "-o", "json"),
     ),
-    "staged": (("list",),),
+    "staged": (("status", "missing"),),
+    "uncordon": (("bravelion",),),
+    "why": (("web", "bravelion"),),
     "verify_decisions": ((),),
     "what_if": ((), ("--cluster", "bravelion")),
     "wait": (("web", "--for", "scheduled", "--timeout", "1s"),),
@@ -100,7 +112,7 @@ def commands_of_the_product() -> set[str]:
         name
         for name, app in get_commands().items()
         if str(app).split(".", maxsplit=1)[0] in own
-    }
+    } | verbs_of(PARSER).keys()
 
 
 def test_every_command_has_an_example_or_a_reason() -> None:

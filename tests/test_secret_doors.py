@@ -20,9 +20,7 @@ from tests.rows import NOW, namespace
 from tests.source_code import PRODUCT
 
 READ_BY_PERSONS = {
-    "fleetui/access/secret_values.py manifest_for": "holders of `view_secrets`",
-    "placements/management/commands/export.py _document_of": "who runs commands on the server",
-    "placements/management/commands/export.py <lambda>": "the same",
+    "fleetui/access/secret_values.py manifest_for": "holders of `view_secrets`, and who runs commands on the server",
     "placements/services/editor/validation.py text_for": "the owner of a draft, holders of `view_secrets`",
     "placements/web/apply.py _starting_text": "the edit form, for those who may change the Secret",
 }

@@ -8,7 +8,8 @@ from django.db import models
 from django.db.models import Q
 
 from clusters.hub_state import HubState
-from fleetui.hub_scope import LOCAL_HUB, LOCAL_HUB_NAME, HubManager, current_hub_id
+from fleetui import LOCAL_HUB_NAME
+from fleetui.hub_scope import LOCAL_HUB, HubManager, current_hub_id
 
 LONGEST_HUB_NAME = 63
 RESERVED_HUB_NAMES = (LOCAL_HUB_NAME, "new", "api", "admin", "static")

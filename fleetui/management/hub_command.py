@@ -15,12 +15,13 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DatabaseError, connection
 from django.utils.module_loading import import_string
 
+from fleetui import LOCAL_HUB_NAME
 from fleetui.apimachinery.fields import parse_duration
 from fleetui.changes import noticed_changes
 from fleetui.environment import ENVIRONMENT_ERRORS, environment_problem
 from fleetui.errors import ENVIRONMENT, REFUSED, FleetError
 from fleetui.hub_backend import current_backend
-from fleetui.hub_scope import LOCAL_HUB, LOCAL_HUB_NAME, in_hub
+from fleetui.hub_scope import LOCAL_HUB, in_hub
 from fleetui.models import Event
 
 NOT_PREPARED = 3
@@ -64,7 +65,7 @@ class HubCommand(BaseCommand):
         """Run, and turn expected errors, those of the environment and a missing database into messages."""
         try:
             with (
-                in_hub(_hub_named(options.pop("hub", LOCAL_HUB_NAME))),
+                in_hub(hub_named(options.pop("hub", LOCAL_HUB_NAME))),
                 noticed_changes(),
             ):
                 name = self.__module__.rpartition(".")[2]
@@ -87,7 +88,7 @@ class HubCommand(BaseCommand):
             raise CommandError(message, returncode=NOT_PREPARED) from error
 
 
-def _hub_named(name: str) -> int:
+def hub_named(name: str) -> int:
     if name == LOCAL_HUB_NAME:
         return LOCAL_HUB
     pk: int | None = import_string(settings.HUB_FINDER)(name)

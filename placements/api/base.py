@@ -49,7 +49,7 @@ from placements.api.preconditions import (
     revision_in,
 )
 from placements.api.schema import Schema, documented, operation, page_serializer
-from placements.services.actions import Action
+from placements.services.actions import Action, ActionKind
 from placements.services.results import read_manifest
 
 _MOST_WARNINGS, _LONGEST_WARNING = 10, 300
@@ -167,6 +167,16 @@ class MayAct(BasePermission):
         return may_change_at(
             request.user, self.action.labels_at, view.kwargs, self.action.role
         )
+
+
+_GROUPS = {ActionKind.ROLLING: "rollout ", ActionKind.STAGED: "staged "}
+
+
+def command_of(action: Action, *, name: str = "", **body: Any) -> dict[str, Any]:
+    """Return the command of an action, its message and the fields of the body that it sets."""
+    group = "" if action.has_form else _GROUPS.get(action.kind, "")
+    words = f"{group}{name or action.name}"
+    return {"words": words, "message": action.message, "body": body}
 
 
 def route_of(action: Action) -> dict[str, Any]:
@@ -423,7 +433,9 @@ def paged_list(
 def actor(request: Request) -> dict[str, Any]:
     """Return the arguments of every operation: the user and the time."""
     user = request.user
-    return {"by": user if isinstance(user, User) else None, "now": datetime.now(UTC)}
+    # The command line of this machine acts as the system, whose row is not saved.
+    is_person = isinstance(user, User) and user.pk is not None
+    return {"by": user if is_person else None, "now": datetime.now(UTC)}
 
 
 def check_names(document: object, names: Mapping[str, str]) -> None:

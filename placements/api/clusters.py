@@ -26,6 +26,7 @@ from placements.api.base import (
     Params,
     Rows,
     actor,
+    command_of,
     paged_list,
     route_of,
 )
@@ -74,6 +75,7 @@ def _action(name: str, operation_id: str, description: str) -> Any:
         has_tag=True,
         method="post",
         route=route_of(action),
+        commands=[command_of(action)],
     )
     return describe(method)
 
@@ -124,7 +126,13 @@ class ClusterViewSet(BaseViewSet):
             lambda document, **how: put_cluster(ClusterSpec(document), **how)
         )
 
-    @documented("delete_cluster", CLUSTER_MANIFEST, status=202, is_edit=True)
+    @documented(
+        "delete_cluster",
+        CLUSTER_MANIFEST,
+        status=202,
+        is_edit=True,
+        commands=[command_of(ACTIONS[ActionKind.CLUSTER, "leave"])],
+    )
     def destroy(self, request: Request, name: str) -> Response:
         """Remove a cluster from the fleet; its placements stay on it."""
         ACTIONS[ActionKind.CLUSTER, "leave"].run(

@@ -20,6 +20,7 @@ from placements.api.base import (
     Params,
     Rows,
     actor,
+    command_of,
     page_response,
     paged_list,
     query_params,
@@ -236,6 +237,7 @@ class ClusterDisruptionViewSet(BaseViewSet):
         DrainSerializer,
         is_costly=True,
         route=route_of(ACTIONS[ActionKind.CLUSTER, "drain"]),
+        commands=[command_of(ACTIONS[ActionKind.CLUSTER, "drain"])],
     )
     def drain(self, request: Request, name: str) -> Response:
         """Get the impact of draining a cluster now, and the progress of its last drain."""
@@ -248,6 +250,7 @@ class ClusterDisruptionViewSet(BaseViewSet):
         body=DrainOptionsSerializer,
         problems=(409,),
         is_costly=True,
+        commands=[command_of(ACTIONS[ActionKind.CLUSTER, "drain"])],
     )
     @drain.mapping.post
     def begin_drain(self, request: Request, name: str) -> Response:
@@ -272,7 +275,13 @@ class ClusterDisruptionViewSet(BaseViewSet):
         ACTIONS[ActionKind.CLUSTER, "drain"].run(name, **actor(request), pace=pace)
         return self._drain_response(status=202)
 
-    @documented("cancel_drain", DrainSerializer, problems=(409,), is_costly=True)
+    @documented(
+        "cancel_drain",
+        DrainSerializer,
+        problems=(409,),
+        is_costly=True,
+        commands=[command_of(ACTIONS[ActionKind.CLUSTER, "cancel-drain"])],
+    )
     @drain.mapping.delete
     def cancel_drain(self, request: Request, name: str) -> Response:
         """Cancel a drain: evictions stop, the cordon stays, and nothing is restored."""
@@ -348,6 +357,7 @@ class PlacementDisruptionViewSet(BaseViewSet):
         body=ClusterRefSerializer,
         method="post",
         route=route_of(ACTIONS[ActionKind.ROLLING, "evict"]),
+        commands=[command_of(ACTIONS[ActionKind.ROLLING, "evict"])],
     )
     def evict(self, request: Request, name: str) -> Response:
         """Evict a placement from a cluster.

@@ -15,6 +15,7 @@ from placements.api.base import (
     Params,
     Rows,
     actor,
+    command_of,
     page_response,
     paged_list,
     query_params,
@@ -262,6 +263,7 @@ class PlacementViewSet(FullNameViewSet):
         body=ReapplySerializer,
         problems=(409,),
         route=route_of(ACTIONS[ActionKind.ROLLING, "reapply"]),
+        commands=[command_of(ACTIONS[ActionKind.ROLLING, "reapply"])],
     )
     def reapply(self, request: Request, name: str) -> Response:
         """Apply the same version again on some clusters.

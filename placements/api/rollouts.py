@@ -10,12 +10,13 @@ from rest_framework.response import Response
 from rest_framework.serializers import Serializer
 
 from fleetui.permissions import Role
-from placements.api.authentication import APPROVING, OPERATING
+from placements.api.authentication import APPROVING, COMPUTING, OPERATING
 from placements.api.base import (
     FullNameViewSet,
     Params,
     Rows,
     actor,
+    command_of,
     page_response,
     paged_list,
     query_params,
@@ -30,7 +31,7 @@ from placements.api.filters import (
     RolloutQuery,
     StagedRunQuery,
 )
-from placements.api.parsers import parse_body
+from placements.api.parsers import has_body, parse_body
 from placements.api.preconditions import etag, etag_response, expected_revision
 from placements.api.schema import (
     documented,
@@ -77,6 +78,7 @@ from placements.services.rescheduling import (
     reschedule_with_few_moves,
 )
 from placements.services.results import get_placement
+from placements.services.roll_back import roll_back_to
 from placements.services.rollouts.controller import running_rollout
 from placements.services.rollouts.operations import (
     LONGEST_COMMENT,
@@ -99,6 +101,7 @@ from placements.services.rollouts.staged_strategies import (
     delete_strategy,
     save_strategy,
 )
+from placements.services.rollouts.stages import preview_of
 from placements.services.teams import of_placement, of_run, of_strategy
 
 
@@ -296,9 +299,20 @@ class RetrySerializer(CamelCaseSerializer):
 
 
 class RollBackSerializer(CamelCaseSerializer):
-    """The resource snapshot to which to roll back."""
+    """What to roll back to: a revision, or only its resources; without both, the revision before."""
 
-    resource_snapshot = serializers.IntegerField(min_value=0, max_value=10**9)
+    revision = serializers.IntegerField(
+        required=False,
+        min_value=1,
+        max_value=10**9,
+        help_text="A revision: its policy and its resources.",
+    )
+    resource_snapshot = serializers.IntegerField(
+        required=False,
+        min_value=0,
+        max_value=10**9,
+        help_text="A resource snapshot: the policy stays.",
+    )
 
 
 MANY_CLUSTERS = 200
@@ -404,6 +418,7 @@ def rollout_action(
     is not the name of the action.
     """
     chosen, path = ACTIONS[kind, name], path or name
+    documentation.setdefault("commands", [command_of(chosen)])
 
     def method(self: Any, request: Request, name: str) -> Response:
         expected: dict[str, Any] = (
@@ -502,13 +517,35 @@ class RolloutActionViewSet(FullNameViewSet):
         body=RetrySerializer,
         is_edit=False,
     )
-    rollback = _rolling(
-        "roll-back",
+
+    @operation(
         "roll_back_placement",
-        "Roll back to an older resource snapshot, and pin the placement to it.",
+        RolloutControlsSerializer,
+        method="post",
         body=RollBackSerializer,
-        path="rollback",
+        is_edit=True,
+        has_tag=True,
+        problems=(409,),
+        route=route_of(ACTIONS[ActionKind.ROLLING, "roll-back"]),
+        commands=[
+            {
+                "words": "rollout undo",
+                "message": "Rolling back {name}, as revision {revisionNumber}.",
+                "body": {},
+            }
+        ],
     )
+    def rollback(self, request: Request, name: str) -> Response:
+        """Roll back to an older revision or resource snapshot, and pin the placement to its resources."""
+        expected = expected_revision(request)
+        body = parse_body(request, RollBackSerializer) if has_body(request) else {}
+        options: dict[str, Any] = {**actor(request), "expected": expected}
+        if "resource_snapshot" in body:
+            action = ACTIONS[ActionKind.ROLLING, "roll-back"]
+            action.run(name, body["resource_snapshot"], **options)
+        else:
+            roll_back_to(name, body.get("revision"), **options)
+        return self.action_response(name)
 
     def action_response(self, name: str, *, status: int = 200) -> Response:
         row = get_placement(name)
@@ -525,6 +562,7 @@ class RolloutActionViewSet(FullNameViewSet):
         is_costly=True,
         problems=(409, 422),
         route=route_of(ACTIONS[ActionKind.ROLLING, "reschedule"]),
+        commands=[command_of(ACTIONS[ActionKind.ROLLING, "reschedule"])],
     )
     def reschedule(self, request: Request, name: str) -> Response:
         """Get the impact of rescheduling: every cluster is a candidate, present ones win ties.
@@ -553,6 +591,7 @@ class RolloutActionViewSet(FullNameViewSet):
         has_tag=True,
         is_costly=True,
         problems=(409, 422),
+        commands=[command_of(ACTIONS[ActionKind.ROLLING, "reschedule"])],
     )
     @reschedule.mapping.post
     def begin_reschedule(self, request: Request, name: str) -> Response:
@@ -579,6 +618,29 @@ class StagedStrategySerializer(RowSerializer):
     class Meta:
         model = StagedStrategy
         fields = ("namespace", "name", "revision", "created_at", "updated_at")
+
+
+class NewRunSerializer(CamelCaseSerializer):
+    """The placement of a run, and the resource snapshot that it would roll out."""
+
+    placement = Text(max_length=400)
+    snapshot = serializers.IntegerField(required=False, min_value=0, max_value=10**9)
+
+
+class StagePreviewSerializer(CamelCaseSerializer):
+    """A stage of a run that has not started."""
+
+    name = serializers.CharField(source="words.name")
+    at_once = serializers.CharField(source="words.at_once")
+    clusters = names()
+
+
+class RunPreviewSerializer(CamelCaseSerializer):
+    """The stages of a run that would start now, or why none can."""
+
+    stages = StagePreviewSerializer(many=True)
+    deletions = names(help_text="The clusters that the last stage removes it from.")
+    problems = names()
 
 
 class StagedRunSerializer(RowSerializer):
@@ -741,6 +803,25 @@ class StagedStrategyViewSet(FullNameViewSet):
         delete_strategy(name, **actor(request), expected=expected_revision(request))
         return Response(status=204)
 
+    @documented(
+        "preview_staged_run",
+        RunPreviewSerializer,
+        body=NewRunSerializer,
+        scopes=COMPUTING,
+        commands=[{"words": "staged preview", "message": "", "body": {}}],
+    )
+    def preview(self, request: Request, name: str) -> Response:
+        """Preview the stages of a run with their clusters; nothing is saved."""
+        strategy: StagedStrategy = self.get_object()
+        body = parse_body(request, NewRunSerializer)
+        preview = preview_of(
+            get_placement(body["placement"]),
+            strategy,
+            body.get("snapshot"),
+            now=datetime.now(UTC),
+        )
+        return Response(RunPreviewSerializer(preview).data)
+
 
 _staged = partial(rollout_action, ActionKind.STAGED, ProgressSerializer, is_edit=False)
 
@@ -805,7 +886,11 @@ class StagedRunViewSet(FullNameViewSet):
         """Create a staged update run, or set the state of one; its status has what blocks its start."""
         return self.put_manifest(save_run)
 
-    @operation("get_staged_progress", ProgressSerializer)
+    @operation(
+        "get_staged_progress",
+        ProgressSerializer,
+        commands=[{"words": "staged status", "message": "", "body": {}}],
+    )
     def progress(self, request: Request, name: str) -> Response:
         """Get the progress of a run as sentences, by stage and by cluster."""
         return Response(progress_document(self.get_object()))
@@ -818,6 +903,10 @@ class StagedRunViewSet(FullNameViewSet):
         is_edit=True,
         method="post",
         route=route_of(ACTIONS[ActionKind.STAGED, "resume"]),
+        commands=[
+            command_of(ACTIONS[ActionKind.STAGED, "resume"], state=str(RunState.RUN)),
+            command_of(ACTIONS[ActionKind.STAGED, "stop"], state=str(RunState.STOP)),
+        ],
     )
     def state(self, request: Request, name: str) -> Response:
         """Start, stop or resume a run."""

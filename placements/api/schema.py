@@ -1,7 +1,7 @@
 """The OpenAPI document: names, inputs and responses of every operation."""
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -40,6 +40,8 @@ _DESCRIPTIONS = {
     429: "Too many attempts, or too much was computed for the user; see `Retry-After`.",
     503: "The database, the disk or the live hub is not available; retry after the seconds in `Retry-After`.",
 }
+COMMANDS = "x-fleetui-commands"
+"""The extension of OpenAPI from which the commands of actions are made."""
 RECORD_PROBLEMS = (409, 410)
 """Where a path has the id of a decision: it is ambiguous, or its record cannot be read."""
 _ALWAYS = (400, 401, 403, 404, 406, 503)
@@ -91,12 +93,14 @@ def documented(
     has_tag: bool = False,
     is_costly: bool = False,
     scopes: Collection[str] = OPERATING,
+    commands: Sequence[Mapping[str, Any]] = (),
     **more: Any,
 ) -> Callable[[Callable[..., Any]], Any]:
     """Describe an operation; `is_edit`: it honors If-Match, `has_tag`: it responds with an ETag.
 
     With `is_costly` it uses the seconds of its user. `also` has the responses beside the usual one, by
     status. `scopes` are those of which a token needs one, if the method may change something.
+    `commands` are the commands of `fleetui` that send it.
     """
     responses = {status: response, **(also or {})}
     codes = {*_ALWAYS, *(_WITH_BODY if body is not None else ()), *problems}
@@ -121,6 +125,7 @@ def documented(
         responses=responses
         | ({304: OpenApiResponse(description="Not modified.")} if is_read else {})
         | refusals,
+        extensions={COMMANDS: list(commands)} if commands else None,
         **more,
     )
 

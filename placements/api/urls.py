@@ -29,7 +29,7 @@ from placements.api import (
     simulate,
     what_if,
 )
-from placements.api.base import Router
+from placements.api.base import MayRead, Router
 from placements.api.documentation import SchemaView, documentation
 from placements.api.schema import NotFoundView
 
@@ -154,6 +154,11 @@ first_version: list[URLPattern | URLResolver] = [
             }
         ),
         name="staged-strategy",
+    ),
+    path(
+        "staged-strategies/<full_name:name>/preview",
+        strategies({"post": "preview"}, permission_classes=[MayRead]),
+        name="staged-preview",
     ),
     *live_backend().operations,
     *router.urls,

@@ -9,7 +9,6 @@ from fleetui.apimachinery.words import counted
 from placements.engine.advice.changes import POLICY_CHANGES
 from placements.engine.advice.search import Advice, how_to_fulfil
 from placements.engine.exact.record import inline_search
-from placements.engine.limits import ExceededLimit, balance_sentence
 from placements.engine.scheduling.comparison import SemanticsComparison
 from placements.engine.scheduling.decision import CycleKind, Decision, Picked
 from placements.engine.scheduling.outcome import ClusterOutcome, Outcome, Outcomes
@@ -360,27 +359,6 @@ def comparison_text(
         *_more(len(comparison.rows)),
     ]
     return "\n".join(map(visible, lines)) + "\n"
-
-
-def next_decision_line(
-    placement: str,
-    *,
-    joins: Sequence[str],
-    leaves: Sequence[str],
-    count: int,
-    is_fulfilled: bool,
-    exceeded: Iterable[ExceededLimit],
-) -> str:
-    """Return the line of a placement in a dry run: what its next decision would change."""
-    changes = [
-        f"{verb} {', '.join(names[:_CLUSTERS_SHOWN])}{'' if len(names) <= _CLUSTERS_SHOWN else ', …'}"
-        for verb, names in (("selects", joins), ("deselects", leaves))
-        if names
-    ]
-    result = "fulfilled" if is_fulfilled else "not fulfilled"
-    clusters = counted(count, "cluster")
-    line = f"decision {placement}: {'; '.join(changes) or 'no change'}; {clusters}, {result}"
-    return f"{line} {balance_sentence(exceeded)}".rstrip()
 
 
 def table(rows: Sequence[Sequence[str]]) -> list[str]:

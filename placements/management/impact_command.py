@@ -17,10 +17,10 @@ from placements.explain.impact import impact_json, impact_markdown, impact_sarif
 from placements.manifests.binding import PlacedBinding
 from placements.services.impact.compare import compare
 from placements.services.impact.gates import check_gates, exit_status
+from placements.services.impact.kustomize import Render
 from placements.services.impact.sources import (
     BlobReader,
     DiffSide,
-    Render,
     UnreadableSourceError,
     read_checks_file,
     read_side,

@@ -47,11 +47,11 @@ class Restoration:
         )
 
 
-def restoration_of(placement: Placement, number: int) -> Restoration:
-    """Return what rolling back to a revision would change. Raise ActionNotAllowed."""
+def restoration_of(placement: Placement, number: int | None) -> Restoration:
+    """Return what rolling back to a revision, or to the one before, would change. Raise ActionNotAllowed."""
     revisions = revisions_of(placement)
     earlier = [one for one in revisions[1:] if one.resources]
-    target = next((one for one in earlier if one.number == number), None)
+    target = next((one for one in earlier if number in (None, one.number)), None)
     if target is None:
         known = ", ".join(str(one.number) for one in reversed(earlier)) or "none"
         raise ActionNotAllowed(
@@ -79,7 +79,7 @@ def restoration_of(placement: Placement, number: int) -> Restoration:
 @transaction.atomic
 def roll_back_to(
     name: str,
-    number: int,
+    number: int | None,
     *,
     by: User | None,
     now: datetime,
@@ -93,7 +93,7 @@ def roll_back_to(
     placement = locked_placement(name, by=by, expected=expected)
     check_possible(why_not_roll_back(placement))
     restoration = restoration_of(placement, number)
-    trigger = f"rolled back to revision {number}"
+    trigger = f"rolled back to revision {restoration.target.number}"
     if restoration.document is not None:
         save_placement(
             restoration.document,

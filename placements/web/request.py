@@ -10,10 +10,10 @@ from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.urls import get_script_prefix
 from django.utils.http import url_has_allowed_host_and_scheme
 
+from fleetui import LOCAL_HUB_NAME
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.yaml import LARGEST_UPLOAD, MEBIBYTE
 from fleetui.htmx import render_page
-from fleetui.hub_scope import LOCAL_HUB_NAME
 from fleetui.pagination import BadCursorError, Page, page_of
 from fleetui.permissions import View, for_roles
 from placements.explain.charts.figure import Chart

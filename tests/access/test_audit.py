@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import Permission, User
-from django.core.management import call_command
 from django.test import Client, override_settings
 
 from fleetui.access.audit import json_lines, prune_lines, record_access
 from fleetui.access.models import AccessEvent
 from placements.services.resources.operations import apply_resources
+from tests.commands import call_command
 from tests.rows import NOW, api_token, config_map, joined, namespace, person
 
 PASSWORD = "a long enough password"
@@ -111,7 +111,7 @@ def test_reads_of_secret_values_are_written() -> None:
     )
     assert [(one.actor_name, one.subject) for one in lines("secret values read")] == [
         ("ann", "Secret shop/key"),
-        ("system", "export Secret shop/key"),
+        ("system", "Secret shop/key"),
     ]
 
 
@@ -122,7 +122,7 @@ def test_what_a_request_causes_is_in_the_log_of_the_process_once_it_is_committed
 ) -> None:
     person("ann", "viewer")
     record_access(
-        "secret values read", "export Secret shop/key"
+        "secret values read", "Secret shop/key"
     )  # by a command, on a terminal
 
     with (

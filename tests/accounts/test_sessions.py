@@ -7,7 +7,7 @@ from io import StringIO
 
 import pytest
 from django.contrib.auth.models import User
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -20,6 +20,7 @@ from fleetui.middleware import ACTIVE, STARTED
 from fleetui.polling import clear_caches
 from tests.accounts.conftest import PASSWORD
 from tests.addresses import page_routes
+from tests.commands import call_command
 from tests.rows import api_token, person
 
 pytestmark = pytest.mark.django_db

@@ -4,11 +4,12 @@ from io import StringIO
 from typing import Any
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError
 from rest_framework.test import APIClient
 
 from fleetui.apimachinery.yaml import dump_yaml
 from placements.models import Placement, Resource
+from tests.commands import call_command
 from tests.rows import (
     all_joined,
     decided,

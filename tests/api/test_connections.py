@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError
 from django.test import override_settings
 from rest_framework.test import APIClient
 
@@ -19,6 +19,7 @@ from fleetui.models import Event
 from tests.clusters.kubernetes.certificates import authority
 from tests.clusters.kubernetes.local_members import TOKEN, kubeconfig
 from tests.clusters.kubernetes.servers import LocalServer, Member, serve
+from tests.commands import call_command
 from tests.database import database_dump
 from tests.rows import joined
 

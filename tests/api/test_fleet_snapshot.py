@@ -8,7 +8,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from django.core.management import call_command
 from django.test import Client
 from rest_framework.test import APIClient
 
@@ -25,6 +24,7 @@ from placements.manifests.binding import (
 )
 from placements.services.fleet.snapshot import fleet_snapshot
 from tests.builders import cluster, taint
+from tests.commands import call_command
 from tests.rows import NOW, decided, joined, pick_n_spec, placement_document
 
 TOKEN = "0123456789abcdef0123456789abcdef01234567"

@@ -6,7 +6,6 @@ from io import StringIO
 from typing import Any
 
 import pytest
-from django.core.management import call_command
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from rest_framework.test import APIClient
@@ -15,6 +14,7 @@ from clusters.models import MemberCluster
 from fleetui.apimachinery.yaml import Document, load_documents
 from placements.models import Placement, Resource
 from placements.services.apply import apply_documents
+from tests.commands import call_command
 from tests.rows import (
     NOW,
     config_map,

@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-from django.core.management import call_command
 from django.test import Client
 from rest_framework.test import APIClient
 
@@ -11,6 +10,7 @@ from fleetui.apimachinery.model import Semantics
 from fleetui.apimachinery.yaml import dump_yaml, load_documents
 from placements.models import Placement, Resource
 from placements.services.results import stored_document
+from tests.commands import call_command
 from tests.ocm_documents import (
     NAMESPACE,
     needs_proposal,

@@ -17,6 +17,7 @@ READING_POSTS = {
     "/api/v1/placements/preview/semantics",
     "/api/v1/placements/{name}/plan",
     "/api/v1/simulate",
+    "/api/v1/staged-strategies/{name}/preview",
     "/api/v1/what-if",
     "/api/v1/what-if/resilience",
 }

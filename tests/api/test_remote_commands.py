@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError
 from rest_framework.test import APIClient
 
 from fleetui import remote
@@ -20,12 +20,13 @@ from fleetui.remote import (
     ServerRefused,
     parse_server,
 )
-from placements.management.commands import wait
+from placements.client import waiting
 from placements.models import Placement
 from placements.services.resources.operations import apply_resource
 from placements.services.rollouts.controller import sync_due_rollouts
 from tests.clusters.kubernetes.certificates import authority
 from tests.clusters.kubernetes.servers import LocalServer, Request, answer, serve
+from tests.commands import call_command
 from tests.rows import (
     NOW,
     all_joined,
@@ -210,7 +211,7 @@ def test_wait_ends_when_the_conditions_of_the_last_change_are_met(
             run_due()
             sync_due_rollouts(now=NOW)
 
-    monkeypatch.setattr(wait.time, "sleep", pause)
+    monkeypatch.setattr(waiting.time, "sleep", pause)
 
     code, out, err = run("wait", "web", "--for", "Scheduled", "--timeout", "1h")
 
@@ -222,7 +223,7 @@ def test_wait_ends_when_the_conditions_of_the_last_change_are_met(
     monkeypatch.delenv(remote.SERVER)
     assert (
         run("wait", "web", "--for", "Scheduled", "--timeout", "0.01s")[0]
-        == wait.TIMED_OUT
+        == waiting.TIMED_OUT
     )
 
 

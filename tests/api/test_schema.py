@@ -12,7 +12,6 @@ import schemathesis
 from django.contrib.auth.models import Permission
 from django.core.cache import caches
 from django.core.handlers.wsgi import WSGIHandler
-from django.core.management import call_command
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from schemathesis import GenerationMode
@@ -69,6 +68,7 @@ from placements.services.rollouts.controller import sync_due_rollouts
 from placements.services.rollouts.staged_runs import save_run
 from placements.services.rollouts.staged_strategies import save_strategy
 from tests.api.schema import example_problems, generated_schema
+from tests.commands import call_command
 from tests.database import rolled_back
 from tests.rows import (
     NOW,
@@ -202,6 +202,7 @@ BODIES = {
     "PUT /api/v1/overrides/{kind}/{namespace}/{name}": for_clusters(
         "tier", rule(annotate(tier="2"))
     ),
+    "POST /api/v1/staged-strategies/{name}/preview": {"placement": "slow"},
     "PUT /api/v1/staged-strategies/{name}": strategy_document(stage("other")),
     "PUT /api/v1/staged-runs/{name}": run_document(
         "one", state="Stop", placementName="slow"

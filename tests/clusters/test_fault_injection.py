@@ -6,7 +6,6 @@ from io import StringIO
 from typing import Any
 
 import pytest
-from django.core.management import call_command
 from django.core.management.base import CommandError
 
 from clusters.drivers.simulated.configuration import (
@@ -24,6 +23,7 @@ from clusters.queries import manifest_of
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.concurrency import RevisionConflict
 from fleetui.models import Event
+from tests.commands import call_command
 from tests.rows import NOW, joined, member_document, person, simulated
 
 SILENT = {"kind": "silent"}

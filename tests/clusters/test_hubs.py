@@ -6,7 +6,6 @@ from functools import partial
 
 import pytest
 from celery import current_app, shared_task
-from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.db import IntegrityError, transaction
 
@@ -16,6 +15,7 @@ from clusters.models import Hub, MemberCluster
 from fleetui.hub_scope import LOCAL_HUB, ScopeError, current_hub_id, in_hub
 from placements.models import Binding, Decision, Placement
 from placements.services.pruning import prune
+from tests.commands import call_command
 from tests.live_hubs import live_hub, move_rows_to
 from tests.rows import NOW, all_joined, decided, joined, pick_n_spec
 

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 from django.conf import settings
-from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.test import override_settings
 
@@ -42,6 +41,7 @@ from placements.hubs.queries import state_of
 from placements.hubs.write_requests import KINDS
 from tests.clusters.kubernetes.certificates import authority
 from tests.clusters.kubernetes.servers import LocalServer, always, answer, serve
+from tests.commands import call_command
 from tests.hubs.fake_hub import TOKEN, FakeHub, serve_hub
 from tests.hubs.test_watcher import hub_with_content
 from tests.hubs.watching import connected_hub, watching

@@ -4,7 +4,6 @@ from io import StringIO
 from typing import Any
 
 import pytest
-from django.core.management import call_command
 
 from clusters.models import Hub, MemberCluster
 from placements import tasks
@@ -12,6 +11,7 @@ from placements.hubs import tasks as hub_tasks
 from placements.hubs.management.commands import watch_hubs
 from placements.hubs.projection.operations import hubs_with_changes
 from placements.models import Binding, Placement
+from tests.commands import call_command
 from tests.hubs.hub_documents import member, placement
 from tests.hubs.projecting import NOW, ProjectedHub
 from tests.hubs.test_projection_placements import put_web

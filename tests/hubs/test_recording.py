@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError
 from django.test import override_settings
 
 from clusters.models import Hub
@@ -21,6 +21,7 @@ from placements.hubs.watching.recording import (
     without_names,
 )
 from tests.clusters.kubernetes.servers import LocalServer
+from tests.commands import call_command
 from tests.hubs.fake_hub import TOKEN, FakeHub, serve_hub
 from tests.hubs.hub_documents import binding, member, override, placement, snapshot
 from tests.hubs.watching import QUICK, connected_hub, served

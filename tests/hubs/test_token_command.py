@@ -8,7 +8,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.test import Client
 
@@ -29,6 +28,7 @@ from placements.hubs.connections.operations import (
 from placements.hubs.writing.sending import open_writer
 from tests.clusters.kubernetes.certificates import authority
 from tests.clusters.kubernetes.servers import LocalServer
+from tests.commands import call_command
 from tests.hubs.fake_hub import serve_hub
 from tests.hubs.test_connecting import kubeconfig
 from tests.hubs.test_watcher import hub_with_content

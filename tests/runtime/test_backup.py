@@ -22,7 +22,8 @@ __all__ = ["stage"]
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 CLUSTERS = 20
 RESTORE_EACH = """
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError
+from tests.commands import call_command
 for file in {files}:
     try:
         call_command("restore", file, force=True)

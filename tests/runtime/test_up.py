@@ -10,11 +10,12 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError
 from pytest_django import Settings
 
 from fleetui.private_files import open_to_others
 from fleetui.supervisor import ProcessOptions, hold_lock, workers
+from tests.commands import call_command
 from tests.runtime.processes import (
     PATIENCE,
     Watched,

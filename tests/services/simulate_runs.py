@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock
 
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError
+
+from tests.commands import call_command
 
 EXAMPLES = Path(__file__).parent.parent.parent / "docs" / "examples"
 NINE, WEB = EXAMPLES / "nine.yaml", EXAMPLES / "web.yaml"

@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError
 
 from clusters.models import MemberCluster
 from fleetui.apimachinery.yaml import dump_yaml, items_of, load_documents
 from placements.models import Placement, Resource
 from placements.services.results import stored_document
+from tests.commands import call_command
 from tests.documents import OURS, SHARED
 from tests.rows import all_joined, placement_document, run_due, spec
 from tests.services.rollouts.staged import (
@@ -207,7 +208,7 @@ def test_a_run_of_nothing_is_refused_with_its_line(tmp_path: Path) -> None:
 
 
 def test_exporting_what_is_not_there_is_reported() -> None:
-    with pytest.raises(CommandError, match="Not found: ghost"):
+    with pytest.raises(CommandError, match="no placement is named 'ghost'"):
         run("export", "placements", "ghost")
 
 
@@ -284,7 +285,9 @@ def test_a_file_with_nothing_in_it_is_reported(tmp_path: Path) -> None:
     empty = tmp_path / "empty.yaml"
     empty.write_text("# nothing yet\n")
 
-    with pytest.raises(CommandError, match=r"empty\.yaml: Empty manifest") as refused:
+    with pytest.raises(
+        CommandError, match=r"empty\.yaml: the body is empty"
+    ) as refused:
         run("apply", "-f", str(empty))
 
     assert refused.value.returncode == 2

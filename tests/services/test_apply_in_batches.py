@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from django.conf import settings
 from django.contrib.auth.models import Group
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError
 from django.db import OperationalError, connection, connections
 from rest_framework.test import APIClient
 
@@ -33,6 +33,7 @@ from placements.services.apply import (
     preview_documents,
 )
 from placements.services.placements import UnschedulesEverything
+from tests.commands import call_command
 from tests.rows import (
     NOW,
     api_token,

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError
 from django.test import Client
 from rest_framework.test import APIClient
 
@@ -13,6 +13,7 @@ from clusters.queries import current_fleet
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.models import Event
 from placements.models import Placement, PolicySnapshot, Resource
+from tests.commands import call_command
 from tests.rows import (
     all_joined,
     config_map,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError
 
 from clusters.drivers.base import Observation
 from clusters.operations.edit import change_labels
@@ -38,6 +38,7 @@ from placements.services.checks import current_report
 from placements.services.fleet_events import enqueue_affected_placements
 from placements.services.placements import save_placement
 from tests.builders import binding, cluster, cycle, fleet, pick_n
+from tests.commands import call_command
 from tests.load.problems import large_world
 from tests.rows import (
     NOW,

@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 import pytest
 import yaml
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError
 from sarif_kit.validate import validation_errors
 
 from fleetui import __version__
@@ -21,6 +21,7 @@ from placements.services.demo.load import demo_of
 from placements.services.impact import sources
 from placements.services.impact.compare import compare
 from placements.services.impact.sources import BlobReader, read_side
+from tests.commands import call_command
 from tests.golden import check_recorded
 from tests.rows import (
     NOW,

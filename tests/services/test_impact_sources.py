@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError
 
 from placements.services.impact import kustomize
+from tests.commands import call_command
 from tests.rows import member_document, pick_n_spec, placement_document
 from tests.services.test_impact_diff import write
 

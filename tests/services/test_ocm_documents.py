@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError
 
 from clusters.drivers.kubernetes.targets import inventory_name
 from clusters.operations.join import ClusterSpec, upsert_clusters
@@ -24,6 +24,7 @@ from placements.services.placements import delete_placement, save_placement
 from placements.services.resources.operations import apply_resources
 from placements.services.results import OperationResult, stored_document
 from placements.services.status import manifest_of
+from tests.commands import call_command
 from tests.ocm_documents import (
     NAMESPACE,
     RESOURCES,

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.core.management import call_command
 from django.db import connection
 from django.db.utils import ConnectionHandler
 
@@ -31,6 +30,7 @@ from placements.services.disruption.evictions import apply_eviction, evict
 from placements.services.overrides.operations import delete_override, save_override
 from placements.services.placements import delete_placement, save_placement
 from placements.services.pruning import prune
+from tests.commands import call_command
 from tests.rows import NOW, pick_n_spec, placement_document
 from tests.services.rollouts.overrides import annotate, for_clusters, rule
 from tests.services.rollouts.world import World

@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.test import override_settings
 
@@ -13,6 +12,7 @@ from fleetui.env import new_encryption_key
 from placements.models import Resource
 from placements.services.overrides.operations import save_override
 from placements.services.resources.operations import apply_resources
+from tests.commands import call_command
 from tests.database import database_dump
 from tests.rows import NOW, config_map, namespace, spec
 from tests.services.rollouts.overrides import for_resource, rule

@@ -366,7 +366,7 @@ def test_a_decision_on_files_loads_no_app() -> None:
         str(examples / "nine.yaml"),
     ]
     program = (
-        "from django.apps import apps\nfrom fleetui.command_line import main\n"
+        "from django.apps import apps\nfrom placements.client.main import main\n"
         f"main(['fleetui', *{words}])\nprint('ready:', apps.ready)"
     )
     command = [sys.executable, "-c", program]

@@ -9,13 +9,14 @@ from threading import Timer
 from unittest import mock
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError
 from django.db import connection, connections
 
 from fleetui.models import Event
 from placements.models import Decision, DecisionRecord
 from placements.services.verification import EVERY, verification_due, verify_due
 from placements.tasks import worker_is_ready
+from tests.commands import call_command
 from tests.records import outdate, tamper
 from tests.rows import NOW, all_joined, decided, joined, load_nine, pick_n_spec, run_due
 

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 from django.contrib.auth.models import User
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError
 from django.test import Client
 from rest_framework.test import APIClient
 
 from placements.models import Placement
+from tests.commands import call_command
 from tests.rows import (
     assertion_entry,
     checks_file,

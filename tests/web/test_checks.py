@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.db import connection
 from django.test import Client
@@ -31,6 +30,7 @@ from placements.services.checks import (
     is_due,
 )
 from placements.services.placements import save_placement
+from tests.commands import call_command
 from tests.rows import (
     NOW,
     api_token,

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError
 from django.test import Client, override_settings
 from rest_framework.test import APIClient
 
@@ -32,6 +32,7 @@ from tests.clusters.kubernetes.servers import (
     status_body,
 )
 from tests.clusters.kubernetes.test_kubeconfig import encode
+from tests.commands import call_command
 from tests.database import database_dump
 from tests.rows import joined, person
 

@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from django.core.management import call_command
 from django.test import Client, override_settings
 
 from clusters.credentials import decrypt
@@ -22,6 +21,7 @@ from tests.clusters.kubernetes.certificates import authority
 from tests.clusters.kubernetes.local_members import TOKEN, kubeconfig
 from tests.clusters.kubernetes.servers import LocalServer, Member
 from tests.clusters.kubernetes.test_connection import account_token
+from tests.commands import call_command
 from tests.rows import (
     NOW,
     decided,

@@ -4,7 +4,6 @@ from io import StringIO
 from typing import Any
 
 import pytest
-from django.core.management import call_command
 from django.test import Client
 from rest_framework.test import APIClient
 
@@ -18,6 +17,7 @@ from placements.services.checks import current_report
 from placements.services.editor.preview import preview
 from placements.services.fleet.forms import read_documents
 from placements.services.placements import delete_placement
+from tests.commands import call_command
 from tests.rows import person, placement_document, spec
 from tests.services.rollouts.world import World
 

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from django.contrib import admin
 from django.contrib.auth.models import Permission, User
-from django.core.management import call_command
 from django.db import connection, transaction
 from django.test import Client
 from schemathesis.core.result import Ok
@@ -31,6 +30,7 @@ from placements.services.editor.validation import text_for
 from placements.services.resources.operations import apply_resources
 from placements.web.activity import resource_url
 from tests.api.test_schema import filled_hub, on_what_is_there, read_schema
+from tests.commands import call_command
 from tests.database import database_dump
 from tests.effort import IS_FULL
 from tests.page_samples import (

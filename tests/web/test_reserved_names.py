@@ -3,13 +3,14 @@
 from typing import Any
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError
 from django.test import Client
 from rest_framework.test import APIClient
 
 from clusters.models import MemberCluster
 from fleetui.apimachinery.yaml import dump_yaml
 from placements.models import Draft, Placement
+from tests.commands import call_command
 from tests.rows import (
     all_joined,
     member_document,

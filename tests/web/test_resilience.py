@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError
 from django.test import Client
 from rest_framework.test import APIClient
 
@@ -29,6 +29,7 @@ from placements.services.loss import report as runs
 from placements.services.loss.queries import survival_by_group
 from placements.services.loss.report import cells_of, compute_now, start_report
 from placements.services.metrics import metrics_registry
+from tests.commands import call_command
 from tests.database import compare_all
 from tests.rows import NOW, load_nine
 

@@ -32,7 +32,7 @@ from placements.explain.decision_document import (
 from placements.explain.decision_tables import comparison_csv, outcome_csv
 from placements.explain.exact import exact_text
 from placements.explain.terminal import comparison_text, decision_text, warning_note
-from placements.services.impact.sources import Render
+from placements.services.impact.kustomize import Render
 from placements.services.simulate.cases import answers
 from placements.services.simulate.request import (
     BadInputError,

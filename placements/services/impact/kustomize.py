@@ -7,6 +7,7 @@ import signal
 import subprocess
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path, PurePosixPath
 from posixpath import normpath
 from tempfile import TemporaryDirectory
@@ -43,6 +44,14 @@ class SourceFile(NamedTuple):
 
 class NotRenderedError(Exception):
     """A kustomization that cannot be rendered here; the message says why."""
+
+
+class Render(StrEnum):
+    """What is built by kustomize before it is read."""
+
+    AUTO = "auto"
+    KUSTOMIZE = "kustomize"
+    NONE = "none"
 
 
 @dataclass(frozen=True, slots=True)

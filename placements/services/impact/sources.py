@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from enum import StrEnum
 from functools import cache, partial
 from http import HTTPStatus
 from itertools import pairwise
@@ -65,6 +64,7 @@ from placements.manifests.staged_update import (
 from placements.services.impact.kustomize import (
     KUSTOMIZATIONS,
     NotRenderedError,
+    Render,
     Renderer,
     SourceFile,
     build,
@@ -172,14 +172,6 @@ class DiffSide:
         return Fleet(
             one.cluster(now=moment, strict_health=False) for one in self.members
         )
-
-
-class Render(StrEnum):
-    """What is built by kustomize before it is read."""
-
-    AUTO = "auto"
-    KUSTOMIZE = "kustomize"
-    NONE = "none"
 
 
 def read_side(

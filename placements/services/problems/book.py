@@ -12,9 +12,10 @@ from django.urls import get_script_prefix
 
 from clusters.hub_queries import live_hubs
 from clusters.models import MemberCluster
+from fleetui import LOCAL_HUB_NAME
 from fleetui.bulk import batched
 from fleetui.changes import unnoticed
-from fleetui.hub_scope import LOCAL_HUB, LOCAL_HUB_NAME, current_hub_id, in_hub
+from fleetui.hub_scope import LOCAL_HUB, current_hub_id, in_hub
 from placements.engine.problems import ProblemFacts, with_causes
 from placements.engine.status import PlacementHealth
 from placements.models import Placement, Problem, ProblemBook, ProblemKind

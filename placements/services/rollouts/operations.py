@@ -522,7 +522,7 @@ def approve(
     )  # whether the user may approve is checked below
     why_not = why_not_approve(run, by)
     if by is None or why_not:
-        raise PermissionDenied(why_not)
+        raise PermissionDenied(why_not or "An approval needs a user who is recorded")
     check_possible(why_not_pending(run, stage))
     request = _request_of(run, stage)
     if request.approved_at is None:

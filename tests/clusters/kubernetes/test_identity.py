@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.test import Client
 from rest_framework.test import APIClient
@@ -27,6 +26,7 @@ from tests.clusters.kubernetes.certificates import authority
 from tests.clusters.kubernetes.local_members import TOKEN, kubeconfig
 from tests.clusters.kubernetes.member_fleet import MemberFleet
 from tests.clusters.kubernetes.servers import LocalServer, serve
+from tests.commands import call_command
 from tests.rows import joined, person
 
 NOW = datetime.now(UTC).replace(microsecond=0)

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from django.core.management import call_command
 
 from clusters.fleet import Fleet
 from fleetui.apimachinery.model import Semantics
@@ -45,6 +44,7 @@ from tests.builders import (
     pick_n,
     spread,
 )
+from tests.commands import call_command
 from tests.engine.exact.random_problems import dead_end, random_decision
 
 LONG = pytest.param(2_000, marks=pytest.mark.nightly)

@@ -4,11 +4,12 @@ import json
 from io import StringIO
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError
 
 from placements.models import Eviction
 from placements.services.disruption.budgets import save_budget
 from placements.services.disruption.drains import advance_drains
+from tests.commands import call_command
 from tests.rows import NOW, all_joined, decided, pick_n_spec, spec
 from tests.services.rollouts.test_evictions import budget
 from tests.services.rollouts.world import World
@@ -49,17 +50,16 @@ def test_drain_is_looked_at_begun_and_cancelled() -> None:
     world.place("web", spec())
     world.run(until=world.is_settled)
 
-    assert (
-        output_of("drain", "c001", "--status")
-        == "web: No replacement needed (PickAll).\nc001: no drain\n"
-    )
-    assert output_of("drain", "c001").endswith("drain of c001: running\n")
+    preview = output_of("drain", "c001", "--dry-run")
+    assert "message: No replacement needed (PickAll)." in preview
+    assert "drain: null" in preview
+    assert output_of("drain", "c001") == "Drain of c001 started.\n"
     advance_drains(now=world.now.replace(year=2100))
-    assert "web: Removing resources." in output_of("drain", "c001", "--status")
-    assert "cancelled, cancelled by system" in output_of("drain", "c001", "--cancel")
+    assert "message: Removing resources." in output_of("drain", "c001", "--dry-run")
+    assert output_of("cancel-drain", "c001").startswith("Drain of c001 canceled")
     with pytest.raises(CommandError, match="not being drained"):
-        output_of("drain", "c001", "--cancel")
-    for words in (["c009"], ["c009", "--status"]):
+        output_of("cancel-drain", "c001")
+    for words in (["c009"], ["c009", "--dry-run"]):
         with pytest.raises(CommandError, match="cluster 'c009' not found"):
             output_of("drain", *words)
 

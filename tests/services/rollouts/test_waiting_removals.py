@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 from io import StringIO
 
 import pytest
-from django.core.management import call_command
 from django.test import Client, override_settings
 from rest_framework.test import APIClient
 
@@ -22,6 +21,7 @@ from placements.services.rollouts.removals import reason_to_wait, waiting_remova
 from tests.clusters.kubernetes.certificates import authority
 from tests.clusters.kubernetes.member_fleet import MemberFleet
 from tests.clusters.kubernetes.servers import LocalServer, serve
+from tests.commands import call_command
 from tests.rows import config_map, namespace, person
 from tests.services.rollouts.many_members import ManyMembers
 

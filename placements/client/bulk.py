@@ -1,0 +1,51 @@
+"""`change_clusters ACTION [NAME…]`: the same change of many clusters at once."""
+
+import json
+from argparse import Namespace
+from typing import Any
+
+from clusters.filters import filter_params, parse_filter_text
+from fleetui.errors import BAD_INPUT
+from fleetui.remote import RemoteError
+from placements.client.output import Console
+from placements.services.fleet.forms import read_cluster
+
+
+def run(console: Console, options: Namespace) -> int:
+    """Send the change, and print that of each cluster. Raise RemoteError."""
+    is_taints = options.action == "taints"
+    typed = read_cluster("\n".join(options.set), "\n".join(options.add))
+    removed = read_cluster("", "\n".join(options.remove) if is_taints else "")
+    if errors := (*typed.errors, *removed.errors):
+        raise RemoteError("\n".join(map(str, errors)), returncode=BAD_INPUT)
+    labels: dict[str, str | None] = {**typed.labels}
+    if not is_taints:
+        labels |= dict.fromkeys(options.remove)
+    body: dict[str, Any] = {
+        "action": options.action,
+        "names": options.names,
+        "labels": labels,
+        "add": typed.taints,
+        "remove": removed.taints,
+    }
+    if options.filter is not None:
+        params = filter_params(parse_filter_text(options.filter))
+        labels_of_filter = params.pop("label", [])
+        body["filter"] = {key: value for key, [value] in params.items()}
+        body["filter"]["labels"] = labels_of_filter
+    answer = console.client.request(
+        "POST",
+        "cluster-changes",
+        query={"dryRun": "All"} if options.dry_run else {},
+        body=json.dumps(body).encode(),
+        content_type="application/json",
+    )
+    for row in answer["clusters"]:
+        about = row["refusal"] or row["conflict"]
+        words = f" ({about})" if about else ""
+        console.line(f"{row['name']}: {row['change'] or 'unchanged'}{words}")
+    for each in answer["decisions"]:
+        counts = f"{each['placedBefore']} -> {each['placedAfter']}"
+        line = f"placement {each['placement']}: {counts} {each['message']}"
+        console.line(line.rstrip())
+    return 0

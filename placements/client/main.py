@@ -1,0 +1,128 @@
+"""The entry points `fleetui` and `kubectl-fleetui`: a request of the API, or a command of Django."""
+
+import gc
+import os
+import sys
+from argparse import Namespace
+from importlib import import_module
+from pathlib import Path
+from typing import Any, TextIO
+
+from fleetui import __version__
+from fleetui.errors import BAD_INPUT
+from fleetui.remote import RemoteClient, RemoteError, ServerRefused, parse_server
+from placements.client.arguments import new_parser
+from placements.client.output import Console
+
+PROGRAM = "fleetui"
+# A command ends before what it no longer needs matters; collecting takes a tenth of its time.
+gc.set_threshold(200_000, 50, 50)
+KUBECTL = "kubectl fleetui"
+_NAMES = {"manage.py": "manage.py", "kubectl-fleetui": KUBECTL}
+_APPS_OPTIONS = frozenset({"--diff", "--settings", "--pythonpath"})
+"""Options of `simulate` with which it needs all apps."""
+_ROOT = Path(__file__).resolve().parents[2]
+_HELP: tuple[list[str], ...] = (["-h"], ["--help"], ["help"], [])
+_OTHERS = (
+    "Commands of the machine on which the console runs, each with a --help of its own: {names}; "
+    "and those of Django."
+)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run one command, and exit with its status."""
+    program, *words = arguments or sys.argv
+    name = _NAMES.get(Path(program).name, PROGRAM)
+    is_plugin = name == KUBECTL
+    others = ""
+    if not is_plugin:
+        others = _OTHERS.format(names=", ".join(_machine_commands()))
+    parser = new_parser(name, has_kubeconfig=is_plugin, others=others)
+    if words in _HELP:
+        parser.print_help()
+        return
+    if words in (["--version"], ["version"]):
+        sys.stdout.write(f"{PROGRAM} {__version__}\n")
+        return
+    if words[0] == "simulate" and _APPS_OPTIONS.isdisjoint(words):
+        _simulate(name, words[1:])
+        return
+    if words[0] not in verbs_of(parser) and not is_plugin:
+        import_module("fleetui.command_line").main([program, *words])
+        return
+    status = run(parser.parse_args(words), sys.stdout, sys.stderr, program=name)
+    if status:
+        sys.exit(status)
+
+
+def _simulate(program: str, words: list[str]) -> None:
+    """Run the command that reads files alone without settings and apps, which take longer than it does."""
+    module = import_module("placements.management.commands.simulate")
+    command = module.Command()
+    options = vars(command.create_parser(program, "simulate").parse_args(words))
+    try:
+        command.execute(*options.pop("args", ()), **options)
+    except module.CommandError as error:
+        sys.stderr.write(f"{type(error).__name__}: {error}\n")
+        sys.exit(error.returncode)
+    except BrokenPipeError:
+        os._exit(141)
+
+
+def verbs_of(parser: Any) -> dict[str, Any]:
+    """Return the parsers of the commands that are requests, by name."""
+    verbs: dict[str, Any] = parser._actions[-1].choices
+    return verbs
+
+
+def _machine_commands() -> list[str]:
+    """Return the names of the commands of Django that this repository has; Django itself is not loaded."""
+    folders = ("*/management/commands", "placements/hubs/management/commands")
+    return sorted(
+        {
+            file.stem
+            for folder in folders
+            for file in _ROOT.glob(f"{folder}/*.py")
+            if file.stem != "__init__"
+        }
+    )
+
+
+def run(options: Namespace, out: TextIO, err: TextIO, *, program: str = PROGRAM) -> int:
+    """Run a command; return its exit status. What it refuses is a line on `err`."""
+    try:
+        console = Console(client_of(options), out, err)
+        command = import_module(f"placements.client.{options.run}")
+        status: int = command.run(console, options)
+        out.flush()
+    except ServerRefused as refusal:
+        err.write(f"{program}: {refusal}\n")
+        return BAD_INPUT
+    except RemoteError as error:
+        err.write(f"{program}: {error}\n")
+        return error.returncode
+    except BrokenPipeError:  # the reader of the output ended, as `head` does
+        os._exit(141)
+    return status
+
+
+def client_of(options: Namespace) -> Any:
+    """Return the console that the options name, or that of this machine. Raise ServerRefused."""
+    server = parse_server(vars(options))
+    if server is None and hasattr(options, "kubeconfig"):
+        hub: Any = import_module("placements.client.kubeconfig")
+        return hub.client_of(options)
+    if server is None or getattr(options, "needs_apps", False):
+        os.environ.setdefault("DJANGO_SETTINGS_MODULE", "fleetui.settings")
+        import_module("django").setup()
+    if server is not None:
+        if options.user:
+            message = "--as is for this machine: a token has its user"
+            raise ServerRefused(message)
+        return RemoteClient(server, hub=options.hub)
+    local: Any = import_module("placements.client.local")
+    return local.LocalClient(hub=options.hub, user=options.user)
+
+
+if __name__ == "__main__":
+    main()

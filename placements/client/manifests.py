@@ -1,0 +1,228 @@
+"""`apply` and `diff`: manifests of files, folders and kustomizations."""
+
+import sys
+from argparse import Namespace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fleetui.apimachinery.words import counted
+from fleetui.errors import BAD_INPUT
+from fleetui.remote import RemoteError, RemoteErrors, field_error
+from placements.client.arguments import CONFIRMATION
+from placements.client.objects import delete, list_rows, manifest_at
+from placements.client.operations import Noun, nouns
+from placements.client.output import Console
+from placements.engine.limits import ExceededLimit, balance_sentence
+
+DIFFERENT = 1
+_UNCHANGED = "unchanged"
+_DIVIDER = "---\n"
+_SUFFIXES = frozenset({".yaml", ".yml", ".json"})
+_MOST_NAMES = 50
+_LIMIT = (
+    "topologyKey",
+    "maxSkew",
+    "fullestDomain",
+    "fullestCount",
+    "emptiestDomain",
+    "emptiestCount",
+    "skew",
+)
+"""The fields of an exceeded limit that a console sends."""
+_PRUNED = (
+    "placements",
+    "staged-strategies",
+    "overrides",
+    "budgets",
+    "resources",
+)
+"""The nouns that `--prune` deletes, in this order: a resource outlives what places it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestFile:
+    name: str
+    text: str
+
+
+def run(console: Console, options: Namespace) -> int:
+    """Apply or compare the manifests of all files. Raise RemoteError."""
+    files = list(_read(options))
+    if not any(file.text.strip() for file in files):
+        names = ", ".join(file.name for file in files)
+        message = f"{names}: Empty manifest" if files else "-f or -k is missing"
+        raise RemoteError(message, returncode=BAD_INPUT)
+    manifests = _DIVIDER.join(file.text for file in files).encode()
+    query = {"strict": "true"} if options.strict else {}
+    try:
+        if options.do == "diff":
+            return _diff(console, manifests, query)
+        if options.prune and not options.selector:
+            message = "--prune needs -l: the labels of what it may delete"
+            raise RemoteError(message, returncode=BAD_INPUT)
+        _apply(console, manifests, query, options)
+    except RemoteErrors as invalid:
+        lines = [error_line(files, error) for error in invalid.errors]
+        raise RemoteError("\n".join(lines), returncode=BAD_INPUT) from invalid
+    return 0
+
+
+def _read(options: Namespace) -> Iterator[ManifestFile]:
+    """Yield the files with a line break at their end. Raise RemoteError."""
+    for name in options.filename:
+        try:
+            if name == "-":
+                yield _manifest_file(name, sys.stdin.buffer.read())
+                continue
+            path = Path(name)
+            if not path.is_dir():
+                yield _manifest_file(name, path.read_bytes())
+                continue
+            found = path.rglob("*") if options.recursive else path.iterdir()
+            for file in sorted(one for one in found if one.suffix in _SUFFIXES):
+                yield _manifest_file(str(file), file.read_bytes())
+        except OSError as error:
+            message = f"{name}: cannot read file: {error.strerror}"
+            raise RemoteError(message, returncode=BAD_INPUT) from error
+    if folder := options.kustomize:
+        # It runs a program, which no other command does.
+        from placements.services.impact.kustomize import (  # noqa: PLC0415
+            NotRenderedError,
+            build,
+        )
+
+        try:
+            yield _manifest_file(folder, build(Path.cwd(), folder))
+        except NotRenderedError as error:
+            message = f"{folder}: {error}"
+            raise RemoteError(message, returncode=BAD_INPUT) from error
+
+
+def _manifest_file(name: str, content: bytes) -> ManifestFile:
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        message = f"{name}: is not UTF-8 text"
+        raise RemoteError(message, returncode=BAD_INPUT) from error
+    return ManifestFile(name, text if text.endswith("\n") else f"{text}\n")
+
+
+def error_line(files: Sequence[ManifestFile], error: Mapping[str, Any]) -> str:
+    """Return an error of a console with the file, and the line there: the console knows one text."""
+    line, name = error.get("line"), ", ".join(file.name for file in files)
+    if isinstance(line, int):
+        for file in files:
+            length = file.text.count("\n")
+            if line <= length or file is files[-1]:
+                name = file.name
+                break
+            line -= length + 1
+    return f"{name}: {field_error({**error, 'line': line})}"
+
+
+def _diff(console: Console, manifests: bytes, query: dict[str, Any]) -> int:
+    query |= {"dryRun": "All", "confirm": CONFIRMATION}
+    answer = console.client.request("POST", "apply", query=query, body=manifests)
+    for change in answer["changes"]:
+        console.line(change["diff"].removesuffix("\n"))
+    is_different = any(one["did"] != _UNCHANGED for one in answer["items"])
+    return DIFFERENT if is_different else 0
+
+
+def _apply(
+    console: Console, manifests: bytes, query: dict[str, Any], options: Namespace
+) -> None:
+    if options.confirm:
+        query["confirm"] = options.confirm
+    if options.dry_run:
+        query["dryRun"] = "All"
+    try:
+        answer = console.client.request("POST", "apply", query=query, body=manifests)
+    except RemoteError as error:
+        _print_results(console, error.applied, options)
+        if error.applied:
+            console.err.write(f"{error.args[0]}\n")
+        raise
+    if options.output in ("json", "yaml"):
+        console.document(answer, options.output)
+    else:
+        _print_results(console, answer["items"], options)
+    if options.output == "table":
+        for one in answer.get("decisions", ()):
+            console.line(_decision_line(one))
+        if more := answer.get("notEvaluated"):
+            console.line(f"{more} more placements not evaluated")
+    if options.prune:
+        applied = {(one["kind"], one["name"]) for one in answer["items"]}
+        _prune(console, applied, options)
+
+
+def _decision_line(one: Mapping[str, Any]) -> str:
+    """Return what the next decision of a placement would change."""
+    changes = [
+        f"{verb} {', '.join(names[:_MOST_NAMES])}{', …' * (len(names) > _MOST_NAMES)}"
+        for verb, names in (("selects", one["joins"]), ("deselects", one["leaves"]))
+        if names
+    ]
+    result = "fulfilled" if one["isFulfilled"] else "not fulfilled"
+    words = (
+        f"{'; '.join(changes) or 'no change'}; {counted(one['placedAfter'], 'cluster')}"
+    )
+    exceeded = [
+        ExceededLimit(*map(limit.get, _LIMIT)) for limit in one["exceededLimits"]
+    ]
+    line = (
+        f"decision {one['placement']}: {words}, {result} {balance_sentence(exceeded)}"
+    )
+    return line.rstrip()
+
+
+def _print_results(
+    console: Console, results: Sequence[Mapping[str, Any]], options: Namespace
+) -> None:
+    suffix = " (dry run)" if options.dry_run else ""
+    for one in results:
+        if options.output == "name":
+            console.line(f"{one['kind']}/{one['name']}")
+            continue
+        detail = f": {one['message']}" if one["message"] else ""
+        console.line(f"{one['kind']} {one['name']} {one['did']}{suffix}{detail}")
+        for warning in one["warnings"]:
+            console.err.write(f"  warning: {warning['path']}: {warning['message']}\n")
+
+
+def _prune(console: Console, applied: set[tuple[str, str]], options: Namespace) -> None:
+    """Delete what has all labels and was not applied. Raise RemoteError."""
+    pairs = (one.partition("=") for one in options.selector.split(","))
+    wanted = {key: value for key, _, value in pairs}
+    for noun in map(nouns().__getitem__, _PRUNED):
+        for row in list(list_rows(console.client, noun.name, {})):
+            name = noun.name_of(row)
+            if _result_of(noun, row) in applied or not _has_labels(
+                console.client, noun, row, wanted
+            ):
+                continue
+            if options.dry_run:
+                console.line(f"{noun.singular} {name} deleted (dry run)")
+            else:
+                delete(console, noun, name, form=options.output)
+
+
+def _result_of(noun: Noun, row: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the kind and the name that the result of an apply has for a row of a list."""
+    if noun.name != "overrides":
+        return noun.singular, noun.name_of(row)
+    name = "/".join(filter(None, [row["namespace"], row["name"]]))
+    return ("override" if row["namespace"] else "cluster-override"), name
+
+
+def _has_labels(
+    client: Any, noun: Noun, row: Mapping[str, Any], wanted: Mapping[str, str]
+) -> bool:
+    labels = row.get("labels")
+    if labels is None:
+        manifest = manifest_at(client, noun, noun.name_of(row))
+        labels = manifest["metadata"].get("labels") or {}
+    return wanted.items() <= labels.items()

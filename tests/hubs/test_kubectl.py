@@ -1,0 +1,127 @@
+"""`kubectl fleetui` without a console: the hub of the kubeconfig is read, projected and replayed."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from fleetui import __version__
+from fleetui.apimachinery.yaml import dump_yaml
+from tests.clusters.kubernetes.servers import LocalServer
+from tests.hubs.fake_hub import FakeHub, serve_hub
+from tests.hubs.hub_documents import PREFIX, binding, member, placement, snapshot
+from tests.hubs.test_connecting import TOKEN, kubeconfig
+from tests.runtime.processes import ROOT
+
+PLUGIN = "import sys; from placements.client.main import main; main(['kubectl-fleetui', *sys.argv[1:]])"
+
+
+def decided_hub() -> FakeHub:
+    """Return a hub whose scheduler has selected c0 and c1 of three clusters for `web`, just now."""
+    fake, now = FakeHub(), datetime.now(UTC)
+    written = f"{now:%Y-%m-%dT%H:%M:%SZ}"
+    for name in ("c0", "c1", "c2"):
+        fake.put("memberclusters", member(name, heartbeat=written))
+    fake.put("clusterresourceplacements", placement("web"))
+    latest = snapshot("web")
+    latest["metadata"]["annotations"] = {
+        f"{PREFIX}CRP-generation": "1",
+        f"{PREFIX}number-of-clusters": "2",
+    }
+    condition = {
+        "type": "Scheduled",
+        "status": "True",
+        "reason": "SchedulingPolicyFulfilled",
+        "message": "found all cluster needed as specified by the scheduling policy",
+        "observedGeneration": 1,
+        "lastTransitionTime": written,
+    }
+    targets = [
+        {
+            "clusterName": name,
+            "selected": True,
+            "clusterScore": {"affinityScore": 0, "priorityScore": 0},
+            "reason": f"picked by scheduling policy, cluster {name}",
+        }
+        for name in ("c0", "c1")
+    ]
+    latest["status"] = {
+        "observedCRPGeneration": 1,
+        "conditions": [condition],
+        "targetClusters": targets,
+    }
+    fake.put("clusterschedulingpolicysnapshots", latest)
+    for name in ("c0", "c1"):
+        one = binding("web", name, state="Bound")
+        one["spec"]["clusterDecision"]["clusterScore"] = {
+            "affinityScore": 0,
+            "priorityScore": 0,
+        }
+        fake.put("clusterresourcebindings", one)
+    return fake
+
+
+@pytest.fixture
+def served() -> Iterator[tuple[FakeHub, LocalServer]]:
+    with serve_hub(decided_hub()) as found:
+        yield found
+
+
+def kubectl(*words: str, home: Path) -> subprocess.CompletedProcess[str]:
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("FLEETUI_", "DATABASE_URL", "XDG_", "KUBECONFIG"))
+    }
+    return subprocess.run(
+        [sys.executable, "-c", PLUGIN, *words],
+        cwd=ROOT,
+        env=kept | {"HOME": str(home), "TMPDIR": str(home)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_the_hub_of_the_kubeconfig_is_listed_replayed_and_explained(
+    served: tuple[FakeHub, LocalServer], tmp_path: Path
+) -> None:
+    fake, server = served
+    folder = tmp_path / ".kube"
+    folder.mkdir()
+    (folder / "config").write_text(dump_yaml(kubeconfig(server.url, token=TOKEN)))
+
+    listed = kubectl("get", "placements", "-o", "name", home=tmp_path)
+    replayed = kubectl("replay", "web", "-o", "json", home=tmp_path)
+    why = kubectl("why", "web", "c2", home=tmp_path)
+
+    assert (listed.stdout, listed.stderr) == ("placement/web\n", "")
+    # The words of the fake hub are not those of a scheduler: a replay of them is never certain.
+    assert json.loads(replayed.stdout)["agreement"] == "uncertain"
+    assert why.stdout.startswith("c2: outranked (decision d-"), why
+    assert "numberOfClusters 3 (now 2) (selects c2)" in why.stdout
+    assert {one.verb for one in fake.seen}.isdisjoint({"put", "patch", "delete"})
+    left = [one.name for one in tmp_path.rglob("*") if one.is_file()]
+    assert sorted(left) == ["config", f"empty-{__version__}.sqlite3"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("get", "placements"), "no kubeconfig"),
+        (("get", "placements", "--server", "fleet"), "a token is needed"),
+        (("burn", "web"), "usage: kubectl fleetui"),
+    ],
+)
+def test_without_a_hub_it_says_what_is_missing(
+    words: tuple[str, ...], message: str, tmp_path: Path
+) -> None:
+    refused = kubectl(*words, home=tmp_path)
+
+    assert refused.returncode == 2
+    assert message in refused.stderr
