@@ -6,42 +6,57 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
-from tests.kubernetes.members import Administrator, Member, kubectl, policy_version
+from tests.deploy.chart import CHART, SETS, helm, render
+from tests.kubernetes.members import (
+    Administrator,
+    Member,
+    kube_version,
+    kubectl,
+    policy_version,
+)
 from tests.runtime.processes import ROOT, eventually
 
 OVERLAYS = ROOT / "deploy" / "kubernetes" / "overlays"
 MONITORS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-CRD = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": "servicemonitors.monitoring.coreos.com"},
-    "spec": {
-        "group": "monitoring.coreos.com",
-        "scope": "Namespaced",
-        "names": {
-            "kind": "ServiceMonitor",
-            "plural": "servicemonitors",
-            "singular": "servicemonitor",
+
+
+def definition(kind: str) -> dict[str, Any]:
+    """Return the definition of a kind of the operator of Prometheus, with any fields."""
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{kind.lower()}s.monitoring.coreos.com"},
+        "spec": {
+            "group": "monitoring.coreos.com",
+            "scope": "Namespaced",
+            "names": {
+                "kind": kind,
+                "plural": f"{kind.lower()}s",
+                "singular": kind.lower(),
+            },
+            "versions": [
+                {
+                    "name": "v1",
+                    "served": True,
+                    "storage": True,
+                    "schema": {
+                        "openAPIV3Schema": {
+                            "type": "object",
+                            "x-kubernetes-preserve-unknown-fields": True,
+                        }
+                    },
+                }
+            ],
         },
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "schema": {
-                    "openAPIV3Schema": {
-                        "type": "object",
-                        "x-kubernetes-preserve-unknown-fields": True,
-                    }
-                },
-            }
-        ],
-    },
-}
+    }
+
+
+DEFINITIONS = [definition(kind) for kind in ("ServiceMonitor", "PrometheusRule")]
 
 
 def kustomizer() -> str | None:
@@ -58,16 +73,29 @@ def kustomizer() -> str | None:
     return None
 
 
-@pytest.fixture
-def admin(member: Member) -> Iterator[Administrator]:
-    """Return the administrator of a cluster with the kind of the operator of Prometheus."""
+@pytest.fixture(scope="module")
+def prometheus_kinds(member: Member) -> Iterator[Administrator]:
+    """Define the kinds of the operator of Prometheus in a cluster; return its administrator."""
     found = Administrator(member.client())
-    found.create(MONITORS, CRD)
-    eventually(lambda: found.has("/apis/monitoring.coreos.com/v1"))
+    names = [one["metadata"]["name"] for one in DEFINITIONS]
+    for one in DEFINITIONS:
+        found.create(MONITORS, one)
+
+    def serves_all() -> bool:
+        served = found.call("GET", "/apis/monitoring.coreos.com/v1")
+        return len((served.body or {}).get("resources", ())) == len(names)
+
+    eventually(serves_all)
     yield found
-    for overlay in ("evaluation", "production"):
-        found.purge_namespace(overlay)
-    found.delete(f"{MONITORS}/{CRD['metadata']['name']}")  # type: ignore[index]
+    for name in names:
+        found.delete(f"{MONITORS}/{name}")
+
+
+@pytest.fixture
+def admin(prometheus_kinds: Administrator) -> Iterator[Administrator]:
+    yield prometheus_kinds
+    for namespace in ("evaluation", "production", "fleetui"):
+        prometheus_kinds.purge_namespace(namespace)
 
 
 def test_overlays_are_applied_and_their_pods_are_made(
@@ -125,3 +153,93 @@ def test_overlays_are_applied_and_their_pods_are_made(
         "fleetui-web",
         "fleetui-worker",
     }
+
+
+def restricted(admin: Administrator) -> None:
+    """Make the namespace, which warns of and refuses pods that need more rights than they should have."""
+    labels = {
+        f"pod-security.kubernetes.io/{mode}": "restricted"
+        for mode in ("warn", "enforce")
+    }
+    metadata = {"name": "fleetui", "labels": labels}
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+    admin.create("/api/v1/namespaces", body)
+
+
+def strictly(config: Path, objects: list[dict[str, Any]]) -> str:
+    """Apply objects without writing them; return what the API server says against them."""
+    command = [kubectl(), "--kubeconfig", str(config), "--namespace=fleetui"]
+    command += [
+        "apply",
+        "--server-side",
+        "--dry-run=server",
+        "--validate=strict",
+        "-f",
+        "-",
+    ]
+    text = yaml.safe_dump_all(objects)
+    run = subprocess.run(
+        command, input=text, capture_output=True, text=True, check=False
+    )
+    count = len(run.stdout.splitlines())
+    return run.stderr or ("" if count == len(objects) else run.stdout)
+
+
+@pytest.mark.skipif(kube_version() < (1, 25), reason="needs strict validation of 1.25")
+def test_an_api_server_accepts_every_field_of_chart_and_overlays(
+    admin: Administrator, clusters: Path, tmp_path: Path
+) -> None:
+    restricted(admin)
+    config = clusters / "c1" / "kubeconfig"
+    rendered = {name: render(tmp_path, values) for name, values in SETS.items()}
+    for overlay in ("evaluation", "production"):
+        build = [kubectl(), "kustomize", str(OVERLAYS / overlay)]
+        built = subprocess.run(build, capture_output=True, text=True, check=True)
+        rendered[overlay + " overlay"] = list(yaml.safe_load_all(built.stdout))
+
+    found = {name: strictly(config, objects) for name, objects in rendered.items()}
+
+    assert {name: words for name, words in found.items() if words} == {}
+    unknown = [{**one, "sepc": {}} for one in rendered["default"][:1]]
+    assert ".sepc: field not declared in schema" in strictly(config, unknown)
+
+
+def test_helm_installs_upgrades_and_rolls_back(
+    admin: Administrator, clusters: Path
+) -> None:
+    restricted(admin)
+    config = ["--kubeconfig", str(clusters / "c1" / "kubeconfig")]
+    release = [*config, "--namespace", "fleetui"]
+
+    def run(*arguments: str) -> str:
+        done = helm(*arguments, *release)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def pods() -> Counter[str]:
+        found = admin.get("/api/v1/namespaces/fleetui/pods")["items"]
+        return Counter(
+            one["metadata"]["labels"]["app.kubernetes.io/component"] for one in found
+        )
+
+    def has_pods(wanted: Counter[str]) -> bool | None:
+        return pods() == wanted or None
+
+    def jobs() -> list[str]:
+        found = admin.get("/apis/batch/v1/namespaces/fleetui/jobs")["items"]
+        return [one["metadata"]["name"] for one in found]
+
+    notes = run(
+        "install", "fleetui", str(CHART), "--set", "serviceMonitor.enabled=true"
+    )
+    eventually(partial(has_pods, Counter(web=2, worker=2, beat=1, migrate=1)))
+    assert "create secret generic fleetui" in notes
+    assert "job/fleetui-migrate-1 " in notes
+
+    run("upgrade", "fleetui", str(CHART), "--set", "worker.replicas=3")
+    eventually(partial(has_pods, Counter(web=2, worker=3, beat=1, migrate=1)))
+    assert jobs() == ["fleetui-migrate-2"]
+
+    run("rollback", "fleetui", "1")
+    eventually(partial(has_pods, Counter(web=2, worker=2, beat=1, migrate=1)))
+    assert jobs() == ["fleetui-migrate-1"]
