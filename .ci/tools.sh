@@ -45,6 +45,7 @@ build_program() {
         { tail -5 build.log >&2 && fail "$name could not be built"; }
     # In one step, so that a build that was stopped leaves no half of it.
     mv program "$TOOLS_HOME/$name-$version"
+    echo "Built $TOOLS_HOME/$name-$version"
 }
 
 build() {

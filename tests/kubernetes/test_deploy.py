@@ -1,7 +1,10 @@
 """The output of Kustomize is accepted by an API server, and its controllers make what it describes."""
 
+import os
+import re
 import shutil
 import subprocess
+import textwrap
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
@@ -11,7 +14,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.deploy.chart import CHART, SETS, helm, render
+from tests.deploy.chart import SETS, render
+from tests.deploy.tools import program
 from tests.kubernetes.members import (
     Administrator,
     Member,
@@ -22,6 +26,7 @@ from tests.kubernetes.members import (
 from tests.runtime.processes import ROOT, eventually
 
 OVERLAYS = ROOT / "deploy" / "kubernetes" / "overlays"
+GUIDE = ROOT / "docs" / "guides" / "helm.md"
 MONITORS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
@@ -62,14 +67,14 @@ DEFINITIONS = [definition(kind) for kind in ("ServiceMonitor", "PrometheusRule")
 def kustomizer() -> str | None:
     """Return a kubectl whose Kustomize knows `labels`: that of an old version of the servers does not."""
     base = str(ROOT / "deploy" / "kubernetes" / "base")
-    for program in (kubectl(), shutil.which("kubectl")):
-        if program is None:
+    for client in (kubectl(), shutil.which("kubectl")):
+        if client is None:
             continue
         probe = subprocess.run(
-            [program, "kustomize", base], capture_output=True, text=True, check=False
+            [client, "kustomize", base], capture_output=True, text=True, check=False
         )
         if probe.returncode == 0:
-            return program
+            return client
     return None
 
 
@@ -204,42 +209,87 @@ def test_an_api_server_accepts_every_field_of_chart_and_overlays(
     assert ".sepc: field not declared in schema" in strictly(config, unknown)
 
 
-def test_helm_installs_upgrades_and_rolls_back(
-    admin: Administrator, clusters: Path
-) -> None:
-    restricted(admin)
-    config = ["--kubeconfig", str(clusters / "c1" / "kubeconfig")]
-    release = [*config, "--namespace", "fleetui"]
+class Reader:
+    """A user who follows the guide in an empty folder, with Helm and kubectl for one cluster."""
 
-    def run(*arguments: str) -> str:
-        done = helm(*arguments, *release)
-        assert done.returncode == 0, done.stderr
+    def __init__(self, folder: Path, config: Path) -> None:
+        self.folder = folder
+        places = [str(Path(kubectl()).parent), str(folder / "bin")]
+        self.environment = {
+            **os.environ,
+            "KUBECONFIG": str(config),
+            "PATH": ":".join([*places, os.environ["PATH"]]),
+        }
+        (folder / "bin").mkdir()
+        (folder / "bin" / "helm").symlink_to(program("helm"))
+        (folder / "deploy").symlink_to(ROOT / "deploy")
+
+    def enter(self, section: str) -> str:
+        """Save the files of a section of the page and enter its commands; return what Helm printed last."""
+        text = GUIDE.read_text().split(f"\n## {section}\n")[1].partition("\n## ")[0]
+        files = re.findall(r"Save this as `(\S+)`.*?```\n(.*?)```", text, re.DOTALL)
+        for name, content in files:
+            (self.folder / name).write_text(textwrap.dedent(content))
+        printed = ""
+        for command in re.findall(r"^ *\$ (.*)$", text, re.MULTILINE):
+            # No kubelet runs the pods here.
+            if not re.search(r" wait --for| rollout status ", command):
+                printed = self.run(command)
+        return printed
+
+    def run(self, command: str) -> str:
+        done = subprocess.run(
+            ["sh", "-c", command],
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=90,
+            check=False,
+        )
+        assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
         return done.stdout
 
-    def pods() -> Counter[str]:
-        found = admin.get("/api/v1/namespaces/fleetui/pods")["items"]
-        return Counter(
-            one["metadata"]["labels"]["app.kubernetes.io/component"] for one in found
-        )
+
+def test_helm_installs_upgrades_rolls_back_and_removes_as_the_guide_says(
+    admin: Administrator, clusters: Path, tmp_path: Path
+) -> None:
+    reader = Reader(tmp_path, clusters / "c1" / "kubeconfig")
+    namespace = "/api/v1/namespaces/fleetui"
 
     def has_pods(wanted: Counter[str]) -> bool | None:
-        return pods() == wanted or None
+        found = admin.get(f"{namespace}/pods")["items"]
+        parts = [
+            one["metadata"]["labels"]["app.kubernetes.io/component"] for one in found
+        ]
+        return Counter(parts) == wanted or None
 
-    def jobs() -> list[str]:
-        found = admin.get("/apis/batch/v1/namespaces/fleetui/jobs")["items"]
-        return [one["metadata"]["name"] for one in found]
+    def written() -> dict[str, int]:
+        """Return the numbers of pods that the Deployments want, and the Jobs."""
+        deployments = admin.get("/apis/apps/v1/namespaces/fleetui/deployments")
+        jobs = admin.get("/apis/batch/v1/namespaces/fleetui/jobs")
+        return {
+            one["metadata"]["name"]: one["spec"].get("replicas", 0)
+            for one in [*deployments["items"], *jobs["items"]]
+        }
 
-    notes = run(
-        "install", "fleetui", str(CHART), "--set", "serviceMonitor.enabled=true"
-    )
+    printed = reader.enter("Install")
     eventually(partial(has_pods, Counter(web=2, worker=2, beat=1, migrate=1)))
-    assert "create secret generic fleetui" in notes
-    assert "job/fleetui-migrate-1 " in notes
+    assert "job/fleetui-migrate-1 " in printed
+    assert "Open https://fleet.example.com/ and sign in" in printed
 
-    run("upgrade", "fleetui", str(CHART), "--set", "worker.replicas=3")
-    eventually(partial(has_pods, Counter(web=2, worker=3, beat=1, migrate=1)))
-    assert jobs() == ["fleetui-migrate-2"]
+    reader.enter("Values")
+    sizes = {"fleetui-web": 3, "fleetui-worker": 2, "fleetui-beat": 1}
+    assert written() == {**sizes, "fleetui-migrate-2": 0}
 
-    run("rollback", "fleetui", "1")
-    eventually(partial(has_pods, Counter(web=2, worker=2, beat=1, migrate=1)))
-    assert jobs() == ["fleetui-migrate-1"]
+    # As the guide of upgrades says for a version that removed something.
+    reader.run("kubectl --namespace fleetui scale deployment --all --replicas 0")
+    reader.run("helm rollback fleetui 1 --namespace fleetui")
+    sizes["fleetui-web"] = 2
+    assert written() == {**sizes, "fleetui-migrate-1": 0}
+
+    reader.enter("Upgrade, roll back, remove")
+    eventually(partial(has_pods, Counter()))
+    assert written() == {}
+    secrets = admin.get(f"{namespace}/secrets")["items"]
+    assert [one["metadata"]["name"] for one in secrets] == ["fleetui"]
