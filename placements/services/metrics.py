@@ -189,9 +189,9 @@ class FleetCollector(Collector):
         self, hub: str, hub_state: str, families: dict[str, GaugeMetricFamily]
     ) -> None:
         bring_up_to_date(now=self._now)
-        for state in HubState:
-            is_current = float(state == hub_state)
-            families["hub_state"].add_metric([hub, state], is_current)
+        for possible in HubState:
+            is_current = float(possible == hub_state)
+            families["hub_state"].add_metric([hub, possible], is_current)
 
         verdicts = _counts(
             MemberCluster.objects.values_list("verdict", "driver"),
