@@ -7,7 +7,7 @@ CHARTS := .venv/.chart-script
 LOCK := --group dev --group docs --universal --python-version 3.11 --fork-strategy fewest --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --no-header --no-annotate
 
-.PHONY: help up test test-all test-servers test-kubernetes kube lint lint-fast fmt bench docs screenshots lock clean
+.PHONY: help up test test-all test-servers test-kubernetes kube tools lint lint-fast fmt bench docs screenshots lock clean
 
 help: ## show this list
 	@sed -n "s/^\([a-z-]*\):[^#]*## /\1\t/p" $(MAKEFILE_LIST)
@@ -36,6 +36,9 @@ test-kubernetes: $(STAMP) ## the tests on real Kubernetes clusters
 
 kube: ## build the Kubernetes servers for these tests, once, into ~/.cache/fleetui/kube (Go 1.25, or Debian bookworm as root; 6 to 15 minutes)
 	@KUBE_VERSION=$(KUBE_VERSION) .ci/kube.sh build
+
+tools: ## build Helm and promtool for the tests of deploy/, once, into ~/.cache/fleetui/tools (Go; 5 minutes)
+	@.ci/tools.sh build
 
 lint: lint-fast ## the checks that run no code
 	@$(BIN)/mypy --no-error-summary

@@ -275,6 +275,14 @@ CPU_SECONDS = Histogram(
 class HttpMetricsMiddleware(Middleware):
     """Counts requests; a view has its URL name, so that the number of series is bounded."""
 
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        super().__init__(get_response)
+        # A rate begins at the second value of a series: without these the first errors would not count.
+        SECONDS.labels("GET", "")
+        CPU_SECONDS.labels("GET", "")
+        for status in ("200", "500"):
+            REQUESTS.labels("GET", "", status)
+
     def __call__(self, request: HttpRequest) -> HttpResponse:
         started, computed = perf_counter(), thread_time()
         response: HttpResponse = self._get_response(request)

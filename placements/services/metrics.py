@@ -6,23 +6,31 @@ newest: pruning removes only older ones.
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
+from itertools import product
+from pathlib import Path
+from shutil import disk_usage
 from typing import Any
 
+from django.conf import settings
+from django.db import connection
+from django.db.migrations.recorder import MigrationRecorder
 from django.db.models import Count, Max, Min, Q, QuerySet
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from clusters.fleet import EligibilityKind
 from clusters.hub_queries import across_hubs, live_hubs
 from clusters.hub_state import HubState
 from clusters.models import MemberCluster
 from clusters.observation import not_observed, unhealthy
 from fleetui import __version__
-from fleetui.broker import PERIODIC
+from fleetui.broker import PERIODIC, UPDATES
 from fleetui.hub_scope import LOCAL_HUB, in_hub
 from fleetui.models import WorkerHeartbeat
-from fleetui.task_queue import periodic_ages
+from placements.engine.rollout.actions import RunPhase
 from placements.engine.rollout.staged_run import RunStatus
+from placements.engine.rollout.state import Phase
 from placements.models import (
     UNFULFILLED,
     Binding,
@@ -79,10 +87,14 @@ FAMILIES = (
     ),
     (
         "resilience_unfulfilled_placements",
-        "Unfulfilled placements after the worst loss of each level, by the latest resilience report.",
+        "Unfulfilled placements after the worst loss of each level, by the latest resilience report; 0 without one.",
         ("level", "variant"),
     ),
-    ("hub_state", "1 for the state that a live hub is in.", ("state",)),
+    (
+        "hub_state",
+        "1 for the state that a hub is in; the local hub is live.",
+        ("state",),
+    ),
 )
 """The metrics of each hub: name, text, and labels after that of the hub."""
 
@@ -98,19 +110,16 @@ class FleetCollector(Collector):
             "info", "The version of the console.", "version", [(__version__, 1)]
         )
         yield from self._work()
+        yield from _disks()
         families = {
             name: GaugeMetricFamily(f"fleetui_{name}", text, labels=("hub", *labels))
             for name, text, labels in FAMILIES
         }
         with in_hub(LOCAL_HUB):
-            self._count_hub(LOCAL, families)
+            self._count_hub(LOCAL, HubState.LIVE, families)
         for hub in live_hubs():
             with in_hub(hub.pk):
-                self._count_hub(hub.name, families)
-            for state in HubState:
-                families["hub_state"].add_metric(
-                    [hub.name, state.value], float(hub.state == state.value)
-                )
+                self._count_hub(hub.name, hub.state, families)
         yield from families.values()
         with across_hubs():
             counter = CounterMetricFamily(
@@ -135,51 +144,61 @@ class FleetCollector(Collector):
         yield _gauge(
             "work_due", "Rows whose work is due, by kind of work.", "kind", due
         )
-        workers = list(
-            WorkerHeartbeat.objects.order_by("queue").values_list(
-                "queue", "at", "waiting"
-            )
-        )
-        ages = [(queue, self._seconds_since(at)) for queue, at, _ in workers]
-        text = "Since the last heartbeat of a worker."
-        yield _gauge("worker_heartbeat_age_seconds", text, "queue", ages)
-        periodic = periodic_ages(
-            WorkerHeartbeat.objects.filter(queue=PERIODIC).first(), now=self._now
-        )
-        both = (("sweep", periodic.sweep), ("observation", periodic.observation))
-        ended = [(name, age.total_seconds()) for name, age in both if age is not None]
-        text = "Since the last sweep and the last round of observation ended; missing before the first one."
+        # Nothing has happened since then where nothing has happened yet.
+        created_at = MigrationRecorder(connection).migration_qs.aggregate(
+            at=Min("applied")
+        )["at"]
+        heartbeats = WorkerHeartbeat.objects.in_bulk()
+        ages = {queue: self._seconds_since(created_at) for queue in (UPDATES, PERIODIC)}
+        ages |= {
+            queue: self._seconds_since(row.at) for queue, row in heartbeats.items()
+        }
+        text = "Since the last heartbeat of a worker, or since the database was made."
+        yield _gauge("worker_heartbeat_age_seconds", text, "queue", ages.items())
+        periodic = heartbeats.get(PERIODIC, WorkerHeartbeat())
+        ended = [
+            ("sweep", self._seconds_since(periodic.swept_at or created_at)),
+            ("observation", self._seconds_since(periodic.observed_at or created_at)),
+        ]
+        text = "Since the last sweep and the last round of observation ended, or since the database was made."
         yield _gauge("periodic_age_seconds", text, "task", ended)
+        waiting = dict.fromkeys(ages, 0)
+        waiting |= {queue: row.waiting for queue, row in heartbeats.items()}
         text = "Updates that were due and not started at that time."
-        yield _gauge(
-            "worker_waiting",
-            text,
-            "queue",
-            [(queue, waiting) for queue, _, waiting in workers],
+        yield _gauge("worker_waiting", text, "queue", waiting.items())
+        messages = _counts(
+            NotificationDelivery.objects.values_list("state"),
+            product(NotificationDelivery.State.values),
         )
-        messages = _with_counts(NotificationDelivery.objects.values_list("state"))
         yield _gauge(
             "notifications",
             "Kept messages of notifications, by state.",
             "state",
-            messages,
+            [(state, count) for (state,), count in messages.items()],
         )
         channels = channels_with_failures().values_list("name", "failing_since")
         failing = [(name, self._seconds_since(since)) for name, since in channels]
         text = "Since a channel does not get its messages, 0 while it does."
-        yield _gauge("notification_failing_seconds", text, "channel", failing)
+        none = [("", 0.0)]
+        yield _gauge("notification_failing_seconds", text, "channel", failing or none)
 
     def _seconds_since(self, moment: datetime | None) -> float:
         return max(0.0, (self._now - moment).total_seconds()) if moment else 0.0
 
-    def _count_hub(self, hub: str, families: dict[str, GaugeMetricFamily]) -> None:
+    def _count_hub(
+        self, hub: str, hub_state: str, families: dict[str, GaugeMetricFamily]
+    ) -> None:
         bring_up_to_date(now=self._now)
-        verdicts = MemberCluster.objects.values_list("verdict", "driver")
-        for verdict, driver, count in _with_counts(verdicts):
-            families["clusters"].add_metric(
-                [hub, verdict or "eligible", driver or "none"], count
-            )
+        for possible in HubState:
+            is_current = float(possible == hub_state)
+            families["hub_state"].add_metric([hub, possible], is_current)
 
+        verdicts = _counts(
+            MemberCluster.objects.values_list("verdict", "driver"),
+            product(("eligible", *EligibilityKind), ("none",)),
+            empty=("eligible", "none"),
+        )
+        _add(families["clusters"], [hub], verdicts)
         unobserved = MemberCluster.objects.filter(not_observed(now=self._now)).count()
         families["clusters_not_observed"].add_metric([hub], unobserved)
         ill = MemberCluster.objects.filter(unhealthy(now=self._now)).count()
@@ -194,27 +213,25 @@ class FleetCollector(Collector):
         for state, count in rows.items():
             families["placements"].add_metric([hub, state], count)
 
-        for phase, failure, count in _with_counts(
-            Binding.objects.values_list("phase", "failure")
-        ):
-            families["bindings"].add_metric([hub, phase, failure], count)
+        phases = Binding.objects.values_list("phase", "failure")
+        _add(families["bindings"], [hub], _counts(phases, product(Phase, ("",))))
         codes = Binding.objects.exclude(unavailable_code="").values_list(
             "unavailable_code"
         )
-        for code, count in _with_counts(codes):
-            families["driver_errors"].add_metric([hub, code], count)
+        known_codes = product(("refused", "timeout"))
+        _add(families["driver_errors"], [hub], _counts(codes, known_codes))
 
         running = Rollout.objects.filter(state=Rollout.State.RUNNING)
-        for verdict, count in _with_counts(running.values_list("verdict")):
-            families["rollouts"].add_metric(
-                [hub, "rolling", verdict or "starts"], count
-            )
-        for status, count in _with_counts(
-            StagedRun.objects.filter(ended_at=None).values_list("status")
-        ):
-            families["rollouts"].add_metric(
-                [hub, "staged", status or RunStatus.INITIALISED], count
-            )
+        rolling = _counts(
+            running.values_list("verdict"), product(RunPhase), empty=(RunPhase.STARTS,)
+        )
+        _add(families["rollouts"], [hub, "rolling"], rolling)
+        staged = _counts(
+            StagedRun.objects.filter(ended_at=None).values_list("status"),
+            product(RunStatus),
+            empty=(RunStatus.INITIALISED,),
+        )
+        _add(families["rollouts"], [hub, "staged"], staged)
         oldest = running.aggregate(at=Min("started_at"))["at"]
         families["oldest_rollout_seconds"].add_metric(
             [hub], self._seconds_since(oldest)
@@ -225,7 +242,9 @@ class FleetCollector(Collector):
             .order_by("-pk")
             .first()
         )
-        for level, variants in (report.totals if report else {}).items():
+        nothing: dict[str, Any] = {"": {"": {}}}
+        totals = report.totals if report else nothing
+        for level, variants in totals.items():
             for variant, worst in variants.items():
                 count = worst.get("unfulfilled", {}).get("count", 0)
                 families["resilience_unfulfilled_placements"].add_metric(
@@ -243,10 +262,9 @@ class FleetCollector(Collector):
             "-pk"
         )
         times = sorted(recent.values_list("milliseconds", flat=True)[:MOST_CYCLES])
+        times = times or [0]
         places = [
-            (one, min(len(times) - 1, int(one * len(times))))
-            for one in QUANTILES
-            if times
+            (one, min(len(times) - 1, int(one * len(times)))) for one in QUANTILES
         ]
         samples = [(f"{quantile:g}", times[at] / 1000) for quantile, at in places]
         text = "Duration of the scheduling cycles of the last five minutes; quantile 1 is the longest."
@@ -263,9 +281,42 @@ def _gauge(
     return family
 
 
-def _with_counts(rows: QuerySet[Any, tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
-    """Yield each combination of the selected columns with its count."""
-    yield from rows.annotate(count=Count("pk")).order_by()
+def _counts(
+    rows: QuerySet[Any, tuple[Any, ...]],
+    known: Iterable[tuple[str, ...]],
+    *,
+    empty: tuple[str, ...] = ("", ""),
+) -> dict[tuple[str, ...], int]:
+    """Return the count of each combination of the selected columns, and 0 of a known one without rows.
+
+    A series that appears with its first row has no rate, and an alert on it no value. `empty` names what an
+    empty column means.
+    """
+    counts = dict.fromkeys(known, 0)
+    for *values, count in rows.annotate(count=Count("pk")).order_by():
+        key = tuple(value or word for value, word in zip(values, empty, strict=False))
+        counts[key] = counts.get(key, 0) + count
+    return counts
+
+
+def _add(
+    family: GaugeMetricFamily, first: list[str], counts: dict[tuple[str, ...], int]
+) -> None:
+    """Add samples whose other labels are the keys of the counts."""
+    for labels, count in counts.items():
+        family.add_metric([*first, *labels], count)
+
+
+def _disks() -> Iterator[Metric]:
+    """Yield size and free space of the disk of the data folder, and of that of a database in a file."""
+    folders = {"data": settings.VAR_DIR}
+    if connection.vendor == "sqlite":
+        folders["database"] = Path(connection.settings_dict["NAME"]).parent
+    usage = {place: disk_usage(folder) for place, folder in folders.items()}
+    free = [(place, one.free) for place, one in usage.items()]
+    yield _gauge("disk_free_bytes", "Free space of the disk.", "place", free)
+    size = [(place, one.total) for place, one in usage.items()]
+    yield _gauge("disk_size_bytes", "Size of the disk.", "place", size)
 
 
 def metrics_registry(*, now: datetime) -> CollectorRegistry:

@@ -1,73 +1,106 @@
 """The output of Kustomize is accepted by an API server, and its controllers make what it describes."""
 
+import os
+import re
 import shutil
 import subprocess
+import textwrap
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
-from tests.kubernetes.members import Administrator, Member, kubectl, policy_version
+from tests.deploy.chart import SETS, render
+from tests.deploy.tools import program
+from tests.kubernetes.members import (
+    Administrator,
+    Member,
+    kube_version,
+    kubectl,
+    policy_version,
+)
 from tests.runtime.processes import ROOT, eventually
 
 OVERLAYS = ROOT / "deploy" / "kubernetes" / "overlays"
+GUIDE = ROOT / "docs" / "guides" / "helm.md"
 MONITORS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-CRD = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": "servicemonitors.monitoring.coreos.com"},
-    "spec": {
-        "group": "monitoring.coreos.com",
-        "scope": "Namespaced",
-        "names": {
-            "kind": "ServiceMonitor",
-            "plural": "servicemonitors",
-            "singular": "servicemonitor",
+
+
+def definition(kind: str) -> dict[str, Any]:
+    """Return the definition of a kind of the operator of Prometheus, with any fields."""
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{kind.lower()}s.monitoring.coreos.com"},
+        "spec": {
+            "group": "monitoring.coreos.com",
+            "scope": "Namespaced",
+            "names": {
+                "kind": kind,
+                "plural": f"{kind.lower()}s",
+                "singular": kind.lower(),
+            },
+            "versions": [
+                {
+                    "name": "v1",
+                    "served": True,
+                    "storage": True,
+                    "schema": {
+                        "openAPIV3Schema": {
+                            "type": "object",
+                            "x-kubernetes-preserve-unknown-fields": True,
+                        }
+                    },
+                }
+            ],
         },
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "schema": {
-                    "openAPIV3Schema": {
-                        "type": "object",
-                        "x-kubernetes-preserve-unknown-fields": True,
-                    }
-                },
-            }
-        ],
-    },
-}
+    }
+
+
+DEFINITIONS = [definition(kind) for kind in ("ServiceMonitor", "PrometheusRule")]
 
 
 def kustomizer() -> str | None:
     """Return a kubectl whose Kustomize knows `labels`: that of an old version of the servers does not."""
     base = str(ROOT / "deploy" / "kubernetes" / "base")
-    for program in (kubectl(), shutil.which("kubectl")):
-        if program is None:
+    for client in (kubectl(), shutil.which("kubectl")):
+        if client is None:
             continue
         probe = subprocess.run(
-            [program, "kustomize", base], capture_output=True, text=True, check=False
+            [client, "kustomize", base], capture_output=True, text=True, check=False
         )
         if probe.returncode == 0:
-            return program
+            return client
     return None
 
 
-@pytest.fixture
-def admin(member: Member) -> Iterator[Administrator]:
-    """Return the administrator of a cluster with the kind of the operator of Prometheus."""
+@pytest.fixture(scope="module")
+def prometheus_kinds(member: Member) -> Iterator[Administrator]:
+    """Define the kinds of the operator of Prometheus in a cluster; return its administrator."""
     found = Administrator(member.client())
-    found.create(MONITORS, CRD)
-    eventually(lambda: found.has("/apis/monitoring.coreos.com/v1"))
+    names = [one["metadata"]["name"] for one in DEFINITIONS]
+    for one in DEFINITIONS:
+        found.create(MONITORS, one)
+
+    def serves_all() -> bool:
+        served = found.call("GET", "/apis/monitoring.coreos.com/v1")
+        return len((served.body or {}).get("resources", ())) == len(names)
+
+    eventually(serves_all)
     yield found
-    for overlay in ("evaluation", "production"):
-        found.purge_namespace(overlay)
-    found.delete(f"{MONITORS}/{CRD['metadata']['name']}")  # type: ignore[index]
+    for name in names:
+        found.delete(f"{MONITORS}/{name}")
+
+
+@pytest.fixture
+def admin(prometheus_kinds: Administrator) -> Iterator[Administrator]:
+    yield prometheus_kinds
+    for namespace in ("evaluation", "production", "fleetui"):
+        prometheus_kinds.purge_namespace(namespace)
 
 
 def test_overlays_are_applied_and_their_pods_are_made(
@@ -125,3 +158,138 @@ def test_overlays_are_applied_and_their_pods_are_made(
         "fleetui-web",
         "fleetui-worker",
     }
+
+
+def restricted(admin: Administrator) -> None:
+    """Make the namespace, which warns of and refuses pods that need more rights than they should have."""
+    labels = {
+        f"pod-security.kubernetes.io/{mode}": "restricted"
+        for mode in ("warn", "enforce")
+    }
+    metadata = {"name": "fleetui", "labels": labels}
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+    admin.create("/api/v1/namespaces", body)
+
+
+def strictly(config: Path, objects: list[dict[str, Any]]) -> str:
+    """Apply objects without writing them; return what the API server says against them."""
+    command = [kubectl(), "--kubeconfig", str(config), "--namespace=fleetui"]
+    command += [
+        "apply",
+        "--server-side",
+        "--dry-run=server",
+        "--validate=strict",
+        "-f",
+        "-",
+    ]
+    text = yaml.safe_dump_all(objects)
+    run = subprocess.run(
+        command, input=text, capture_output=True, text=True, check=False
+    )
+    count = len(run.stdout.splitlines())
+    return run.stderr or ("" if count == len(objects) else run.stdout)
+
+
+@pytest.mark.skipif(kube_version() < (1, 25), reason="needs strict validation of 1.25")
+def test_an_api_server_accepts_every_field_of_chart_and_overlays(
+    admin: Administrator, clusters: Path, tmp_path: Path
+) -> None:
+    restricted(admin)
+    config = clusters / "c1" / "kubeconfig"
+    rendered = {name: render(tmp_path, values) for name, values in SETS.items()}
+    for overlay in ("evaluation", "production"):
+        build = [kubectl(), "kustomize", str(OVERLAYS / overlay)]
+        built = subprocess.run(build, capture_output=True, text=True, check=True)
+        rendered[overlay + " overlay"] = list(yaml.safe_load_all(built.stdout))
+
+    found = {name: strictly(config, objects) for name, objects in rendered.items()}
+
+    assert {name: words for name, words in found.items() if words} == {}
+    unknown = [{**one, "sepc": {}} for one in rendered["default"][:1]]
+    assert ".sepc: field not declared in schema" in strictly(config, unknown)
+
+
+class Reader:
+    """A user who follows the guide in an empty folder, with Helm and kubectl for one cluster."""
+
+    def __init__(self, folder: Path, config: Path) -> None:
+        self.folder = folder
+        places = [str(Path(kubectl()).parent), str(folder / "bin")]
+        self.environment = {
+            **os.environ,
+            "KUBECONFIG": str(config),
+            "PATH": ":".join([*places, os.environ["PATH"]]),
+        }
+        (folder / "bin").mkdir()
+        (folder / "bin" / "helm").symlink_to(program("helm"))
+        (folder / "deploy").symlink_to(ROOT / "deploy")
+
+    def enter(self, section: str) -> str:
+        """Save the files of a section of the page and enter its commands; return what Helm printed last."""
+        text = GUIDE.read_text().split(f"\n## {section}\n")[1].partition("\n## ")[0]
+        files = re.findall(r"Save this as `(\S+)`.*?```\n(.*?)```", text, re.DOTALL)
+        for name, content in files:
+            (self.folder / name).write_text(textwrap.dedent(content))
+        printed = ""
+        for command in re.findall(r"^ *\$ (.*)$", text, re.MULTILINE):
+            # No kubelet runs the pods here.
+            if not re.search(r" wait --for| rollout status ", command):
+                printed = self.run(command)
+        return printed
+
+    def run(self, command: str) -> str:
+        done = subprocess.run(
+            ["sh", "-c", command],
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=90,
+            check=False,
+        )
+        assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+        return done.stdout
+
+
+def test_helm_installs_upgrades_rolls_back_and_removes_as_the_guide_says(
+    admin: Administrator, clusters: Path, tmp_path: Path
+) -> None:
+    reader = Reader(tmp_path, clusters / "c1" / "kubeconfig")
+    namespace = "/api/v1/namespaces/fleetui"
+
+    def has_pods(wanted: Counter[str]) -> bool | None:
+        found = admin.get(f"{namespace}/pods")["items"]
+        parts = [
+            one["metadata"]["labels"]["app.kubernetes.io/component"] for one in found
+        ]
+        return Counter(parts) == wanted or None
+
+    def written() -> dict[str, int]:
+        """Return the numbers of pods that the Deployments want, and the Jobs."""
+        deployments = admin.get("/apis/apps/v1/namespaces/fleetui/deployments")
+        jobs = admin.get("/apis/batch/v1/namespaces/fleetui/jobs")
+        return {
+            one["metadata"]["name"]: one["spec"].get("replicas", 0)
+            for one in [*deployments["items"], *jobs["items"]]
+        }
+
+    printed = reader.enter("Install")
+    eventually(partial(has_pods, Counter(web=2, worker=2, beat=1, migrate=1)))
+    assert "job/fleetui-migrate-1 " in printed
+    assert "Open https://fleet.example.com/ and sign in" in printed
+
+    reader.enter("Values")
+    sizes = {"fleetui-web": 3, "fleetui-worker": 2, "fleetui-beat": 1}
+    assert written() == {**sizes, "fleetui-migrate-2": 0}
+
+    # As the guide of upgrades says for a version that removed something.
+    reader.run("kubectl --namespace fleetui scale deployment --all --replicas 0")
+    reader.run("helm rollback fleetui 1 --namespace fleetui")
+    sizes["fleetui-web"] = 2
+    assert written() == {**sizes, "fleetui-migrate-1": 0}
+
+    reader.enter("Upgrade, roll back, remove")
+    eventually(partial(has_pods, Counter()))
+    assert written() == {}
+    secrets = admin.get(f"{namespace}/secrets")["items"]
+    assert [one["metadata"]["name"] for one in secrets] == ["fleetui"]
