@@ -122,6 +122,7 @@ class RolloutRowSerializer(RowSerializer):
             "state",
             "version",
             "resource_snapshot",
+            "revision_number",
             "is_deletion",
             "because",
             "started_at",
@@ -150,9 +151,7 @@ class RolloutClusterSerializer(CamelCaseSerializer):
         help_text="After the rollout has ended: the last phase."
     )
     since = serializers.DateTimeField(allow_null=True)
-    running = serializers.CharField(
-        allow_null=True, help_text="Such as `r4`: of resource snapshot 4."
-    )
+    running = serializers.CharField(allow_null=True, help_text="Such as `revision 4`.")
     wanted = serializers.CharField(allow_null=True)
     attempts = serializers.IntegerField()
     retry_at = serializers.DateTimeField(allow_null=True)
@@ -595,6 +594,7 @@ class StagedRunSerializer(RowSerializer):
             "placement",
             "status",
             "snapshot",
+            "revision_number",
             "revision",
             "created_at",
             "created_by",

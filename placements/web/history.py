@@ -42,6 +42,7 @@ from placements.services.history.queries import (
     EntryKind,
     Revision,
     history_of,
+    revision_titles,
     revisions_of,
     spec_restores,
     with_revision,
@@ -394,11 +395,19 @@ def compare_two(
     except IncomparableRevisionsError as error:
         context = {"placement": placement, "error": str(error), "comparison": None}
         return render(request, "placements/compare.html", context, status=422)
+    titles = revision_titles(placement)
+    old, new = (
+        replace(side, title=titles.get(side.key, side.title))
+        for side in comparison.sides
+    )
+    comparison = replace(comparison, before=old, after=new)
     is_resources = comparison.before.resources is not None
     entries = history_of(placement, size=PAGE_SIZE, is_folded=True).entries
     kept = [one for one in entries if (one.kind is EntryKind.RESOURCES) == is_resources]
-    revisions = {one.key: one.title for one in kept} | {
-        one.key: one.title for one in comparison.sides
+    revisions = {
+        **{one.key: f"decision {one.row.number}" for one in kept},
+        **{one.key: titles[one.key] for one in kept if one.key in titles},
+        **{one.key: one.title for one in comparison.sides},
     }
     context = {
         "placement": placement,

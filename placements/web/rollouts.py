@@ -313,7 +313,7 @@ def _rollout(
         context["effects"] = rolling_effects(
             parts.values(),
             name=placement.full_name,
-            revision=f"r{run.resource_number}",
+            revision=run.revision_number,
             is_paused=placement.paused_since is not None,
             can_roll_back=not why_not["roll_back"],
         )
@@ -433,13 +433,18 @@ def staged_run(request: HttpRequest, name: str) -> HttpResponse:
         context["again"] = start_again(run, run.resource_number)
     elif result and not run.is_mirrored:
         older = older_snapshot(run)
-        context["back"] = "" if older is None else start_again(run, older)
+        back = ""
+        if older is not None:
+            context["back"] = start_again(run, older.number)
+            revision = older.revision_number
+            number = "an older revision" if revision is None else f"revision {revision}"
+            back = f"Starts another run with {number}, by the stages."
         context["effects"] = staged_effects(
             parts.values(),
-            revision=f"r{run.resource_number}",
+            revision=run.revision_number,
             may_stop=may_stop,
             is_prepared=run.started_at is None,
-            older=older,
+            back=back,
         )
     return _render_run(request, context)
 

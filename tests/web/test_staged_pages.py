@@ -211,9 +211,9 @@ def test_an_older_snapshot_is_called_a_rollback(
     assert words in text(text_of(operator, "/rollouts/staged/runs/back/"))
     waiting.work()
 
-    assert "r0 is older than the latest, r1" in page
+    assert "These resources are older than the latest" in page
     assert "two</a> is active" in page
-    assert "Rolls back to r0 stage by stage" in text_of(
+    assert "Rolls back to revision 1 stage by stage" in text_of(
         operator, "/rollouts/staged/runs/back/"
     )
     assert "Rollback" not in text_of(operator, "/rollouts/staged/runs/two/")

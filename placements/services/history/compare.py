@@ -149,7 +149,7 @@ def side_of(placement: Placement, key: str) -> RevisionSide:
         if resources := placement.resource_snapshots.filter(number=number).first():
             at, by = resources.created_at, resources.created_by
             return RevisionSide(
-                f"s{number}", f"resources r{number}", at, by, resources=resources
+                f"s{number}", f"resource snapshot {number}", at, by, resources=resources
             )
     elif numbered:
         if snapshot := placement.policy_snapshots.filter(number=number).first():
@@ -159,7 +159,7 @@ def side_of(placement: Placement, key: str) -> RevisionSide:
                 snapshot, decision.wanted if decision else placement.number_of_clusters
             )
             manifest = _manifest_at(placement, snapshot, until=at)
-            title = f"policy #{number}"
+            title = f"policy snapshot {number}"
             return RevisionSide(
                 f"p{number}", title, at, by, policy, manifest, decision, snapshot
             )

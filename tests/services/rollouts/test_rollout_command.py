@@ -50,8 +50,8 @@ def test_stops_starts_rolls_back_and_releases() -> None:
     assert messages == [
         "Rollout of web stopped.\n",
         "Rollout of web started.\n",
-        "Rolling back web to r0 (as r2). web is pinned to r2; hub changes are not rolled out until you unpin"
-        " it.\n",
+        "Rolling back web to resource snapshot 0, as revision 3. web is pinned to it:"
+        " hub changes are not rolled out until you unpin it.\n",
         "web unpinned. Rolling forward to the current hub resources.\n",
     ]
 
