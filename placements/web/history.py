@@ -39,9 +39,7 @@ from placements.services.fleet.queries import stale_picks_of
 from placements.services.health import health_of, with_rollouts
 from placements.services.history.compare import IncomparableRevisionsError, compare
 from placements.services.history.queries import (
-    EntryKind,
     Revision,
-    history_of,
     revision_titles,
     revisions_of,
     spec_restores,
@@ -268,7 +266,10 @@ def roll_back(request: HttpRequest, name: str) -> HttpResponse:
         with_revision(Placement.objects.all()), full_name=name
     )
     entered = request.POST.get("number") or request.GET.get("number", "")
-    page = _roll_back_context(request, placement, number_of(entered))
+    number = number_of(entered)
+    page = _roll_back_context(request, placement, number)
+    if request.method == "POST" and number is None:
+        page["refusal"] = f"{name} cannot roll back without the number of a revision"
     restoration = page["restoration"]
     if request.method != "POST" or page["refusal"]:
         status = 409 if request.method == "POST" else 200
@@ -402,11 +403,12 @@ def compare_two(
     )
     comparison = replace(comparison, before=old, after=new)
     is_resources = comparison.before.resources is not None
-    entries = history_of(placement, size=PAGE_SIZE, is_folded=True).entries
-    kept = [one for one in entries if (one.kind is EntryKind.RESOURCES) == is_resources]
     revisions = {
-        **{one.key: f"decision {one.row.number}" for one in kept},
-        **{one.key: titles[one.key] for one in kept if one.key in titles},
+        **{
+            key: title
+            for key, title in titles.items()
+            if (key[0] == "s") == is_resources
+        },
         **{one.key: one.title for one in comparison.sides},
     }
     context = {

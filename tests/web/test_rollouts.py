@@ -84,7 +84,7 @@ def test_a_run_says_how_far_it_is_and_why_it_waits(
     words = " ".join(re.sub("<[^>]*>", " ", page).split())
     assert "Progressing 0 of 3 clusters updated, waits for 1 cluster" in words
     assert "0 updated, of 3 1 updating 0 not available 2 pending" in words
-    assert "2 available, minimum 2 1 of 1 unavailable (most allowed)" in words
+    assert "2 available, minimum 2 1 of 1 of max unavailable used" in words
     assert "Cannot take down any cluster (2 available, minimum 2)" in page
     assert "Unblocks when c000 is available." in page
     assert "On revision 1, waiting for revision 2." in page
@@ -165,7 +165,7 @@ def test_the_time_left_is_on_page_list_and_rest_or_why_it_is_not_known(
 ) -> None:
     run, now = Rollout.objects.filter(state="running"), datetime.now(UTC).isoformat()
     run.update(eta={"at": now, "left": None, "reason": "no-rate"}, progress_version=76)
-    assert "No forecast before the first wave is done." in text_of(viewer, RUN)
+    assert "No forecast before the first update is done." in text_of(viewer, RUN)
 
     run.update(
         eta={"at": now, "left": {"seconds": 290.0, "runs": 3}}, progress_version=77
