@@ -92,7 +92,7 @@ class RunRows(RowKind[StagedRun]):
         super().__init__(documents, moment)
         self.placements = placement_keys(documents)
         rows = ResourceSnapshot.objects.filter(placement__in=self.placements.values())
-        self.snapshots = {
+        self.snapshots: dict[tuple[int | None, int | None], ResourceSnapshot] = {
             (one.placement_id, one.number): one
             for one in rows.only("placement", "number", "revision_number")
         }
