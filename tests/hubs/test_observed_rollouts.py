@@ -143,7 +143,7 @@ def test_a_new_policy_snapshot_starts_a_rollout(live: ProjectedHub) -> None:
     live.put(POLICY, snapshot("web", is_latest=False), snapshot("web", 1))
     live.project()
 
-    assert rollouts(live)[1][:4] == (2, "finished", 0, "policy snapshot 1")
+    assert rollouts(live)[1][:4] == (2, "finished", 0, "new policy")
 
 
 def test_a_binding_with_another_target_starts_a_rollout(live: ProjectedHub) -> None:
