@@ -177,6 +177,8 @@ CONTENT = {
     "placements/migrations/0022_no_pending_hub_decisions.py": "44b2331f4cf2c913",
     "placements/migrations/0023_unused_contract.py": "53c0031edbdd2099",
     "placements/migrations/0024_samples_of_staged_runs.py": "152b8f019594e354",
+    "placements/migrations/0025_revisions_of_runs.py": "2734d8373588e982",
+    "placements/migrations/0026_revisions_so_far.py": "b6a076bded65459b",
 }
 """The content of each migration: they are added and never changed, for databases that have applied them."""
 

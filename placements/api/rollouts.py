@@ -125,6 +125,7 @@ class RolloutRowSerializer(RowSerializer):
             "state",
             "version",
             "resource_snapshot",
+            "revision_number",
             "is_deletion",
             "because",
             "started_at",
@@ -153,9 +154,7 @@ class RolloutClusterSerializer(CamelCaseSerializer):
         help_text="After the rollout has ended: the last phase."
     )
     since = serializers.DateTimeField(allow_null=True)
-    running = serializers.CharField(
-        allow_null=True, help_text="Such as `r4`: of resource snapshot 4."
-    )
+    running = serializers.CharField(allow_null=True, help_text="Such as `revision 4`.")
     wanted = serializers.CharField(allow_null=True)
     attempts = serializers.IntegerField()
     retry_at = serializers.DateTimeField(allow_null=True)
@@ -657,6 +656,7 @@ class StagedRunSerializer(RowSerializer):
             "placement",
             "status",
             "snapshot",
+            "revision_number",
             "revision",
             "created_at",
             "created_by",

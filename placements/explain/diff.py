@@ -34,8 +34,9 @@ _CAUSES_SHOWN, _CAUSE_VALUE = 2, 30
 
 
 def cause_words(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
-    """Return what an edit of a placement changed, as the cause of what follows: "numberOfClusters 5 → 6"."""
-    changes = differences(before["spec"], after["spec"]) or differences(before, after)
+    """Return what an edit of an object changed, as the cause of what follows: "numberOfClusters 5 → 6"."""
+    specs = before.get("spec"), after.get("spec")
+    changes = differences(*specs) or differences(before, after)
     words = []
     for one in changes:
         place, old, new = one.path.removeprefix("policy."), one.before, one.after

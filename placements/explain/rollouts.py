@@ -611,7 +611,7 @@ NO_FORECAST = {
     "stopped": "No forecast while the rollout is stopped.",
     "not-started": "No forecast before the run starts.",
     "stalled": "No forecast: the rollout waits for clusters that it cannot update.",
-    "no-rate": "No forecast before the first wave is done.",
+    "no-rate": "No forecast before the first update is done.",
 }
 _TWO_MINUTES = 120
 
@@ -628,7 +628,9 @@ def eta_document(
     if ended_at:
         remaining = {"seconds": 0, "runs": 0}
     elif remaining:
-        since = (now - datetime.fromisoformat(eta["at"])).total_seconds()
+        since = 0.0
+        if eta.get("cause") != "approval":  # until then the work left stays the same
+            since = (now - datetime.fromisoformat(eta["at"])).total_seconds()
         remaining = {
             **remaining,
             "seconds": round(max(0.0, remaining["seconds"] - since), 1),

@@ -159,7 +159,7 @@ def rolling_effects(
     parts: Iterable[Part],
     *,
     name: str,
-    revision: str,
+    revision: int | None,
     is_paused: bool,
     can_roll_back: bool,
 ) -> list[tuple[str, str]]:
@@ -179,12 +179,13 @@ def rolling_effects(
 
 
 def _common_effects(
-    counts: Counter[Part], revision: str, back: str
+    counts: Counter[Part], revision: int | None, back: str
 ) -> list[tuple[str, str]]:
     failed = counts[Part.FAILED]
     retry = "Nothing to do: no cluster failed."
     if failed:
-        retry = f"Applies {revision} again on the {failed:,} failed now."
+        number = "the revision" if revision is None else f"revision {revision}"
+        retry = f"Applies {number} again on the {failed:,} failed now."
     nothing = "Nothing to go back to: no earlier revision."
     return [("Retry", retry), ("Roll back", back or nothing)]
 
@@ -253,12 +254,12 @@ _STAGED_WAITS = {
 def staged_effects(
     parts: Iterable[Part],
     *,
-    revision: str,
+    revision: int | None,
     may_stop: bool,
     is_prepared: bool,
-    older: int | None,
+    back: str,
 ) -> list[tuple[str, str]]:
-    """Return what each action on a staged run does now; `older` is an earlier revision."""
+    """Return what each action on a staged run does now; `back` is what rolling back does."""
     counts = Counter(parts)
     done, total = counts[Part.UPDATED], counts.total()
     running = counts[Part.UPDATING]
@@ -270,5 +271,4 @@ def staged_effects(
         finish = f"The {running:,} updating finish. " if running else ""
         first = ("Stop", f"{finish}No new updates start until you resume.")
     abort = f"Ends the run at {done:,} of {total:,}; clusters keep their revision."
-    back = "" if older is None else f"Starts another run with r{older}, by the stages."
     return [first, ("Abort", abort), *_common_effects(counts, revision, back)]

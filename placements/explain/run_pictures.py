@@ -114,6 +114,7 @@ class RunPicture:
     now: float | None
     caption: str
     unit: str
+    available: str = ""
     minimums: tuple[tuple[float, float, int], ...] = field(default=())
 
     @property
@@ -404,7 +405,10 @@ def run_picture(
     top = max(1, *highest, number) * 1.25  # with room for the title
     available = new + old
     ends = [*limits]
-    if progress and is_running:
+    if sum(one.is_planned for one in points) > 1:
+        expected = points[-1].old + points[-1].new
+        ends.append((f"{expected:,} expected", expected))
+    elif progress and is_running:
         ends.append((f"{available:,} available", available))
     parts = [column for column in columns if column.dots]
     caption = [
@@ -421,6 +425,7 @@ def run_picture(
         now,
         "; ".join(caption),
         unit,
+        f"{available:,} of {number:,}",
         tuple(minimums),
     )
 
@@ -451,9 +456,11 @@ def _planned_points(
     points = [] if now is None else [LinePoint(now, old, new, is_planned=True)]
     for place, column in placed:
         left = [one for one in column.dots if one.level != "healthy"]
+        # What the plan ends with has a piece of the axis, too.
+        width = column.width * (0.95 if column is placed[-1][1] else 1.0)
         if column.is_current:
             new += sum(one.level == "progress" for one in left)
-            points.append(LinePoint(place + column.width, old, new, is_planned=True))
+            points.append(LinePoint(place + width, old, new, is_planned=True))
         elif column.start is None and left:
             # A stage updates as many clusters at once as its minimum leaves; a wave all of them.
             size = len(left)
@@ -462,11 +469,11 @@ def _planned_points(
             batches = range(0, len(left), size)
             for turn, first in enumerate(batches):
                 updated = len(left[first : first + size])
-                at = place + column.width * turn / len(batches)
+                at = place + width * turn / len(batches)
                 old = max(0, old - updated)
                 points.append(LinePoint(at, old, new, is_planned=True))
                 new += updated
-            points.append(LinePoint(place + column.width, old, new, is_planned=True))
+            points.append(LinePoint(place + width, old, new, is_planned=True))
     return points
 
 

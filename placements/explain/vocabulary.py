@@ -3,11 +3,11 @@
 The status in a manifest has the words of KubeFleet instead (`hub_status.py`).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from clusters.fleet import EligibilityKind
+from clusters.fleet import CORDON_KEY, CORDON_VALUE, EligibilityKind
 from fleetui.apimachinery.model import DEFAULT_SEMANTICS, Semantics
 from fleetui.apimachinery.quantity import quantity_words
 from fleetui.apimachinery.words import counted, first_names, joined
@@ -300,7 +300,22 @@ def reason_sentence(reason: Reason) -> str:
 
 
 def taint_words(facts: Facts) -> str:
+    if (facts["key"], facts["value"]) == (CORDON_KEY, CORDON_VALUE):
+        return "of a cordon"
     return f"{facts['key']}={facts['value']}" if facts["value"] else str(facts["key"])
+
+
+def _untolerated(taints: Sequence[Facts]) -> str:
+    others = [
+        taint_words(one)
+        for one in taints
+        if (one["key"], one["value"]) != (CORDON_KEY, CORDON_VALUE)
+    ]
+    plural = "s" if len(others) > 1 else ""
+    words = f"Untolerated taint{plural}: {joined(others)}"
+    if len(others) == len(taints):
+        return words
+    return f"Cordoned; {words[0].lower()}{words[1:]}" if others else "Cordoned"
 
 
 def _scores(facts: Facts) -> str:
@@ -435,10 +450,7 @@ _SENTENCES: dict[ReasonCode, str | Callable[[Facts], str]] = {
         if facts["known"]
         else f"No information about its namespaces; the placement needs {facts['namespace']}"
     ),
-    ReasonCode.UNTOLERATED_TAINT: lambda facts: (
-        f"Untolerated taint{'' if len(facts['taints']) == 1 else 's'}: "
-        + joined([taint_words(one) for one in facts["taints"]])
-    ),
+    ReasonCode.UNTOLERATED_TAINT: lambda facts: _untolerated(facts["taints"]),
     ReasonCode.ALREADY_PLACED: lambda facts: (
         f"Already placed ({_STATES[facts['state']]})"
     ),

@@ -208,6 +208,22 @@ class Placement(ObjectRow):
         """Return what increases with every change; `revision` alone does not on a live hub."""
         return self.revision + self.hub_changes
 
+    def revision_with(self, resources: int) -> int:
+        """Return the number of its revision with a resource snapshot: what every reader calls it.
+
+        It is the generation, which every change of the spec raises, with the changes of scheduling rules, and
+        the number of the snapshot, from 0 on. A pause is neither; `revision` counts it, as two edits at once
+        must be noticed.
+        """
+        rules = 0 if self.is_mirrored else self.hub_changes
+        return self.spec_generation + rules + resources
+
+    @property
+    def pinned_revision(self) -> int | None:
+        """Return its revision if it is pinned: no later resources than the pinned ones are kept."""
+        pinned = self.pinned_snapshot
+        return None if pinned is None else self.revision_with(pinned)
+
     @property
     def wants_resources(self) -> bool:
         return self.selection_observed < self.selection_generation

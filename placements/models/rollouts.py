@@ -31,6 +31,7 @@ class Run(HubRow):
 
     `sync_result` is what happens next and what it waits for, `eta` the last forecast of the time left
     (`placements.services.rollouts.forecasts`). `progress_version` is incremented with every change.
+    `revision_number` is the revision of the placement that it rolls out, None where that is not recorded.
     """
 
     kind: RunKind
@@ -47,6 +48,7 @@ class Run(HubRow):
         ResourceSnapshot, models.SET_NULL, null=True, related_name="+"
     )
     resource_number = models.PositiveIntegerField(null=True)
+    revision_number = models.PositiveBigIntegerField(null=True)
     ended_at = models.DateTimeField(null=True)
     progress_version = models.PositiveBigIntegerField(default=1)
     sync_result = models.JSONField(default=dict)

@@ -53,13 +53,15 @@ class ResourceSnapshot(HubRow):
     """An immutable, numbered copy of the resources that a placement selects; the content is in its parts.
 
     `identities` are apiVersion, kind, namespace and name of each; `wrapped_identities` the same of what is in
-    envelopes, each with kind and name of its envelope.
+    envelopes, each with kind and name of its envelope. `revision_number` is the last revision of the
+    placement that it was rolled out with, None where that is not recorded.
     """
 
     placement = models.ForeignKey(
         Placement, models.CASCADE, related_name="resource_snapshots"
     )
     number = models.PositiveIntegerField()
+    revision_number = models.PositiveBigIntegerField(null=True)
     content_hash = models.CharField(max_length=64)
     objects_count = models.PositiveIntegerField()
     identities = models.JSONField(default=list)
@@ -82,6 +84,13 @@ class ResourceSnapshot(HubRow):
 
     def __str__(self) -> str:
         return f"{self.placement.name}-{self.number}-snapshot"
+
+    def roll_out_with(self, placement: Placement) -> int | None:
+        """Record and return the revision of a placement that rolls it out; an older one keeps its own."""
+        if self.is_latest:
+            self.revision_number = placement.revision_with(self.number)
+            self.save(update_fields=["revision_number"])
+        return self.revision_number
 
     @property
     def applied_identities(self) -> list[Any]:

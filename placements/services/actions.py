@@ -204,8 +204,8 @@ _ACTIONS = (
         "Roll back {name}",
         "The resources of the selected revision are rolled out as a new revision. {name} is pinned to it: hub"
         " changes are not rolled out until you unpin {name}.",
-        "Rolling back {name} to r{value} (as r{result.number}). {name} is pinned to r{result.number}; hub"
-        " changes are not rolled out until you unpin it.",
+        "Rolling back {name} to resource snapshot {value}, as revision {result.revision_number}. {name} is"
+        " pinned to it: hub changes are not rolled out until you unpin it.",
         operations.roll_back,
         operations.why_not_roll_back,
         argument="number",

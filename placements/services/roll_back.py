@@ -93,15 +93,15 @@ def roll_back_to(
     placement = locked_placement(name, by=by, expected=expected)
     check_possible(why_not_roll_back(placement))
     restoration = restoration_of(placement, number)
-    trigger = f"rolled back to revision {restoration.target.number}"
+    target = f"revision {restoration.target.number}"
     if restoration.document is not None:
         save_placement(
             restoration.document,
             by=by,
             now=now,
             confirmed=confirmed,
-            trigger=trigger,
+            trigger=f"rolled back to {target}",
         )
     if restoration.resources is not None:
-        roll_back(name, restoration.resources, by=by, now=now, trigger=trigger)
+        roll_back(name, restoration.resources, by=by, now=now, target=target)
     return restoration

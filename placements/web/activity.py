@@ -88,7 +88,7 @@ def _detail(event: Event, facts: dict[str, object]) -> str:
     ):
         return ""
     fact = next((facts[key] for key in _DETAIL_KEYS if key in facts), "")
-    return f"r{fact}" if event.verb == "rolled back" else str(fact)
+    return str(fact)
 
 
 def url_of(kind: str, name: str) -> str:

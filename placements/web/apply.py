@@ -26,6 +26,7 @@ from fleetui.permissions import (
 from placements.explain.diff import Piece, object_diff
 from placements.models import Resource
 from placements.services.apply import (
+    CLUSTER,
     UNCHANGED,
     PartlyApplied,
     PreviewChangedError,
@@ -88,6 +89,7 @@ def apply(request: HttpRequest) -> HttpResponse:
         page = {
             "results": _linked(results),
             "placements": _rolling_out(documents, results),
+            "is_placeable": any(one.kind in (RESOURCE, CLUSTER) for one in results),
         }
         return render(request, "resources/applied.html", page)
     except PartlyApplied as error:

@@ -15,7 +15,6 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.model import Semantics
-from fleetui.apimachinery.words import counted, joined
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.concurrency import RevisionConflict
 from fleetui.htmx import render_page
@@ -28,7 +27,6 @@ from placements.models import (
     Decision,
     Placement,
     PolicySnapshot,
-    ResourceSnapshot,
 )
 from placements.services.actions import ActionKind
 from placements.services.decisions.records import latest_decision
@@ -37,11 +35,15 @@ from placements.services.editor.queries import plan_of_revision
 from placements.services.editor.validation import PlacementDraft
 from placements.services.fleet.queries import stale_picks_of
 from placements.services.health import health_of, with_rollouts
-from placements.services.history.compare import IncomparableRevisionsError, compare
+from placements.services.history.compare import (
+    IncomparableRevisionsError,
+    compare,
+    load_contents,
+    resource_words,
+)
 from placements.services.history.queries import (
-    EntryKind,
     Revision,
-    history_of,
+    revision_titles,
     revisions_of,
     spec_restores,
     with_revision,
@@ -131,11 +133,20 @@ def history(request: HttpRequest, name: str) -> HttpResponse:
         "-number"
     )
     decisions = decisions.select_related("record").defer("record__content")
+    compared = [
+        snapshot
+        for one in page
+        if one.is_of_resources and one.before
+        for snapshot in (one.resources, one.before.resources)
+        if snapshot
+    ]
+    has_content = load_contents(list(dict.fromkeys(compared)))
     rows = [
         _row(
             placement,
             one,
             snapshots,
+            has_content,
             dump_yaml(restores[one.at]) if one.at in restores else "",
             [decision for decision in decisions if decision.number in later[one.at]],
             len(later[one.at]),
@@ -169,6 +180,7 @@ def _row(
     placement: Placement,
     one: Revision,
     snapshots: Mapping[int, PolicySnapshot],
+    has_content: bool,
     restored: str,
     later: list[Decision],
     later_count: int,
@@ -194,8 +206,8 @@ def _row(
             {**(one.fields or {}), "strategy": one.strategy},
         )
         description = (
-            _resource_words(before.resources, one.resources)
-            if one.is_of_resources
+            resource_words(before.resources, one.resources, has_content=has_content)
+            if one.is_of_resources and one.resources
             else ""
         )
     else:
@@ -240,24 +252,6 @@ def _content(row: PolicySnapshot) -> dict[str, Any]:
     return {**policy, "semantics": row.semantics, **options}
 
 
-def _resource_words(
-    before: ResourceSnapshot | None, after: ResourceSnapshot | None
-) -> str:
-    old, new = (
-        dict.fromkeys(map(tuple, one.identities if one else ()))
-        for one in (before, after)
-    )
-    added, removed = (
-        sum(one not in other for one in these)
-        for these, other in ((new, old), (old, new))
-    )
-    changes = [
-        *([f"{counted(added, 'object')} added"] if added else ()),
-        *([f"{counted(removed, 'object')} removed"] if removed else ()),
-    ]
-    return joined(changes) or f"{counted(len(new), 'object')}, content changed"
-
-
 @for_action(ActionKind.ROLLING, "roll-back")
 @costly
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -267,7 +261,10 @@ def roll_back(request: HttpRequest, name: str) -> HttpResponse:
         with_revision(Placement.objects.all()), full_name=name
     )
     entered = request.POST.get("number") or request.GET.get("number", "")
-    page = _roll_back_context(request, placement, number_of(entered))
+    number = number_of(entered)
+    page = _roll_back_context(request, placement, number)
+    if request.method == "POST" and number is None:
+        page["refusal"] = f"{name} cannot roll back without the number of a revision"
     restoration = page["restoration"]
     if request.method != "POST" or page["refusal"]:
         status = 409 if request.method == "POST" else 200
@@ -394,11 +391,20 @@ def compare_two(
     except IncomparableRevisionsError as error:
         context = {"placement": placement, "error": str(error), "comparison": None}
         return render(request, "placements/compare.html", context, status=422)
+    titles = revision_titles(placement)
+    old, new = (
+        replace(side, title=titles.get(side.key, side.title))
+        for side in comparison.sides
+    )
+    comparison = replace(comparison, before=old, after=new)
     is_resources = comparison.before.resources is not None
-    entries = history_of(placement, size=PAGE_SIZE, is_folded=True).entries
-    kept = [one for one in entries if (one.kind is EntryKind.RESOURCES) == is_resources]
-    revisions = {one.key: one.title for one in kept} | {
-        one.key: one.title for one in comparison.sides
+    revisions = {
+        **{
+            key: title
+            for key, title in titles.items()
+            if (key[0] == "s") == is_resources
+        },
+        **{one.key: one.title for one in comparison.sides},
     }
     context = {
         "placement": placement,

@@ -229,7 +229,7 @@ def _row(run: Any) -> RunRow:
         title = f"{run.placement_name} · {run.label}"
     else:
         ended_reason = "" if run.ended_reason == UP_TO_DATE else run.ended_reason
-    if run.is_running and run.of is not None and not run.is_staged:
+    if run.is_running and not run.is_staged:
         eta = eta_sentence(run.eta, now=datetime.now(UTC))
     began_at = run.started_at or run.created_at
     state = badges.run_state(run)
@@ -313,7 +313,7 @@ def _rollout(
         context["effects"] = rolling_effects(
             parts.values(),
             name=placement.full_name,
-            revision=f"r{run.resource_number}",
+            revision=run.revision_number,
             is_paused=placement.paused_since is not None,
             can_roll_back=not why_not["roll_back"],
         )
@@ -399,9 +399,15 @@ def staged_run(request: HttpRequest, name: str) -> HttpResponse:
         request, run, parts, _stages_picture(run, plan, parts, now=now), now=now
     )
     actions = ActionKind.STAGED
+    picture = context["picture"]
+    if run.is_running and picture:
+        context["limits"] = [RunCount(picture.available, "available")]
+    sentences = badges.without_status(sentences_of(run, result), context["state"])
+    if len(sentences) == 1:  # the title continues after it
+        sentences = [sentences[0].removesuffix(".")]
     context |= {
         "tab": "",
-        "sentences": badges.without_status(sentences_of(run, result), context["state"]),
+        "sentences": sentences,
         "verdict": verdict_words(parts.values()) if result and run.is_running else "",
         "waits": staged_wait_rows(result, pending.who if pending else "an approver")
         if result
@@ -433,13 +439,18 @@ def staged_run(request: HttpRequest, name: str) -> HttpResponse:
         context["again"] = start_again(run, run.resource_number)
     elif result and not run.is_mirrored:
         older = older_snapshot(run)
-        context["back"] = "" if older is None else start_again(run, older)
+        back = ""
+        if older is not None:
+            context["back"] = start_again(run, older.number)
+            revision = older.revision_number
+            number = "an older revision" if revision is None else f"revision {revision}"
+            back = f"Starts another run with {number}, by the stages."
         context["effects"] = staged_effects(
             parts.values(),
-            revision=f"r{run.resource_number}",
+            revision=run.revision_number,
             may_stop=may_stop,
             is_prepared=run.started_at is None,
-            older=older,
+            back=back,
         )
     return _render_run(request, context)
 
@@ -649,7 +660,7 @@ def _waiting_context(
         away = max(0, updates.number - available)
         limits = [
             RunCount(f"{available:,}", f"available, minimum {updates.minimum:,}"),
-            RunCount(f"{away:,} of {updates.limit:,}", "unavailable (most allowed)"),
+            RunCount(f"{away:,} of {updates.limit:,}", "of max unavailable used"),
         ]
     return {
         "waits": wait_rows(result, {row.cluster: row.message for row in rows}),
@@ -693,7 +704,7 @@ def _plan_context(placement: Placement) -> dict[str, Any]:
     return {
         "placement": placement,
         "own_limit": planned.state.strategy.max_unavailable,
-        "limits": [(one, 100 * one.waves // most) for one in compared],
+        "compared_limits": [(one, 100 * one.waves // most) for one in compared],
         # Read only where nothing is left to do.
         "plan_health": SimpleLazyObject(lambda: health_of(placement, now=now)),
         "planned_waves": waves,

@@ -62,9 +62,9 @@ def test_a_rollout_has_facts_reasons_and_clusters(reader: APIClient) -> None:
         for one in run["clusters"]
     ]
     assert rows == [
-        ("c000", 1, "r1", "r1"),
-        ("c001", 2, "r0", "r1"),
-        ("c002", 3, "r0", "r1"),
+        ("c000", 1, "revision 2", "revision 2"),
+        ("c001", 2, "revision 1", "revision 2"),
+        ("c002", 3, "revision 1", "revision 2"),
     ]
 
 
@@ -161,7 +161,7 @@ def test_stops_starts_rolls_back_and_unpins(api: APIClient, world: World) -> Non
     assert held["heldAt"] == 2
     assert (
         api.get("/api/v1/rollouts/web/3").json()["because"]
-        == "rolled back to the content of r0"
+        == "rolled back to revision 1"
     )
     assert api.post(f"{WEB}/unpin").json()["heldAt"] is None
 

@@ -41,7 +41,7 @@ def test_a_plan_reaches_the_set_of_the_verdict(enter: Enter, short: str) -> None
     ).to_be_visible()
     page.get_by_role("button", name="Reschedule lab").click()
     expect(page.get_by_text("Placement lab rescheduled.")).to_be_visible()
-    expect(page.get_by_text("4 of 4").first).to_be_visible()
+    expect(page.get_by_role("link", name="Selected 4")).to_be_visible()
 
 
 def test_the_editor_shows_the_verdict_while_one_types(enter: Enter, short: str) -> None:

@@ -8,7 +8,7 @@ from django.contrib.auth.models import User
 from playwright.sync_api import Page
 
 from clusters.models import ChannelKind
-from placements.models import ProblemKind
+from placements.models.problems import NOTIFIED
 from placements.services.notifications.addresses import save_channel
 from placements.services.notifications.operations import RuleInput, save_rule, send_test
 from tests.browser.test_accessibility import look
@@ -27,7 +27,7 @@ def test_nothing_sticks_out_and_axe_finds_nothing_serious(
     webhook = {"address": "https://hooks.invalid/fleet", "key": "a long random text"}
     save_channel("chat", ChannelKind.WEBHOOK, webhook, by=None, now=now)
     save_rule(
-        RuleInput("payments", "chat", tuple(ProblemKind.values)), by=None, now=now
+        RuleInput("payments", "chat", tuple(map(str, NOTIFIED))), by=None, now=now
     )
     page = enter("/", "operator", width=width)
     User.objects.update(is_superuser=True)

@@ -154,7 +154,8 @@ def test_the_plan_counts_what_is_updated_after_each_wave() -> None:
     assert [words for _, words in picture.ticks] == ["0", "2", "4", "5"]
     assert picture.now is None
     last = picture.points[-1]
-    assert (last.at, last.old, last.new) == (3, 0, 5)
+    assert (last.at, last.old, last.new) == (2.95, 0, 5)
+    assert picture.labels[0].words == "5 expected"
 
 
 def test_thinning_loses_no_dip(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,5 +177,6 @@ def test_a_first_deployment_by_stages_has_no_minimum_and_updates_as_many_at_once
 
     picture = _picture(columns, [(0.0, _progress(0, 0))])
 
-    assert [one.words for one in picture.labels] == ["0 available"]
-    assert [(one.at, one.new) for one in picture.points] == [(0, 0), (0.5, 2), (1, 4)]
+    assert [one.words for one in picture.labels] == ["4 expected"]
+    ends = [(one.at, one.new) for one in picture.points]
+    assert ends == [(0, 0), (0.475, 2), (0.95, 4)]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from clusters.fleet import EligibilityKind
+from clusters.fleet import CORDON_KEY, CORDON_VALUE, EligibilityKind
 from fleetui.apimachinery.model import Semantics
 from fleetui.apimachinery.words import counted
 from placements.engine.advice.changes import Change, ChangeKind
@@ -54,6 +54,19 @@ def _reason_texts(decision: Decision, name: str) -> list[str]:
         vocabulary.reason_sentence(reason)
         for reason in Outcomes(decision).of(name).reasons
     ]
+
+
+def test_a_cordon_is_no_taint_in_words() -> None:
+    cordoned = taint(CORDON_KEY, CORDON_VALUE)
+    clusters = [
+        cluster("a", taints=[cordoned]),
+        cluster("b", taints=[cordoned, taint("gpu")]),
+    ]
+
+    decision = decide(fleet(*clusters), pick_all())
+
+    assert _reason_texts(decision, "a") == ["Cordoned"]
+    assert _reason_texts(decision, "b") == ["Cordoned; untolerated taint: gpu"]
 
 
 def test_every_code_has_words() -> None:

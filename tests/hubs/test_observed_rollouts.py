@@ -87,7 +87,7 @@ def test_a_placement_that_is_up_to_date_has_a_completed_rollout(
     live.put(BINDING, at("paris"), at("rome", minute=40))
     live.project()
 
-    assert rollouts(live) == [(1, "finished", 0, "resource snapshot r0", "")]
+    assert rollouts(live) == [(1, "finished", 0, "resources of revision 1", "")]
     assert updates(live, 1) == [
         ("paris", "available", "09:30", "09:34"),
         ("rome", "available", "09:40", "09:44"),
@@ -103,7 +103,7 @@ def test_a_placement_that_is_up_to_date_has_a_completed_rollout(
 def test_a_new_snapshot_supersedes_the_rollout_in_progress(live: ProjectedHub) -> None:
     live.put(BINDING, at("paris"), at("rome", steps=3))
     live.project()
-    assert rollouts(live) == [(1, "running", 0, "resource snapshot r0", "")]
+    assert rollouts(live) == [(1, "running", 0, "resources of revision 1", "")]
 
     put_newest(live, 1)
     live.project()
@@ -111,8 +111,14 @@ def test_a_new_snapshot_supersedes_the_rollout_in_progress(live: ProjectedHub) -
     live.project()
 
     assert rollouts(live) == [
-        (1, "superseded", 0, "resource snapshot r0", "superseded by the next rollout"),
-        (2, "running", 1, "resource snapshot r1", ""),
+        (
+            1,
+            "superseded",
+            0,
+            "resources of revision 1",
+            "superseded by the next rollout",
+        ),
+        (2, "running", 1, "resources of revision 2", ""),
     ]
     assert [one[:2] for one in updates(live, 1)] == [
         ("paris", "available"),
@@ -122,7 +128,7 @@ def test_a_new_snapshot_supersedes_the_rollout_in_progress(live: ProjectedHub) -
 
     live.put(BINDING, at("paris", number=1, minute=50), at("rome", number=1, minute=52))
     live.project()
-    assert rollouts(live)[1] == (2, "finished", 1, "resource snapshot r1", "")
+    assert rollouts(live)[1] == (2, "finished", 1, "resources of revision 2", "")
     assert updates(live, 2) == [
         ("paris", "available", "09:50", "09:54"),
         ("rome", "available", "09:52", "09:56"),
@@ -137,7 +143,7 @@ def test_a_new_policy_snapshot_starts_a_rollout(live: ProjectedHub) -> None:
     live.put(POLICY, snapshot("web", is_latest=False), snapshot("web", 1))
     live.project()
 
-    assert rollouts(live)[1][:4] == (2, "finished", 0, "policy snapshot 1")
+    assert rollouts(live)[1][:4] == (2, "finished", 0, "new policy")
 
 
 def test_a_binding_with_another_target_starts_a_rollout(live: ProjectedHub) -> None:
@@ -187,7 +193,7 @@ def test_nothing_is_observed_before_the_hub_is_live(live: ProjectedHub) -> None:
     live.put(BINDING, at("rome"))
     live.project()
 
-    assert rollouts(live) == [(1, "finished", 0, "resource snapshot r0", "")]
+    assert rollouts(live) == [(1, "finished", 0, "resources of revision 1", "")]
     assert [one[0] for one in updates(live, 1)] == ["paris", "rome"]
 
 

@@ -71,6 +71,18 @@ def test_what_was_previewed_is_applied(operator: Client) -> None:
     assert Resource.objects.get(name="settings").content["data"] == {"color": "blue"}
 
 
+def test_a_placement_is_the_next_step_after_what_no_placement_selects(
+    operator: Client,
+) -> None:
+    done = applied(operator, text_of(namespace("other"))).content.decode()
+    joined = applied(operator, text_of(member_document("a"))).content.decode()
+    selected = applied(operator, text_of(SETTINGS)).content.decode()
+
+    assert [
+        page.count(">Create placement</a>") for page in (done, joined, selected)
+    ] == [1, 1, 0]
+
+
 @pytest.mark.parametrize("how", ["manifest", "file"])
 def test_nothing_is_applied_without_a_preview(operator: Client, how: str) -> None:
     text: Any = text_of(namespace("other"))

@@ -7,7 +7,7 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 
 from clusters.models import MemberCluster, Membership
-from clusters.operations.edit import change_labels
+from clusters.operations.edit import change_labels, cordon
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.models import Event
 from tests.rows import NOW, joined, member_document, person
@@ -81,6 +81,18 @@ def test_checking_an_edit_says_what_it_would_do_and_saves_nothing(
     assert "Impact on placements" in answer.content.decode()
     assert 'name="label_value" value="a"' in answer.content.decode()
     assert _labels() == {"region": "west"}
+
+
+def test_an_edit_of_taints_keeps_the_cordon(operator: Client) -> None:
+    cordon(["nimblefox"], by=None, now=NOW)
+
+    form = operator.get(EDIT).content.decode()
+    operator.post(EDIT, {"taints": "gpu", "revision": "2", "do": "save"})
+
+    assert "Cordoned" in form
+    assert "cordon-key" not in form
+    keys = [one["key"] for one in _cluster().document["spec"]["taints"]]
+    assert keys == ["gpu", "cordon-key"]
 
 
 @pytest.mark.nightly

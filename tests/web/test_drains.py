@@ -234,6 +234,19 @@ def test_is_cancelled_once(operator: Client) -> None:
     assert Drain.objects.get().state == "cancelled"
 
 
+def test_nothing_to_restore_offers_no_restoring(
+    operator: Client, text_of: Fetch
+) -> None:
+    joined("a")
+    drain(["a"], by=None, now=NOW)
+    advance_drains(now=NOW)
+
+    page = text_of(operator, "/clusters/a/drain/")
+
+    assert "Uncordon a" in page
+    assert "to restore" not in page.replace("No evicted placements to restore", "")
+
+
 def test_offers_to_bring_back_what_only_a_fresh_schedule_would(
     operator: Client, text_of: Fetch
 ) -> None:

@@ -185,7 +185,7 @@ def test_says_what_waits_for_a_staged_run(
     assert link in page.partition('class="problems"')[2]
     for one in (page, read):
         assert (
-            "The resources changed after r0. The change waits for a staged update run."
+            "The resources changed after revision 1. The change waits for a staged update run."
             in one
         )
         assert "Pending (needs a staged run)" in one

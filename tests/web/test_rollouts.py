@@ -84,11 +84,11 @@ def test_a_run_says_how_far_it_is_and_why_it_waits(
     words = " ".join(re.sub("<[^>]*>", " ", page).split())
     assert "Progressing 0 of 3 clusters updated, waits for 1 cluster" in words
     assert "0 updated, of 3 1 updating 0 not available 2 pending" in words
-    assert "2 available, minimum 2 1 of 1 unavailable (most allowed)" in words
+    assert "2 available, minimum 2 1 of 1 of max unavailable used" in words
     assert "Cannot take down any cluster (2 available, minimum 2)" in page
     assert "Unblocks when c000 is available." in page
-    assert "On r0, waiting for r1." in page
-    assert "r0 → r1" in text_of(viewer, f"{RUN}clusters/")
+    assert "On revision 1, waiting for revision 2." in page
+    assert "1 → 2" in text_of(viewer, f"{RUN}clusters/")
     assert "Blocked" not in text_of(viewer, f"{RUN}clusters/")
 
 
@@ -165,7 +165,7 @@ def test_the_time_left_is_on_page_list_and_rest_or_why_it_is_not_known(
 ) -> None:
     run, now = Rollout.objects.filter(state="running"), datetime.now(UTC).isoformat()
     run.update(eta={"at": now, "left": None, "reason": "no-rate"}, progress_version=76)
-    assert "No forecast before the first wave is done." in text_of(viewer, RUN)
+    assert "No forecast before the first update is done." in text_of(viewer, RUN)
 
     run.update(
         eta={"at": now, "left": {"seconds": 290.0, "runs": 3}}, progress_version=77
@@ -284,9 +284,13 @@ def test_rolls_back_to_a_snapshot_that_is_chosen(
     assert Placement.objects.get().pinned_snapshot == 2
     page = text_of(operator, "/placements/web/")
     assert "Rolling back web to revision 1, as revision 3. web is pinned" in page
-    assert "to r2 (rolled back). Hub changes are not rolled out" in page
-    assert "to r2 (rolled back). Hub changes are not rolled out" in text_of(
-        operator, "/rollouts/web/3/"
+    assert (
+        "to the resources of revision 3 (rolled back). Hub changes are not rolled out"
+        in page
+    )
+    assert (
+        "to the resources of revision 3 (rolled back). Hub changes are not rolled out"
+        in text_of(operator, "/rollouts/web/3/")
     )
     unpin = text_of(operator, "/placements/web/unpin/")
     assert "<summary>Changes by unpinning: 1 resource</summary>" in unpin
@@ -391,10 +395,14 @@ def test_the_plan_shows_the_waves_to_go(viewer: Client, text_of: Fetch) -> None:
         "c001",
         "c002",
     ]
-    assert page.count('<td class="nowrap inline">Update r0 → r1</td>') == 2
+    assert (
+        page.count('<td class="nowrap inline">Update revision 1 → revision 2</td>') == 2
+    )
     assert not re.search(r"\b[0-9a-f]{16,}\b", page.partition("<main")[2])
     waves = viewer.get("/api/v1/placements/web/plan").json()["waves"]
-    assert [one["actions"][0]["words"] for one in waves] == ["Update r0 → r1"] * 2
+    assert [one["actions"][0]["words"] for one in waves] == [
+        "Update revision 1 → revision 2"
+    ] * 2
     limits = page.partition("Other limits")[2].partition("</table>")[0]
     rows = re.findall(r'row">([^<]+)</th>\s*<td class="number">(\d+)</td>', limits)
     assert rows == [("1 (now)", "1")]
@@ -526,8 +534,11 @@ def test_the_plan_names_revisions_and_what_is_in_progress(
 
     assert "Updating</span> 1 cluster." in page
     assert '<h3 id="rest">Blocked' in page
-    assert "On r0, waiting for r1." in page
-    assert "On r0, waiting for r1." in answer["rest"]["sentences"]["waiting"][0]["why"]
+    assert "On revision 1, waiting for revision 2." in page
+    assert (
+        "On revision 1, waiting for revision 2."
+        in answer["rest"]["sentences"]["waiting"][0]["why"]
+    )
 
 
 @pytest.mark.nightly

@@ -141,6 +141,7 @@ def _observe(placement: Placement, moment: HubMoment) -> None:
             number=last.number + 1 if last else 1,
             resource_snapshot=resources,
             resource_number=resources.number,
+            revision_number=resources.roll_out_with(placement),
             version=target.version,
             trigger=trigger,
             started_at=started_at,
@@ -161,9 +162,10 @@ def _trigger(
     resources = target.resources
     policy = target.policy
     if last is None or last.resource_number != resources.number:
-        return f"resource snapshot r{resources.number}", resources.created_at
+        revision = target.placement.revision_with(resources.number)
+        return f"resources of revision {revision}", resources.created_at
     if policy is not None and last.version != target.version:
-        return f"policy snapshot {policy.number}", policy.created_at
+        return "new policy", policy.created_at
     if last.state == Rollout.State.RUNNING:
         return "", None
     moved = [

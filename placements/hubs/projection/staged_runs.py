@@ -74,6 +74,7 @@ class RunRows(RowKind[StagedRun]):
         "placement_name",
         "resource_snapshot_id",
         "resource_number",
+        "revision_number",
         "strategy",
         "plan",
         "sync_result",
@@ -91,9 +92,9 @@ class RunRows(RowKind[StagedRun]):
         super().__init__(documents, moment)
         self.placements = placement_keys(documents)
         rows = ResourceSnapshot.objects.filter(placement__in=self.placements.values())
-        self.snapshots: dict[tuple[int | None, int | None], int] = {
-            (placement, number): pk
-            for pk, placement, number in rows.values_list("pk", "placement", "number")
+        self.snapshots: dict[tuple[int | None, int | None], ResourceSnapshot] = {
+            (one.placement_id, one.number): one
+            for one in rows.only("placement", "number", "revision_number")
         }
 
     def fill(self, row: StagedRun, document: HubDocument) -> bool:
@@ -143,7 +144,9 @@ class RunRows(RowKind[StagedRun]):
         row.started_by = row.created_by if row.started_at else ""
         row.placement_id = self.placements.get(document.row.owner)
         key = (row.placement_id, row.resource_number)
-        row.resource_snapshot_id = self.snapshots.get(key)
+        snapshot = self.snapshots.get(key)
+        row.resource_snapshot = snapshot
+        row.revision_number = snapshot.revision_number if snapshot else None
         return True
 
     def change(self, before: StagedRun, row: StagedRun) -> None:  # noqa: ARG002 -- of a kind

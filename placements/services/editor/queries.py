@@ -131,11 +131,15 @@ def manifest_at(placement: Placement, revision: int) -> tuple[dict[str, Any], in
 def plan_now(
     placement: Placement, *, now: datetime
 ) -> tuple[WavePlan, dict[str, str], dict[str, str]]:
-    """Return the plan of a placement, the names of the versions in it: `r4`, and what clusters run."""
+    """Return the plan of a placement, the names of its versions: "revision 4", and what clusters run."""
     context = load_rollout_context(placement, now=now)
     versions = {cluster.wanted for cluster in context.state.clusters if cluster.wanted}
     target = (
-        dict.fromkeys(versions, f"r{context.target.number}") if context.target else {}
+        dict.fromkeys(
+            versions, f"revision {placement.revision_with(context.target.number)}"
+        )
+        if context.target
+        else {}
     )
     running = {one.name: one.running for one in context.state.clusters if one.running}
     return plan_waves(context.state), {**target, **applied_names(placement.pk)}, running

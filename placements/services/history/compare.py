@@ -1,22 +1,32 @@
 """Two revisions of a placement compared: its policy, its manifest, its resources, its decision."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from http import HTTPStatus
+from operator import attrgetter
 from typing import Any
+
+from django.db.models import prefetch_related_objects
 
 from fleetui.access.secret_values import plain_manifest
 from fleetui.apimachinery.model import Semantics
 from fleetui.apimachinery.secrets import HubObject, sanitise, without_secrets
+from fleetui.apimachinery.words import counted, full_name, names_and_more
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.errors import FleetError, UnknownObject
 from placements.explain.decision_diffs import DecisionDiff, decision_diff
-from placements.explain.diff import Piece, line_diff, sentence_diff
+from placements.explain.diff import Piece, cause_words, line_diff, sentence_diff
 from placements.explain.vocabulary import policy_sentence
 from placements.manifests.policy import PlacementPolicy
-from placements.models import Decision, Placement, PolicySnapshot, ResourceSnapshot
+from placements.models import (
+    Decision,
+    Placement,
+    PolicySnapshot,
+    ResourceSnapshot,
+    ResourceSnapshotPart,
+)
 from placements.services.decisions.records import decision_of, outcomes_of
 from placements.services.history.queries import (
     decisions_under,
@@ -30,6 +40,7 @@ _DECISION = re.compile(r"(?:d-)?([0-9a-f]{4,32})")
 Contents = dict[tuple[str, ...], Any]
 _MOST_PARTS = 8
 """Resource snapshots of more parts than this, each of up to 800 KiB, are compared by name alone."""
+_CHANGES_NAMED = 2
 
 
 class UnknownRevisionError(UnknownObject):
@@ -149,7 +160,7 @@ def side_of(placement: Placement, key: str) -> RevisionSide:
         if resources := placement.resource_snapshots.filter(number=number).first():
             at, by = resources.created_at, resources.created_by
             return RevisionSide(
-                f"s{number}", f"resources r{number}", at, by, resources=resources
+                f"s{number}", f"resource snapshot {number}", at, by, resources=resources
             )
     elif numbered:
         if snapshot := placement.policy_snapshots.filter(number=number).first():
@@ -159,7 +170,7 @@ def side_of(placement: Placement, key: str) -> RevisionSide:
                 snapshot, decision.wanted if decision else placement.number_of_clusters
             )
             manifest = _manifest_at(placement, snapshot, until=at)
-            title = f"policy #{number}"
+            title = f"policy snapshot {number}"
             return RevisionSide(
                 f"p{number}", title, at, by, policy, manifest, decision, snapshot
             )
@@ -213,16 +224,54 @@ def _contents(snapshot: ResourceSnapshot, *, has_content: bool) -> Contents:
     identities = [tuple(key) for key in snapshot.identities]
     if not has_content:
         return dict.fromkeys(identities)
-    parts = snapshot.parts.order_by("position").values_list("manifests", flat=True)
-    manifests = (each for part in parts for each in plain_manifest(part))
+    parts = sorted(snapshot.parts.all(), key=attrgetter("position"))
+    manifests = (each for part in parts for each in plain_manifest(part.manifests))
     return dict(zip(identities, manifests, strict=True))
+
+
+def load_contents(snapshots: Collection[ResourceSnapshot]) -> bool:
+    """Read the parts of these snapshots with one query; return whether they are not too many."""
+    parts = ResourceSnapshotPart.objects.filter(snapshot__in=snapshots)
+    if not snapshots or parts.count() > _MOST_PARTS:
+        return False
+    prefetch_related_objects([*snapshots], "parts")
+    return True
+
+
+def resource_words(
+    before: ResourceSnapshot | None, after: ResourceSnapshot, *, has_content: bool
+) -> str:
+    """Return in a line what differs: "ConfigMap a/b added, Deployment a/c: replicas 1 → 2 and 3 more"."""
+    old: Contents = {}
+    if before is not None:
+        old = _contents(before, has_content=has_content)
+    new = _contents(after, has_content=has_content)
+    words = []
+    for identity in dict.fromkeys([*old, *new]):
+        name = _resource_name(identity)
+        if identity not in new:
+            words.append(f"{name} removed")
+        elif identity not in old:
+            words.append(f"{name} added")
+        elif old[identity] != new[identity]:
+            texts = (
+                without_secrets(old[identity]),
+                without_secrets(new[identity], before=old[identity]),
+            )
+            words.append(f"{name}: {cause_words(*texts)}")
+    objects = counted(len(new), "object")
+    return names_and_more(words, _CHANGES_NAMED) or f"{objects}, content changed"
+
+
+def _resource_name(identity: tuple[str, ...]) -> str:
+    _, kind, namespace, own = identity
+    return f"{kind} {full_name(namespace, own)}"
 
 
 def _resource_changes(old: Contents, new: Contents) -> list[ResourceChange]:
     changes = []
     for identity in dict.fromkeys([*old, *new]):
-        _, kind, namespace, own = identity
-        name = f"{kind} {namespace}/{own}" if namespace else f"{kind} {own}"
+        name = _resource_name(identity)
         if identity not in new:
             changes.append(ResourceChange("removed", name, None))
         elif identity not in old:

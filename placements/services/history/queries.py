@@ -41,11 +41,6 @@ class EntryKind(StrEnum):
 
 _RANKS = {EntryKind.POLICY: 1, EntryKind.RESOURCES: 2, EntryKind.DECISION: 3}
 """Of what was created at the same time, the decision is listed above the policy that it followed from."""
-_TITLES = {
-    EntryKind.POLICY: "policy #",
-    EntryKind.RESOURCES: "resources r",
-    EntryKind.DECISION: "decision ",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +57,6 @@ class HistoryEntry:
         if isinstance(self.row, Decision):
             return self.row.record.decision_id
         return f"{'p' if self.kind is EntryKind.POLICY else 's'}{self.row.number}"
-
-    @property
-    def title(self) -> str:
-        """What it is and its number: "policy #3", "resources r2", "decision 7"."""
-        return f"{_TITLES[self.kind]}{self.row.number}"
 
     @property
     def position(self) -> tuple[datetime, int, int]:
@@ -176,12 +166,7 @@ class Revision:
 
 
 def with_revision(placements: QuerySet[Placement]) -> QuerySet[Any]:
-    """Return placements with the number of their revision, as `revision_number`.
-
-    It is the generation, which every change of the spec raises, with the changes of scheduling rules, and
-    the number of the latest resource snapshot, from 0 on. A pause is neither; `revision` counts it, as two
-    edits at once must be noticed.
-    """
+    """Return placements with `revision_with` their latest resources, as `revision_number`."""
     latest = ResourceSnapshot.objects.filter(placement=OuterRef("pk"), is_latest=True)
     number = Coalesce(Subquery(latest.values("number")[:1]), 0)
     rules = Case(When(hub=LOCAL_HUB, then=F("hub_changes")), default=0)
@@ -236,8 +221,24 @@ def revisions_of(placement: Placement) -> list[Revision]:
     for resources in placement.resource_snapshots.order_by("number"):
         at = min(by_time) if by_time and resources.number == 0 else resources.created_at
         by_time.setdefault(at, Revision(at, resources.created_by)).resources = resources
-    rules = 0 if placement.is_mirrored else placement.hub_changes
-    return _completed(by_time, strategy, fields, placement.spec_generation + rules)
+    return _completed(by_time, strategy, fields, placement.revision_with(0))
+
+
+def revision_titles(placement: Placement) -> dict[str, str]:
+    """Return, by their keys, of which revisions policies and resources are: "policy of revisions 2 to 4"."""
+    numbers: dict[str, list[int]] = {}
+    for one in revisions_of(placement):
+        numbers.setdefault(one.spec_key, []).append(one.number)
+        if one.resources:
+            numbers.setdefault(f"s{one.resource_number}", []).append(one.number)
+    titles = {}
+    for key, own in numbers.items():
+        part = "resources" if key.startswith("s") else "policy"
+        span = f"revision {own[0]}"
+        if len(own) > 1:
+            span = f"revisions {own[-1]} to {own[0]}"
+        titles[key] = f"{part} of {span}"
+    return titles
 
 
 def _saves_of(placement: Placement) -> list[tuple[datetime, str, Document, Document]]:

@@ -80,9 +80,11 @@ def take_resource_snapshot(
     ResourceSnapshot.objects.filter(placement=placement, is_latest=True).update(
         is_latest=False
     )
+    number = latest.number + 1 if latest else 0
     snapshot = ResourceSnapshot.objects.create(
         placement=placement,
-        number=latest.number + 1 if latest else 0,
+        number=number,
+        revision_number=placement.revision_with(number),
         content_hash=content,
         objects_count=len(objects),
         identities=[

@@ -375,6 +375,7 @@ def create_run(
         number=placement.runs_made,
         resource_snapshot=target,
         resource_number=target.number if target else None,
+        revision_number=target.roll_out_with(placement) if target else None,
         version=context.version,
         is_deletion=placement.deleting_since is not None,
         trigger=placement.trigger,
@@ -427,6 +428,7 @@ _STORED = (
     "ended_at",
     "resource_snapshot_id",
     "resource_number",
+    "revision_number",
     "overrides",
 )
 
@@ -570,6 +572,7 @@ def _initialise(
         run, context, {name: versions.of_cluster(name) for name in names}
     )
     run.resource_snapshot, run.resource_number = target, target.number
+    run.revision_number = target.roll_out_with(placement)
     run.overrides = {
         name: [one.pk for one in overrides[name]] for name in names if name in overrides
     }

@@ -23,6 +23,7 @@ from placements.models import ClusterUpdate, Placement, Rollout, StagedRun
 MOST_RUNS = 10
 EVERY = timedelta(seconds=15)
 _DONE = ("available", "removed")
+_NO_RATE = "no-rate"
 _APPROVAL, _PERIOD, _BUDGET, _CLUSTER = "approval", "period", "budget", "cluster"
 _BUDGETS = {
     BlockReason.UPDATE_FLOOR,
@@ -90,6 +91,8 @@ def eta_of_next(run: Rollout) -> dict[str, Any]:
 def _is_due(before: Mapping[str, Any], obstacle: str, *, now: datetime) -> bool:
     if not before or obstacle != before["obstacle"]:
         return True
+    if before["reason"] == _NO_RATE:  # the first update may have ended since
+        return True
     return now - datetime.fromisoformat(before["at"]) >= EVERY
 
 
@@ -142,7 +145,7 @@ def _eta_after(
         remaining = (
             {"seconds": round(rest, 1), "runs": len(durations)} if rest > 0 else None
         )
-    reason = obstacle or ("" if remaining else "no-rate")
+    reason = obstacle or ("" if remaining else _NO_RATE)
     return {
         "at": now.isoformat(),
         "left": remaining,
@@ -201,7 +204,9 @@ def staged_eta(
             "cause": None,
         }
     obstacle = _OBSTACLES.get(result.status, "")
-    if not _is_due(before, obstacle, now=now):
+    cause = next((_CAUSES.get(one.reason, _CLUSTER) for one in result.waits), None)
+    is_same = bool(before) and cause == before["cause"]
+    if is_same and not _is_due(before, obstacle, now=now):
         return before
     plan = result.run
     spans = [
@@ -240,7 +245,6 @@ def staged_eta(
         placement=run.placement_id, status=RunStatus.SUCCEEDED
     )
     approvals = sum((not stage.may_start) + (not stage.may_end) for stage in stages)
-    cause = next((_CAUSES.get(one.reason, _CLUSTER) for one in result.waits), None)
     after = _eta_after(run, left, finished, obstacle=obstacle, now=now)
     return {**after, "cause": cause, "obstacle": obstacle, "approvals": approvals}
 

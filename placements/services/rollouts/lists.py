@@ -7,12 +7,12 @@ from heapq import merge
 from operator import attrgetter
 from typing import Any
 
-from django.db.models import Q, QuerySet
+from django.db.models import F, OuterRef, Q, QuerySet, Subquery
 from django.db.models.fields.json import KT
 
 from fleetui.pagination import Page
 from placements.engine.rollout.staged_run import RunStatus
-from placements.models import Rollout, Run, RunKind, StagedRun
+from placements.models import Rollout, RolloutSample, Run, RunKind, StagedRun
 from placements.services.rollouts.queries import (
     IN_PROGRESS,
     runs_matching,
@@ -55,8 +55,6 @@ _VALUES = {
         "of": KT("sync_result__budgets__updates__number"),
     },
     RunKind.STAGED: {
-        "done": KT("sync_result__concurrency__done"),
-        "of": KT("sync_result__concurrency__clusters"),
         "stage": KT("sync_result__concurrency__stage"),
         "strategy_name": KT("document__spec__stagedRolloutStrategyName"),
     },
@@ -166,6 +164,13 @@ def _lists(
         if kind not in (None, model.kind):
             rows = rows.none()
         rows = with_status(rows).annotate(**_VALUES[model.kind])
+        if model is StagedRun:
+            samples = RolloutSample.objects.filter(staged_run=OuterRef("pk"))
+            last = samples.order_by("-pk").annotate(available=F("old") + F("new"))
+            rows = rows.annotate(
+                done=Subquery(last.values("available")[:1]),
+                of=Subquery(last.values("number")[:1]),
+            )
         if state:
             rows = rows.filter(_STATES[model.kind][state])
         elif is_ended is not None:

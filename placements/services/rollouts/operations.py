@@ -249,7 +249,7 @@ def roll_back(
     by: User | None,
     now: datetime,
     expected: int | None = None,
-    trigger: str = "",
+    target: str = "",
 ) -> ResourceSnapshot:
     """Roll out the resources of an older snapshot, and pin the placement to them.
 
@@ -264,19 +264,18 @@ def roll_back(
     latest, older = rows.get(is_latest=True), rows.filter(is_latest=False)
     old = older.filter(number=number).first() if number is not None else None
     if old is None:
-        numbers = ", ".join(
-            f"r{one}"
-            for one in older.order_by("number").values_list("number", flat=True)
-        )
-        target = "an unknown revision" if number is None else f"r{number}"
+        kept = older.order_by("number").values_list("number", flat=True)
+        numbers = ", ".join(map(str, kept)) or "none"
+        wanted = "an unknown one" if number is None else number
         raise ActionNotAllowed(
-            f"{name} cannot roll back to {target}; older revisions: {numbers or 'none'}"
+            f"{name} cannot roll back to resource snapshot {wanted}; older ones: {numbers}"
         )
     check_rollback(by, old, selected=lambda: selection_for(placement).objects)
     ResourceSnapshot.objects.filter(pk=latest.pk).update(is_latest=False)
     restored = ResourceSnapshot.objects.create(
         placement=placement,
         number=latest.number + 1,
+        revision_number=placement.revision_with(latest.number + 1),
         content_hash=old.content_hash,
         objects_count=old.objects_count,
         identities=old.identities,
@@ -291,9 +290,16 @@ def roll_back(
         for part in old.parts.all()
     )
     placement.pinned_snapshot, placement.is_stopped = restored.number, False
-    cause = trigger or f"rolled back to the content of r{number}"
+    if not target:
+        revision = old.revision_number
+        target = (
+            f"resource snapshot {number}"
+            if revision is None
+            else f"revision {revision}"
+        )
+    cause = f"rolled back to {target}"
     fields = ["pinned_snapshot", "is_stopped", *_set_trigger(placement, cause, by=by)]
-    _save(placement, "rolled back", fields, by=by, now=now, after={"to": number})
+    _save(placement, "rolled back", fields, by=by, now=now, after={"to": target})
     prune_resource_snapshots(placement)
     return restored
 

@@ -150,12 +150,12 @@ def updates_of(run: Rollout) -> QuerySet[ClusterUpdate]:
 def version_names(
     run: Rollout, applied: Mapping[str, str] | None = None
 ) -> Mapping[str, str]:
-    """Return the names of the versions on the clusters of a rollout, by their resource snapshots: `r4`.
+    """Return the names of the versions on the clusters of a rollout, by their revisions: "revision 4".
 
     With overrides a cluster may need another version. `applied` are the `applied_names`, if they are known.
     """
     names = applied_names(run.placement_id) if applied is None else applied
-    if run.resource_number is None:
+    if run.revision_number is None:
         return names
     versions = [
         one["wanted"]
@@ -163,20 +163,24 @@ def version_names(
         if one["wanted"]
     ]
     return {
-        **dict.fromkeys([*versions, run.version], f"r{run.resource_number}"),
+        **dict.fromkeys([*versions, run.version], f"revision {run.revision_number}"),
         **names,
     }
 
 
 def applied_names(placement: int | None, **clusters: Collection[str]) -> dict[str, str]:
     rows = Binding.objects.filter(
-        placement=placement, resource_snapshot__isnull=False, **clusters
+        placement=placement,
+        resource_snapshot__revision_number__isnull=False,
+        **clusters,
     )
-    pairs = rows.values_list("applied_version", "resource_snapshot__number").distinct()
+    pairs = rows.values_list("applied_version", _REVISION).distinct()
     return {
-        version: f"r{number}"
-        for version, number in pairs.order_by("resource_snapshot__number")
+        version: f"revision {number}" for version, number in pairs.order_by(_REVISION)
     }
+
+
+_REVISION = "resource_snapshot__revision_number"
 
 
 @dataclass(frozen=True)
@@ -229,15 +233,11 @@ def waiting_words(bindings: Collection[Binding]) -> dict[int, str]:
     )
     applied: dict[int | None, dict[str, str]] = {run.placement_id: {} for run in runs}
     versions = Binding.objects.filter(
-        placement__in=applied, resource_snapshot__isnull=False
+        placement__in=applied, resource_snapshot__revision_number__isnull=False
     )
-    columns = versions.values_list(
-        "placement", "applied_version", "resource_snapshot__number"
-    ).distinct()
-    for placement, version, number in (
-        columns.order_by("resource_snapshot__number") if runs else ()
-    ):
-        applied[placement][version] = f"r{number}"
+    columns = versions.values_list("placement", "applied_version", _REVISION).distinct()
+    for placement, version, number in columns.order_by(_REVISION) if runs else ():
+        applied[placement][version] = f"revision {number}"
     words: dict[int, str] = {}
     for run in runs:
         rows = (row for row in bindings if row.placement_id == run.placement_id)
@@ -516,7 +516,7 @@ def initialising_sentence(run: StagedRun) -> str:
         and placement
         and not placement.is_due
     ):
-        return reason_sentence(StageReason("no-snapshot", (f"r{index}",)))
+        return reason_sentence(StageReason("no-snapshot", (index,)))
     if placement is None or placement.is_due:
         return reason_sentence(StageReason("not-decided"))
     if placement.paused_since:
@@ -605,18 +605,21 @@ def waits_for_run(placement: Placement) -> str:
         return f"{counted(count, 'cluster')} {'waits' if count == 1 else 'wait'} for a staged update run."
     if not placement.has_newer_resources:
         return ""
-    number = placement.resource_snapshots.get(is_latest=True).number
-    return f"The resources changed after r{number}. The change waits for a staged update run."
+    latest = placement.resource_snapshots.get(is_latest=True)
+    after = ""
+    if latest.revision_number is not None:
+        after = f" after revision {latest.revision_number}"
+    return f"The resources changed{after}. The change waits for a staged update run."
 
 
-def older_snapshot(run: StagedRun) -> int | None:
-    """Return the number of the newest resource snapshot that is older than that of a run."""
+def older_snapshot(run: StagedRun) -> ResourceSnapshot | None:
+    """Return the newest resource snapshot that is older than that of a run."""
     if run.resource_number is None:
         return None
     rows = ResourceSnapshot.objects.filter(
         placement=run.placement_id, number__lt=run.resource_number
     )
-    return rows.order_by("-number").values_list("number", flat=True).first()
+    return rows.only("number", "revision_number").order_by("-number").first()
 
 
 def is_rollback(run: StagedRun) -> bool:

@@ -123,6 +123,7 @@ def save_run(
             strategy=strategy.document,
             resource_snapshot=snapshot,
             resource_number=snapshot.number if snapshot else None,
+            revision_number=snapshot.revision_number if snapshot else None,
             created_at=now,
             created_by=actor_name(by),
         )

@@ -20,7 +20,7 @@ from tests.services.rollouts.staged import (
 )
 
 pytestmark = [pytest.mark.django_db, pytest.mark.servers]
-WAITS = "Waits until the resource snapshot r1 exists."
+WAITS = "Waits until the resource snapshot 1 exists."
 
 
 def world_of_one_file() -> StagedWorld:

@@ -433,9 +433,7 @@ def test_a_stalled_rollout_is_no_success_and_a_blocked_cluster_says_what_unblock
     assert health(world).summary == "Degraded (rollout stalled, 0 of 3 started)"
 
     numbers = "Cannot take down any cluster (3 available, minimum 3) because maxUnavailable is 0."
-    words = (
-        f"Unblocks when maxUnavailable is increased. On r0, waiting for r1. {numbers}"
-    )
+    words = f"Unblocks when maxUnavailable is increased. On revision 1, waiting for revision 2. {numbers}"
     for address in ("/placements/web/", "/rollouts/web/2/clusters/", "/clusters/c000/"):
         page = client.get(address).content.decode()
         assert words in page, address
@@ -448,7 +446,7 @@ def test_a_stalled_rollout_is_no_success_and_a_blocked_cluster_says_what_unblock
         world.work()
     status = status_of(Placement.objects.get(), now=world.now)
     messages = {one["conditions"][-1]["message"] for one in status["placementStatuses"]}
-    assert messages == {words.replace("r1", "r2")}
+    assert messages == {words.replace("revision 2", "revision 3")}
 
 
 @pytest.mark.nightly

@@ -154,7 +154,10 @@ def test_s34_the_others_wait_for_their_overrides_and_not_for_what_they_have() ->
     world.pass_time(3)
 
     row = Binding.objects.get(cluster_name="c001")
-    words = "On r0, waiting for r0 with changed overrides or apply strategy. Cannot take down any cluster"
+    words = (
+        "On revision 1, waiting for revision 1 with changed overrides or apply strategy."
+        " Cannot take down any cluster"
+    )
     assert words in waiting_words([row])[row.pk]
 
 
@@ -173,14 +176,14 @@ def test_pages_and_rest_name_what_waiting_clusters_want(client: Client) -> None:
     clusters = reader.get("/api/v1/rollouts/web/2").json()["clusters"]
     page = client.get("/rollouts/web/2/clusters/").content.decode()
 
-    changed = "r0 with changed overrides or apply strategy"
+    changed = "revision 1 with changed overrides or apply strategy"
     versions = {one["cluster"]: (one["running"], one["wanted"]) for one in clusters}
     assert versions == {
-        "c000": ("r0", "r0"),
-        "c001": ("r0", changed),
-        "c002": ("r0", changed),
+        "c000": ("revision 1", "revision 1"),
+        "c001": ("revision 1", changed),
+        "c002": ("revision 1", changed),
     }
-    assert page.count(f"r0 → {changed}") == 2
+    assert page.count(f"1 → {changed.removeprefix('revision ')}") == 2
 
 
 def test_s34_nothing_is_placed_where_no_override_fits() -> None:

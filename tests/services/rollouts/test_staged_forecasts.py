@@ -1,5 +1,6 @@
 """The time left of staged runs: stages one after the other, timed waits exactly, approvals never guessed."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -76,6 +77,19 @@ def test_the_next_run_is_forecast_from_the_last_one_then_by_its_own_rate_without
         == 0
     )
     assert _eta("second")["waiting"]["approval"] >= 1_700
+
+
+def test_a_first_run_that_waits_for_approval_has_a_forecast_that_stays() -> None:
+    world = StagedWorld(BY_STAGE, stage("canary", after=True), stage("prod"))
+    world.place("web", staged_spec())
+    world.begin("first")
+    world.run(until=lambda: "approval-after" in world.waits("first"))
+
+    eta = _eta("first")
+
+    assert eta["reason"] == ""
+    later = world.now + timedelta(minutes=10)
+    assert eta_sentence(eta, now=later) == eta_sentence(eta, now=world.now)
 
 
 @pytest.mark.nightly

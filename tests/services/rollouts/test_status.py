@@ -78,7 +78,7 @@ def test_a_cluster_that_waits_shows_what_it_really_runs() -> None:
     waiting = status["placementStatuses"][1]["conditions"][-1]
     assert (waiting["reason"], waiting["status"]) == ("RolloutNotStartedYet", "False")
     assert (
-        "c000 is available. On r0, waiting for r1. Cannot take down any cluster ("
+        "c000 is available. On revision 1, waiting for revision 2. Cannot take down any cluster ("
         in waiting["message"]
     )
 
@@ -134,13 +134,13 @@ def test_a_run_reads_its_answer_back_and_names_its_versions() -> None:
 
     assert (rows["c000"].phase, rows["c000"].running, rows["c000"].wave) == (
         "settling",
-        "r1",
+        "revision 2",
         1,
     )
     assert (rows["c002"].phase, rows["c002"].running, rows["c002"].wanted) == (
         "available",
-        "r0",
-        "r1",
+        "revision 1",
+        "revision 2",
     )
     assert rows["c002"].block == "update-floor"
     assert progress_words(run) == "0 of 3 clusters updated"
@@ -157,9 +157,9 @@ def test_a_run_that_has_ended_keeps_how_each_cluster_came_out() -> None:
 
     rows = clusters_in(run, names_in(run), report_of(run))
     assert [(one.cluster, one.phase, one.running) for one in rows] == [
-        ("c000", "available", "r0"),
-        ("c001", "available", "r0"),
-        ("c002", "available", "r0"),
+        ("c000", "available", "revision 1"),
+        ("c001", "available", "revision 1"),
+        ("c002", "available", "revision 1"),
     ]
     assert progress_words(run) == ""
 
@@ -173,10 +173,7 @@ def test_a_rollback_and_a_new_begin_say_what_they_come_from() -> None:
 
     operations.roll_back("web", 0, by=None, now=world.now)
     world.work()
-    assert (
-        Rollout.objects.get(state="running").trigger
-        == "rolled back to the content of r0"
-    )
+    assert Rollout.objects.get(state="running").trigger == "rolled back to revision 1"
     operations.stop("web", by=None, now=world.now)
     operations.restart("web", by=None, now=world.now)
     world.work()
@@ -199,7 +196,7 @@ def test_a_refused_rollback_names_only_older_snapshots() -> None:
     world.change()
     world.work()
 
-    with pytest.raises(ActionNotAllowed, match=r"older revisions: r0$"):
+    with pytest.raises(ActionNotAllowed, match=r"older ones: 0$"):
         operations.roll_back("web", 1, by=None, now=world.now)
 
 
