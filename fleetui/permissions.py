@@ -10,6 +10,7 @@ restrict all of it.
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import wraps
+from itertools import compress
 from typing import Any
 
 from django.conf import settings
@@ -63,14 +64,27 @@ def has_role(user: AnyUser, role: Role) -> bool:
 
 def may_view_secrets(user: AnyUser) -> bool:
     """Return whether a user sees the values of Secrets where nothing is edited: a permission of its own."""
-    return isinstance(user, User) and user.has_perm(settings.SECRETS_PERMISSION)
+    return _has_permission(user, settings.SECRETS_PERMISSION)
 
 
 def may_view_access_log(user: AnyUser) -> bool:
     """Return whether a user reads the access log: superusers, and those with its permission."""
+    return _has_permission(user, _ACCESS_LOG_PERMISSION)
+
+
+_ACCESS_LOG_PERMISSION = "access.view_access_log"
+_PERMISSIONS = (
+    settings.SECRETS_PERMISSION,
+    settings.NOTIFICATIONS_PERMISSION,
+    _ACCESS_LOG_PERMISSION,
+)
+
+
+def _has_permission(user: AnyUser, permission: str) -> bool:
+    """Return whether a user has one of these permissions: `has_perm` takes two queries more."""
     if not isinstance(user, User) or not user.is_active:
         return False
-    return user.is_superuser or _grants(user).is_auditor
+    return user.is_superuser or permission in _grants(user).permissions
 
 
 def _has_one_of(user: AnyUser, roles: Collection[Role]) -> bool:
@@ -112,8 +126,8 @@ class Grants:
     groups: frozenset[str]
     roles: frozenset[str]
     teams: frozenset[Team]
-    is_auditor: bool
-    """May view the access log; read here, since every page needs it."""
+    permissions: frozenset[str]
+    """Those of `_PERMISSIONS` that the user has, by a group or directly."""
 
 
 def grant_rows(user: int) -> list[tuple[Any, ...]]:
@@ -122,19 +136,21 @@ def grant_rows(user: int) -> list[tuple[Any, ...]]:
     has_grants = Exists(Group.objects.filter(hub_grants__hub=hub))
     of_hub = FilteredRelation("hub_grants", condition=Q(hub_grants__hub=hub))
     of_team = FilteredRelation("team_grants", condition=Q(team_grants__hub=hub))
-    views_log = Permission.objects.filter(
-        codename="view_access_log", content_type__app_label="access"
-    )
-    is_auditor = Exists(views_log.filter(Q(group=OuterRef("pk")) | Q(user=user)))
     groups = Group.objects.filter(user=user).annotate(
-        is_granted=has_grants, of_hub=of_hub, of_team=of_team, is_auditor=is_auditor
+        is_granted=has_grants, of_hub=of_hub, of_team=of_team
     )
+    of_user = Permission.objects.filter(Q(group=OuterRef("pk")) | Q(user=user))
+    permissions = []
+    for one in _PERMISSIONS:
+        app, _, codename = one.partition(".")
+        has_it = of_user.filter(codename=codename, content_type__app_label=app)
+        permissions.append(Exists(has_it))
     columns = [
         f"of_team__{name}"
         for name in ("role", "key", "value", "namespaces", "kinds", "clusters")
     ]
     return list(
-        groups.values_list("name", "is_granted", "of_hub__role", "is_auditor", *columns)
+        groups.values_list("name", "is_granted", "of_hub__role", *columns, *permissions)
     )
 
 
@@ -146,10 +162,11 @@ def _grants(user: User) -> Grants:
         rows = grant_rows(user.pk)
         groups = frozenset(row[0] for row in rows)
         granted = [(name, role) for name, is_granted, role, *_ in rows if is_granted]
-        teams = frozenset(Team.of(*team) for _, _, _, _, *team in rows if team[0])
-        known[hub] = Grants(
-            groups, roles_among(groups, granted), teams, any(row[3] for row in rows)
+        teams = frozenset(Team.of(*row[3:9]) for row in rows if row[3])
+        permissions = frozenset(
+            one for row in rows for one in compress(_PERMISSIONS, row[9:])
         )
+        known[hub] = Grants(groups, roles_among(groups, granted), teams, permissions)
     return known[hub]
 
 
@@ -174,7 +191,7 @@ def groups_of(user: User) -> frozenset[str]:
 
 def may_manage_notifications(user: AnyUser) -> bool:
     """Return whether a user sees and changes channels and rules: superusers, and others by permission."""
-    return isinstance(user, User) and user.has_perm(settings.NOTIFICATIONS_PERMISSION)
+    return _has_permission(user, settings.NOTIFICATIONS_PERMISSION)
 
 
 def roles_of(user: User) -> frozenset[str]:

@@ -120,8 +120,7 @@ def test_lists_one_row_for_each_revision_newest_first(
         ],
         ["Revision 1", "Select 2 clusters.", "decision 1"],
     ]
-    strip = page.partition('aria-label="Status of web"')[2].partition("</ul>")[0]
-    assert "<strong>3 of 3</strong>" in strip
+    assert "3 of 3 selected, 0 of 3 applied" in page
     assert "All decisions</h2>" in text_of(
         viewer, "/placements/web/decision/?unchanged=1"
     )

@@ -4,11 +4,22 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cache, partial
+from functools import cache, partial, reduce
+from operator import or_
 from typing import Any, TypeVar
 
 from django.contrib.auth.models import User
-from django.db.models import Case, Count, Exists, OuterRef, Q, QuerySet, Subquery, When
+from django.db.models import (
+    Case,
+    Count,
+    Exists,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+    Value,
+    When,
+)
 from django.db.models.fields.json import KT
 from django.db.models.functions import Coalesce
 
@@ -370,16 +381,27 @@ def parts_of_steps(
     return parts
 
 
-def part_counts(run: Rollout) -> Counter[Part]:
-    """Return how many clusters with a binding have come how far with a rollout in progress."""
-    rows = _with_is_wanted(
-        Binding.objects.filter(placement=run.placement_id), run
-    ).order_by()
-    counts: Counter[Part] = Counter()
-    for *facts, count in rows.values_list("phase", "is_wanted", "state").annotate(
-        count=Count("pk")
-    ):
-        counts[_part(run, *facts)] += count
+def part_counts(
+    runs: Collection[Rollout], *, named: Collection[int] = ()
+) -> dict[int | None, Counter[tuple[str, Part]]]:
+    """Return how many clusters with a binding have come how far with rollouts in progress, by placement.
+
+    One query. Each count has the name of its cluster for the placements in `named`, else an empty text.
+    """
+    by_placement = {run.placement_id: run for run in runs}
+    counts: dict[int | None, Counter[tuple[str, Part]]]
+    counts = {pk: Counter() for pk in by_placement}
+    wanted = [Q(_is_wanted(run), placement=pk) for pk, run in by_placement.items()]
+    rows = Binding.objects.filter(placement__in=by_placement).annotate(
+        name=Case(When(placement__in=named, then="cluster_name"), default=Value("")),
+        is_wanted=Case(
+            When(reduce(or_, wanted, Q(pk__in=())), then=True), default=False
+        ),
+    )
+    columns = ("placement", "name", "phase", "is_wanted", "state")
+    counted = rows.order_by().values_list(*columns).annotate(count=Count("pk"))
+    for pk, name, *facts, count in counted:
+        counts[pk][name, _part(by_placement[pk], *facts)] += count
     return counts
 
 
@@ -400,12 +422,17 @@ def _part(
 
 
 def _with_is_wanted(rows: QuerySet[Any], run: Rollout) -> QuerySet[Any]:
-    """Add whether a binding has what a rollout wants there: overrides change the version."""
-    is_wanted = Q(applied_version=run.version) | Q(started_status="True")
+    return rows.annotate(
+        is_wanted=Case(When(_is_wanted(run), then=True), default=False)
+    )
+
+
+def _is_wanted(run: Rollout) -> Q:
+    """Return whether a binding has what a rollout wants there: overrides change the version."""
     if run.is_mirrored:
         # The hub compares snapshots by number, whatever overrides a cluster has.
-        is_wanted = Q(resource_snapshot__number=run.resource_number)
-    return rows.annotate(is_wanted=Case(When(is_wanted, then=True), default=False))
+        return Q(resource_snapshot__number=run.resource_number)
+    return Q(applied_version=run.version) | Q(started_status="True")
 
 
 def clusters_in(
@@ -472,7 +499,9 @@ def progress_words(run: Rollout) -> str:
     """Return how far a rollout is; empty once its placement is deleted or rolls out something else."""
     if run.placement is None or run.state != Rollout.State.RUNNING:
         return ""
-    counts = part_counts(run)
+    counts: Counter[Part] = Counter()
+    for (_, part), count in part_counts([run])[run.placement_id].items():
+        counts[part] += count
     if run.is_deletion:
         number = max(run.placement.deletion_number, counts.total())
         left = counts.total() - counts[Part.REMOVED]
