@@ -10,7 +10,7 @@ from itertools import pairwise
 from operator import attrgetter
 from typing import Any
 
-from django.db.models import Case, F, OuterRef, QuerySet, Subquery, When
+from django.db.models import Case, Count, F, OuterRef, QuerySet, Subquery, When
 from django.db.models.functions import Coalesce
 
 from fleetui.apimachinery.model import DEFAULT_SEMANTICS
@@ -180,12 +180,17 @@ def with_revision(placements: QuerySet[Placement]) -> QuerySet[Any]:
 
     It is the generation, which every change of the spec raises, with the changes of scheduling rules, and
     the number of the latest resource snapshot, from 0 on. A pause is neither; `revision` counts it, as two
-    edits at once must be noticed.
+    edits at once must be noticed. `kept_snapshots` is how many resource snapshots there are.
     """
-    latest = ResourceSnapshot.objects.filter(placement=OuterRef("pk"), is_latest=True)
+    kept = ResourceSnapshot.objects.filter(placement=OuterRef("pk")).order_by()
+    latest = kept.filter(is_latest=True)
     number = Coalesce(Subquery(latest.values("number")[:1]), 0)
     rules = Case(When(hub=LOCAL_HUB, then=F("hub_changes")), default=0)
-    return placements.annotate(revision_number=F("spec_generation") + rules + number)
+    count = kept.values("placement").values(count=Count("pk"))
+    return placements.annotate(
+        revision_number=F("spec_generation") + rules + number,
+        kept_snapshots=Coalesce(Subquery(count), 0),
+    )
 
 
 def revision_number_of(placement: Placement) -> int:

@@ -58,7 +58,6 @@ from placements.explain.staged_updates import (
 )
 from placements.manifests.binding import BindingState
 from placements.manifests.placement import parse_placement
-from placements.manifests.strategy import StrategyType
 from placements.models import (
     WAITS_FOR_APPROVAL,
     ApprovalRequest,
@@ -231,7 +230,10 @@ def report_of(run: Rollout, applied: Mapping[str, str] | None = None) -> Rollout
 
 
 def waiting_words(bindings: Collection[Binding]) -> dict[int, str]:
-    """Return why nothing starts on these clusters, and what unblocks them, by the key of the binding."""
+    """Return why nothing starts on these clusters, and what unblocks them, by the key of the binding.
+
+    The bindings have their placements loaded. At most three queries.
+    """
     running = Rollout.objects.filter(state=Rollout.State.RUNNING)
     runs = (
         list(running.filter(placement__in={row.placement_id for row in bindings}))
@@ -261,12 +263,10 @@ def waiting_words(bindings: Collection[Binding]) -> dict[int, str]:
     if pending := [
         row for row in bindings if row.phase in EMPTY and row.pk not in words
     ]:
-        ids = {row.placement_id for row in pending}
-        staged = Placement.objects.filter(
-            pk__in=ids, strategy_type=StrategyType.EXTERNAL
-        )
         waits: dict[int | None, str] = {
-            one.pk: "Waiting for a staged update run." for one in staged.only("pk")
+            row.placement_id: "Waiting for a staged update run."
+            for row in pending
+            if row.placement.is_staged
         }
         in_progress = StagedRun.objects.filter(
             placement__in=waits, ended_at=None, started_at__isnull=False
