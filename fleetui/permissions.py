@@ -143,7 +143,7 @@ _GRANTED = (
 """The columns that decide what a user may do, beside the account: a row for each group and its grants."""
 
 
-def _with_grants(user: object) -> QuerySet[Any]:
+def _with_grants(user: int) -> QuerySet[Any]:
     """Return the rows of a user, by the primary key, with what it is granted on the hub in scope."""
     hub = current_hub_id()
     of_hub = FilteredRelation(
@@ -189,7 +189,7 @@ class AccountBackend(ModelBackend):
 
 def _grants(user: User) -> Grants:
     """Return the roles and teams of a user on the hub in scope; at most one query for each request."""
-    known = user.__dict__.get(_KEPT, {})
+    known: dict[int, Grants] = getattr(user, _KEPT, {})
     return known.get(current_hub_id()) or _keep(user, grant_rows(user.pk))
 
 
@@ -206,7 +206,7 @@ def _keep(user: User, rows: Iterable[tuple[Any, ...]]) -> Grants:
         one for row in rows for one in compress(_PERMISSIONS, row[9:])
     )
     grants = Grants(groups, roles_among(groups, granted), teams, permissions)
-    user.__dict__.setdefault(_KEPT, {})[current_hub_id()] = grants
+    setattr(user, _KEPT, {**getattr(user, _KEPT, {}), current_hub_id(): grants})
     return grants
 
 

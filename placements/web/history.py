@@ -21,10 +21,10 @@ from fleetui.concurrency import RevisionConflict
 from fleetui.htmx import render_page
 from fleetui.middleware import costly
 from fleetui.permissions import current_user, for_readers
+from placements.engine.scheduling.decision import ENGINE_VERSION
 from placements.explain.diff import FieldDifference, differences, line_diff
 from placements.explain.vocabulary import policy_sentence
 from placements.models import (
-    CHANGES_CLUSTERS,
     Decision,
     Placement,
     PolicySnapshot,
@@ -41,6 +41,7 @@ from placements.services.history.compare import IncomparableRevisionsError, comp
 from placements.services.history.queries import (
     EntryKind,
     Revision,
+    decision_lines,
     history_of,
     revisions_of,
     spec_restores,
@@ -92,10 +93,8 @@ def history(request: HttpRequest, name: str) -> HttpResponse:
     )
     placements = placements.prefetch_related("policy_snapshots")
     placement, now = get_object_or_404(placements, full_name=name), datetime.now(UTC)
-    at, revisions = (
-        _POLICY.fullmatch(request.GET.get("at", "")),
-        revisions_of(placement),
-    )
+    at, lines = _POLICY.fullmatch(request.GET.get("at", "")), decision_lines(placement)
+    revisions = revisions_of(placement, lines)
     target = next(
         (one for one in reversed(revisions) if at and one.policy == int(at[1])), None
     )
@@ -110,27 +109,22 @@ def history(request: HttpRequest, name: str) -> HttpResponse:
         run_rows(placement.full_name, most=4 * PAGE_SIZE),
     )
     ends = {one.at: newer.at for newer, one in pairwise(revisions)}
-    changing = (
-        placement.decisions.filter(CHANGES_CLUSTERS)
-        .order_by("-number")
-        .values_list("number", "created_at")
-    )
+    changing = [line for line in reversed(lines) if line.changes_clusters]
     later = {
         one.at: [
-            number
-            for number, at in changing
-            if one.at <= at < ends.get(one.at, _NEVER)
-            and (not one.decision or one.decision.number != number)
+            line.number
+            for line in changing
+            if one.at <= line.created_at < ends.get(one.at, _NEVER)
+            and (not one.decision or one.decision.number != line.number)
         ]
         for one in page
     }
-    decision_numbers = [
-        number for numbers in later.values() for number in numbers[:_LATER_SHOWN]
-    ]
-    decisions = placement.decisions.filter(number__in=decision_numbers).order_by(
-        "-number"
-    )
-    decisions = decisions.select_related("record").defer("record__content")
+    decision_numbers = [line.number for line in lines[-1:]]
+    for numbers in later.values():
+        decision_numbers += numbers[:_LATER_SHOWN]
+    shown = placement.decisions.filter(number__in=decision_numbers)
+    shown = shown.select_related("record").defer("record__content")
+    decisions = list(shown.order_by("-number"))
     rows = [
         _row(
             placement,
@@ -150,9 +144,14 @@ def history(request: HttpRequest, name: str) -> HttpResponse:
         )
         for one in page
     ]
-    latest, health = latest_decision(placement), health_of(placement, now=now)
+    latest, health = next(iter(decisions), None), health_of(placement, now=now)
+    if latest and latest.record.engine != ENGINE_VERSION:
+        latest = latest_decision(placement)
+    rolling = (row.run for row in runs if row.run.placement_id == placement.pk)
+    run = next((one for one in rolling if not one.is_staged), None)
+    stale = stale_picks_of(placement)
     context = {
-        **head_context(placement, latest, health, stale_picks_of(placement), now=now),
+        **head_context(placement, latest, health, stale, now=now, run=run),
         "tab": "history",
         "clusters": None,
         "target": target,

@@ -1,14 +1,14 @@
 """The history of a placement: its snapshots and decisions in one list, and older policies as manifests."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from itertools import pairwise
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db.models import Case, Count, F, OuterRef, QuerySet, Subquery, When
 from django.db.models.functions import Coalesce
@@ -199,8 +199,32 @@ def revision_number_of(placement: Placement) -> int:
     return number
 
 
-def revisions_of(placement: Placement) -> list[Revision]:
-    """Return all revisions of a placement that are recorded, the newest first."""
+class DecisionLine(NamedTuple):
+    """What the history reads of every decision."""
+
+    number: int
+    policy_number: int
+    wanted: int | None
+    created_at: datetime
+    changes_clusters: bool
+
+
+def decision_lines(placement: Placement) -> list[DecisionLine]:
+    """Return all decisions of a placement, the oldest first."""
+    changes = Case(When(CHANGES_CLUSTERS, then=True), default=False)
+    rows = placement.decisions.annotate(changes_clusters=changes).order_by("number")
+    return list(map(DecisionLine._make, rows.values_list(*DecisionLine._fields)))
+
+
+def revisions_of(
+    placement: Placement, lines: Sequence[DecisionLine] | None = None
+) -> list[Revision]:
+    """Return all revisions of a placement that are recorded, the newest first.
+
+    `lines` are its `decision_lines`, if they are known.
+    """
+    if lines is None:
+        lines = decision_lines(placement)
     saved = _saves_of(placement)
     by_time: dict[datetime, Revision] = {}
     by_policy: dict[int, Revision] = {}
@@ -211,7 +235,7 @@ def revisions_of(placement: Placement) -> list[Revision]:
         revision.policy, revision.spec_key = snapshot.number, f"p{snapshot.number}"
         revision.changes_spec = True
         by_policy[snapshot.number] = revision
-    for decision in _first_decisions(placement):
+    for decision in _first_decisions(placement, lines):
         known = by_policy.pop(decision.policy_number, None)
         if known is None:  # another number makes no policy snapshot
             wanted = decision.wanted
@@ -303,14 +327,16 @@ def _other_fields(document: Document) -> Document:
     return {key: value for key, value in document["spec"].items() if key not in apart}
 
 
-def _first_decisions(placement: Placement) -> QuerySet[Decision]:
+def _first_decisions(
+    placement: Placement, lines: Iterable[DecisionLine]
+) -> QuerySet[Decision]:
     """Return the first decision under each policy and number of clusters, the oldest first."""
-    specs = placement.decisions.order_by("number").values_list(
-        "number", "policy_number", "wanted"
-    )
-    numbers = [
-        new[0] for old, new in pairwise([(0, -1, -1), *specs]) if old[1:] != new[1:]
-    ]
+    numbers = []
+    spec = None
+    for line in lines:
+        if spec != (line.policy_number, line.wanted):
+            numbers.append(line.number)
+        spec = line.policy_number, line.wanted
     rows = placement.decisions.filter(number__in=numbers).order_by("number")
     return rows.select_related("record").defer("record__content")
 

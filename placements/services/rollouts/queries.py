@@ -666,11 +666,16 @@ def is_rollback(run: StagedRun) -> bool:
 def free_name(placement: str) -> str:
     """Return a name for the next run of a placement: the first of web-1, web-2 … that is free beside it."""
     namespace, own = split_full_name(placement)
-    number = StagedRun.objects.filter(placement_name=placement).count() + 1
+    runs = StagedRun.objects.filter(
+        Q(placement_name=placement) | Q(name__startswith=own[: _LONGEST // 2]),
+        namespace=namespace,
+    )
+    taken = dict(runs.values_list("name", "placement_name"))
+    number = sum(one == placement for one in taken.values()) + 1
     while True:
         ending = f"-{number}"
         name = own[: _LONGEST - len(ending)].rstrip("-.") + ending
-        if not StagedRun.objects.filter(namespace=namespace, name=name).exists():
+        if name not in taken:
             return name
         number += 1
 
