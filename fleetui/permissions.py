@@ -66,7 +66,7 @@ def has_role(user: AnyUser, role: Role) -> bool:
 
 def may_view_secrets(user: AnyUser) -> bool:
     """Return whether a user sees the values of Secrets where nothing is edited: a permission of its own."""
-    return _has_permission(user, settings.SECRETS_PERMISSION)
+    return isinstance(user, User) and user.has_perm(settings.SECRETS_PERMISSION)
 
 
 def may_view_access_log(user: AnyUser) -> bool:
@@ -75,11 +75,8 @@ def may_view_access_log(user: AnyUser) -> bool:
 
 
 _ACCESS_LOG_PERMISSION = "access.view_access_log"
-_PERMISSIONS = (
-    settings.SECRETS_PERMISSION,
-    settings.NOTIFICATIONS_PERMISSION,
-    _ACCESS_LOG_PERMISSION,
-)
+_PERMISSIONS = (settings.NOTIFICATIONS_PERMISSION, _ACCESS_LOG_PERMISSION)
+"""The permissions that many pages need."""
 
 
 def _has_permission(user: AnyUser, permission: str) -> bool:

@@ -25,6 +25,7 @@ from placements.engine.scheduling.decision import ENGINE_VERSION
 from placements.explain.diff import FieldDifference, differences, line_diff
 from placements.explain.vocabulary import policy_sentence
 from placements.models import (
+    CHANGES_CLUSTERS,
     Decision,
     Placement,
     PolicySnapshot,
@@ -41,7 +42,6 @@ from placements.services.history.compare import IncomparableRevisionsError, comp
 from placements.services.history.queries import (
     EntryKind,
     Revision,
-    decision_lines,
     history_of,
     revisions_of,
     spec_restores,
@@ -93,8 +93,8 @@ def history(request: HttpRequest, name: str) -> HttpResponse:
     )
     placements = placements.prefetch_related("policy_snapshots")
     placement, now = get_object_or_404(placements, full_name=name), datetime.now(UTC)
-    at, lines = _POLICY.fullmatch(request.GET.get("at", "")), decision_lines(placement)
-    revisions = revisions_of(placement, lines)
+    at = _POLICY.fullmatch(request.GET.get("at", ""))
+    revisions = revisions_of(placement)
     target = next(
         (one for one in reversed(revisions) if at and one.policy == int(at[1])), None
     )
@@ -109,17 +109,21 @@ def history(request: HttpRequest, name: str) -> HttpResponse:
         run_rows(placement.full_name, most=4 * PAGE_SIZE),
     )
     ends = {one.at: newer.at for newer, one in pairwise(revisions)}
-    changing = [line for line in reversed(lines) if line.changes_clusters]
+    changing = (
+        placement.decisions.filter(CHANGES_CLUSTERS)
+        .order_by("-number")
+        .values_list("number", "created_at")
+    )
     later = {
         one.at: [
-            line.number
-            for line in changing
-            if one.at <= line.created_at < ends.get(one.at, _NEVER)
-            and (not one.decision or one.decision.number != line.number)
+            number
+            for number, at in changing
+            if one.at <= at < ends.get(one.at, _NEVER)
+            and (not one.decision or one.decision.number != number)
         ]
         for one in page
     }
-    decision_numbers = [line.number for line in lines[-1:]]
+    decision_numbers = [placement.decisions_made]
     for numbers in later.values():
         decision_numbers += numbers[:_LATER_SHOWN]
     shown = placement.decisions.filter(number__in=decision_numbers)
@@ -262,9 +266,8 @@ def _resource_words(
 @require_http_methods(["GET", "HEAD", "POST"])
 def roll_back(request: HttpRequest, name: str) -> HttpResponse:
     """Show what rolling back to a revision restores, the newest earlier one without `?number=`, or do it."""
-    placement = get_object_or_404(
-        with_revision(Placement.objects.all()), full_name=name
-    )
+    placements = with_revision(Placement.objects.prefetch_related("policy_snapshots"))
+    placement = get_object_or_404(placements, full_name=name)
     entered = request.POST.get("number") or request.GET.get("number", "")
     page = _roll_back_context(request, placement, number_of(entered))
     restoration = page["restoration"]
@@ -301,7 +304,8 @@ def _roll_back_context(
     request: HttpRequest, placement: Any, number: int | None
 ) -> dict[str, Any]:
     """Return the earlier revisions, and what restoring one of them changes and selects."""
-    earlier = [one for one in revisions_of(placement)[1:] if one.resources]
+    revisions = revisions_of(placement)
+    earlier = [one for one in revisions[1:] if one.resources]
     snapshots = {one.number: one for one in placement.policy_snapshots.all()}
     refusal = why_not_roll_back(placement)
     restoration = None
@@ -309,7 +313,7 @@ def _roll_back_context(
         number = earlier[0].number
     if not refusal and number is not None:
         try:
-            restoration = restoration_of(placement, number)
+            restoration = restoration_of(placement, number, revisions)
         except ActionNotAllowed as error:
             refusal = str(error)
     context: dict[str, Any] = {

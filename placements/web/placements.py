@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django.contrib import messages
-from django.db.models import Exists
+from django.db.models import Count, Exists, Window
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
@@ -18,7 +18,6 @@ from fleetui.apimachinery.words import counted
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.htmx import render_page, wants_fragment
 from fleetui.permissions import current_user, for_operators, for_readers, may_change
-from placements.engine.rollout.state import Phase
 from placements.engine.status import NEEDS_RUN, HealthLevel, PlacementHealth
 from placements.explain.advice import OUTDATED, change_words
 from placements.explain.checks import LEVEL
@@ -86,6 +85,7 @@ from placements.services.loss.queries import (
 )
 from placements.services.placements import delete_placement
 from placements.services.rollouts.queries import (
+    failed_and_waiting,
     latest_run,
     progress_words,
     result_in,
@@ -575,14 +575,12 @@ def _staged_context(placement: Placement) -> dict[str, Any]:
     of_placement = StagedRun.objects.filter(placement=placement)
     started = of_placement.filter(ended_at=None, started_at__isnull=False)
     runs = with_status(of_placement.select_related("placement"))
-    run: Any = runs.annotate(has_started=Exists(started)).order_by("-pk").first()
+    runs = runs.annotate(has_started=Exists(started), runs_count=Window(Count("pk")))
+    run: Any = runs.order_by("-pk").first()
     state, sentences = badges.run_state(run) if run else None, list[str]()
     if run and state and state.words in ("Waiting for approval", "Stopped"):
         sentences = badges.without_status(sentences_of(run, result_in(run)), state)
-    rows = Binding.objects.filter(
-        placement=placement, phase__in=(Phase.FAILED, Phase.REMOVE_FAILED)
-    )
-    failed = list(rows.order_by("cluster_name").values_list("cluster_name", flat=True))
+    failed, waiting = failed_and_waiting(placement)
     has_started = run is not None and run.has_started
     return {
         "staged_run": run,
@@ -591,7 +589,8 @@ def _staged_context(placement: Placement) -> dict[str, Any]:
         "staged_started": has_started,
         "staged_waits": ""
         if has_started or placement.is_mirrored
-        else waits_for_run(placement),
+        else waits_for_run(placement, waiting),
+        "staged_count": run.runs_count if run else 0,
         "staged_failed": failed[:_FAILED_SHOWN],
         "staged_more": max(0, len(failed) - _FAILED_SHOWN),
     }

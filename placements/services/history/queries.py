@@ -1,17 +1,28 @@
 """The history of a placement: its snapshots and decisions in one list, and older policies as manifests."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from itertools import pairwise
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 
-from django.db.models import Case, Count, F, OuterRef, QuerySet, Subquery, When
-from django.db.models.functions import Coalesce
+from django.db.models import (
+    Case,
+    Count,
+    F,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+    Value,
+    When,
+    Window,
+)
+from django.db.models.functions import Coalesce, Lag
 
 from fleetui.apimachinery.model import DEFAULT_SEMANTICS
 from fleetui.hub_scope import LOCAL_HUB
@@ -199,32 +210,8 @@ def revision_number_of(placement: Placement) -> int:
     return number
 
 
-class DecisionLine(NamedTuple):
-    """What the history reads of every decision."""
-
-    number: int
-    policy_number: int
-    wanted: int | None
-    created_at: datetime
-    changes_clusters: bool
-
-
-def decision_lines(placement: Placement) -> list[DecisionLine]:
-    """Return all decisions of a placement, the oldest first."""
-    changes = Case(When(CHANGES_CLUSTERS, then=True), default=False)
-    rows = placement.decisions.annotate(changes_clusters=changes).order_by("number")
-    return list(map(DecisionLine._make, rows.values_list(*DecisionLine._fields)))
-
-
-def revisions_of(
-    placement: Placement, lines: Sequence[DecisionLine] | None = None
-) -> list[Revision]:
-    """Return all revisions of a placement that are recorded, the newest first.
-
-    `lines` are its `decision_lines`, if they are known.
-    """
-    if lines is None:
-        lines = decision_lines(placement)
+def revisions_of(placement: Placement) -> list[Revision]:
+    """Return all revisions of a placement that are recorded, the newest first."""
     saved = _saves_of(placement)
     by_time: dict[datetime, Revision] = {}
     by_policy: dict[int, Revision] = {}
@@ -235,7 +222,7 @@ def revisions_of(
         revision.policy, revision.spec_key = snapshot.number, f"p{snapshot.number}"
         revision.changes_spec = True
         by_policy[snapshot.number] = revision
-    for decision in _first_decisions(placement, lines):
+    for decision in _first_decisions(placement):
         known = by_policy.pop(decision.policy_number, None)
         if known is None:  # another number makes no policy snapshot
             wanted = decision.wanted
@@ -327,18 +314,17 @@ def _other_fields(document: Document) -> Document:
     return {key: value for key, value in document["spec"].items() if key not in apart}
 
 
-def _first_decisions(
-    placement: Placement, lines: Iterable[DecisionLine]
-) -> QuerySet[Decision]:
+def _first_decisions(placement: Placement) -> QuerySet[Decision]:
     """Return the first decision under each policy and number of clusters, the oldest first."""
-    numbers = []
-    spec = None
-    for line in lines:
-        if spec != (line.policy_number, line.wanted):
-            numbers.append(line.number)
-        spec = line.policy_number, line.wanted
-    rows = placement.decisions.filter(number__in=numbers).order_by("number")
-    return rows.select_related("record").defer("record__content")
+    number = Coalesce("wanted", Value(-1))
+    rows = placement.decisions.annotate(
+        number_wanted=number,
+        policy_before=Window(Lag("policy_number"), order_by="number"),
+        number_before=Window(Lag(number), order_by="number"),
+    )
+    is_first = Q(policy_before=None) | ~Q(policy_before=F("policy_number"))
+    rows = rows.filter(is_first | ~Q(number_before=F("number_wanted")))
+    return rows.order_by("number").select_related("record").defer("record__content")
 
 
 def _number(document: Document) -> int | None:

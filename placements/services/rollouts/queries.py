@@ -143,6 +143,8 @@ def staged_run_named(name: str) -> StagedRun:
 
 
 def latest_run(placement: Placement) -> Rollout | None:
+    if not placement.runs_made:
+        return None
     run = (
         with_failed(Rollout.objects.filter(placement=placement))
         .order_by("-number")
@@ -235,11 +237,8 @@ def waiting_words(bindings: Collection[Binding]) -> dict[int, str]:
     The bindings have their placements loaded. At most three queries.
     """
     running = Rollout.objects.filter(state=Rollout.State.RUNNING)
-    runs = (
-        list(running.filter(placement__in={row.placement_id for row in bindings}))
-        if bindings
-        else []
-    )
+    rolled_out = {row.placement_id for row in bindings if row.placement.runs_made}
+    runs = list(running.filter(placement__in=rolled_out))
     applied: dict[int | None, dict[str, str]] = {run.placement_id: {} for run in runs}
     versions = Binding.objects.filter(
         placement__in=applied, resource_snapshot__isnull=False
@@ -626,11 +625,27 @@ def result_in(run: StagedRun) -> StagedUpdateResult | None:
     return staged_result(run.plan, run.sync_result) if run.plan else None
 
 
-def waits_for_run(placement: Placement) -> str:
-    """Return what of a staged placement waits for its next run, in words; empty without anything."""
+def failed_and_waiting(placement: Placement) -> tuple[list[str], int]:
+    """Return the clusters on which a staged placement failed, and how many wait for its next run."""
     is_new = ~Q(state=BindingState.UNSCHEDULED) & ~Q(resource_snapshot__is_latest=True)
     is_left = Q(state=BindingState.UNSCHEDULED) & ~Q(phase__in=EMPTY)
-    if count := Binding.objects.filter(is_new | is_left, placement=placement).count():
+    is_failed = Q(phase__in=_FAILED)
+    rows = Binding.objects.filter(is_new | is_left | is_failed, placement=placement)
+    rows = rows.annotate(
+        name=Case(When(is_failed, then="cluster_name"), default=Value("")),
+        waits=Case(When(is_new | is_left, then=True), default=False),
+    )
+    counts = rows.order_by("name").values_list("name", "waits")
+    failed, waiting = [], 0
+    for name, waits, count in counts.annotate(count=Count("pk")):
+        failed += [name] if name else []
+        waiting += count if waits else 0
+    return failed, waiting
+
+
+def waits_for_run(placement: Placement, count: int) -> str:
+    """Return what of a staged placement waits for its next run, in words: clusters or resources."""
+    if count:
         return f"{counted(count, 'cluster')} {'waits' if count == 1 else 'wait'} for a staged update run."
     if not placement.has_newer_resources:
         return ""
