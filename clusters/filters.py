@@ -285,14 +285,6 @@ def label_keys() -> list[tuple[str, int]]:
     return list(rows.order_by("key"))
 
 
-def cordoned_among(clusters: Iterable[MemberCluster]) -> set[int]:
-    ids = [cluster.pk for cluster in clusters]
-    rows = MemberCluster.objects.filter(
-        pk__in=ids, taints__key=CORDON_KEY, taints__value=CORDON_VALUE
-    )
-    return set(rows.values_list("pk", flat=True))
-
-
 @dataclass(frozen=True, slots=True)
 class Domain:
     """Clusters with the same values of one or two labels; None is a missing label."""

@@ -31,6 +31,10 @@ RESOURCE_PREFIX = "resources.kubernetes-fleet.io/"
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
+def is_cordon(taint: Mapping[str, str]) -> bool:
+    return (taint["key"], taint.get("value")) == (CORDON_KEY, CORDON_VALUE)
+
+
 class EligibilityKind(StrEnum):
     """Why a cluster is not eligible, in the order in which the reasons are looked for (spec 2)."""
 

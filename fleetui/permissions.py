@@ -10,9 +10,12 @@ restrict all of it.
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import wraps
+from itertools import compress
+from operator import attrgetter
 from typing import Any
 
 from django.conf import settings
+from django.contrib.auth.backends import ModelBackend
 from django.contrib.auth.models import (
     AbstractBaseUser,
     AnonymousUser,
@@ -22,7 +25,7 @@ from django.contrib.auth.models import (
 )
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
-from django.db.models import Exists, FilteredRelation, OuterRef, Q
+from django.db.models import Exists, F, FilteredRelation, OuterRef, Q, QuerySet
 from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import render
 
@@ -68,9 +71,19 @@ def may_view_secrets(user: AnyUser) -> bool:
 
 def may_view_access_log(user: AnyUser) -> bool:
     """Return whether a user reads the access log: superusers, and those with its permission."""
+    return _has_permission(user, _ACCESS_LOG_PERMISSION)
+
+
+_ACCESS_LOG_PERMISSION = "access.view_access_log"
+_PERMISSIONS = (settings.NOTIFICATIONS_PERMISSION, _ACCESS_LOG_PERMISSION)
+"""The permissions that many pages need."""
+
+
+def _has_permission(user: AnyUser, permission: str) -> bool:
+    """Return whether a user has one of these permissions: `has_perm` takes two queries more."""
     if not isinstance(user, User) or not user.is_active:
         return False
-    return user.is_superuser or _grants(user).is_auditor
+    return user.is_superuser or permission in _grants(user).permissions
 
 
 def _has_one_of(user: AnyUser, roles: Collection[Role]) -> bool:
@@ -112,45 +125,86 @@ class Grants:
     groups: frozenset[str]
     roles: frozenset[str]
     teams: frozenset[Team]
-    is_auditor: bool
-    """May view the access log; read here, since every page needs it."""
+    permissions: frozenset[str]
+    """Those of `_PERMISSIONS` that the user has, by a group or directly."""
+
+
+_OF_TEAM = ("role", "key", "value", "namespaces", "kinds", "clusters")
+_GRANTED = (
+    "group_name",
+    "is_granted",
+    "hub_role",
+    *(f"team_{name}" for name in _OF_TEAM),
+    *(f"has_{number}" for number in range(len(_PERMISSIONS))),
+)
+"""The columns that decide what a user may do, beside the account: a row for each group and its grants."""
+
+
+def _with_grants(user: int) -> QuerySet[Any]:
+    """Return the rows of a user, by the primary key, with what it is granted on the hub in scope."""
+    hub = current_hub_id()
+    of_hub = FilteredRelation(
+        "groups__hub_grants", condition=Q(groups__hub_grants__hub=hub)
+    )
+    of_team = FilteredRelation(
+        "groups__team_grants", condition=Q(groups__team_grants__hub=hub)
+    )
+    of_user = Permission.objects.filter(
+        Q(group=OuterRef("groups")) | Q(user=OuterRef("pk"))
+    )
+    permissions = {}
+    for number, one in enumerate(_PERMISSIONS):
+        app, _, codename = one.partition(".")
+        has_it = of_user.filter(codename=codename, content_type__app_label=app)
+        permissions[f"has_{number}"] = Exists(has_it)
+    rows = User.objects.filter(pk=user).alias(of_hub=of_hub, of_team=of_team)
+    return rows.annotate(
+        group_name=F("groups__name"),
+        is_granted=Exists(Group.objects.filter(hub_grants__hub=hub)),
+        hub_role=F("of_hub__role"),
+        **{f"team_{name}": F(f"of_team__{name}") for name in _OF_TEAM},
+        **permissions,
+    )
 
 
 def grant_rows(user: int) -> list[tuple[Any, ...]]:
     """Return all that decides what a user may do on the hub in scope, by the primary key."""
-    hub = current_hub_id()
-    has_grants = Exists(Group.objects.filter(hub_grants__hub=hub))
-    of_hub = FilteredRelation("hub_grants", condition=Q(hub_grants__hub=hub))
-    of_team = FilteredRelation("team_grants", condition=Q(team_grants__hub=hub))
-    views_log = Permission.objects.filter(
-        codename="view_access_log", content_type__app_label="access"
-    )
-    is_auditor = Exists(views_log.filter(Q(group=OuterRef("pk")) | Q(user=user)))
-    groups = Group.objects.filter(user=user).annotate(
-        is_granted=has_grants, of_hub=of_hub, of_team=of_team, is_auditor=is_auditor
-    )
-    columns = [
-        f"of_team__{name}"
-        for name in ("role", "key", "value", "namespaces", "kinds", "clusters")
-    ]
-    return list(
-        groups.values_list("name", "is_granted", "of_hub__role", "is_auditor", *columns)
-    )
+    return list(_with_grants(user).values_list(*_GRANTED))
+
+
+class AccountBackend(ModelBackend):
+    """Reads the account of a session with what it may do on the hub in scope, by one query."""
+
+    def get_user(self, user_id: Any) -> User | None:
+        rows = list(_with_grants(user_id))
+        if not rows or not self.user_can_authenticate(rows[0]):
+            return None
+        user: User = rows[0]
+        _keep(user, map(attrgetter(*_GRANTED), rows))
+        return user
 
 
 def _grants(user: User) -> Grants:
-    """Return the roles and teams of a user on the hub in scope; one query for each request."""
-    hub = current_hub_id()
-    known: dict[int, Grants] = user.__dict__.setdefault("_fleetui_roles", {})
-    if hub not in known:
-        rows = grant_rows(user.pk)
-        groups = frozenset(row[0] for row in rows)
-        granted = [(name, role) for name, is_granted, role, *_ in rows if is_granted]
-        teams = frozenset(Team.of(*team) for _, _, _, _, *team in rows if team[0])
-        known[hub] = Grants(
-            groups, roles_among(groups, granted), teams, any(row[3] for row in rows)
-        )
-    return known[hub]
+    """Return the roles and teams of a user on the hub in scope; at most one query for each request."""
+    known: dict[int, Grants] = getattr(user, _KEPT, {})
+    return known.get(current_hub_id()) or _keep(user, grant_rows(user.pk))
+
+
+_KEPT = "_fleetui_roles"
+
+
+def _keep(user: User, rows: Iterable[tuple[Any, ...]]) -> Grants:
+    """Keep what a user is granted on the hub in scope for the rest of a request."""
+    rows = list(rows)
+    groups = frozenset(row[0] for row in rows if row[0])
+    granted = [(name, role) for name, is_granted, role, *_ in rows if is_granted]
+    teams = frozenset(Team.of(*row[3:9]) for row in rows if row[3])
+    permissions = frozenset(
+        one for row in rows for one in compress(_PERMISSIONS, row[9:])
+    )
+    grants = Grants(groups, roles_among(groups, granted), teams, permissions)
+    setattr(user, _KEPT, {**getattr(user, _KEPT, {}), current_hub_id(): grants})
+    return grants
 
 
 def roles_among(
@@ -174,7 +228,7 @@ def groups_of(user: User) -> frozenset[str]:
 
 def may_manage_notifications(user: AnyUser) -> bool:
     """Return whether a user sees and changes channels and rules: superusers, and others by permission."""
-    return isinstance(user, User) and user.has_perm(settings.NOTIFICATIONS_PERMISSION)
+    return _has_permission(user, settings.NOTIFICATIONS_PERMISSION)
 
 
 def roles_of(user: User) -> frozenset[str]:

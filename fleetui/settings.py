@@ -147,6 +147,7 @@ HUB_FINDER = "clusters.hub_queries.hub_id_named"
 """Returns the key of the hub with a name; None without one."""
 WATCHED_HUBS = "clusters.hub_queries.has_watched_hubs"
 """Returns whether there is a live hub to be watched."""
+AUTHENTICATION_BACKENDS = ["fleetui.permissions.AccountBackend"]
 SECRETS_PERMISSION = "placements.view_secrets"
 """The permission to view the values of Secrets."""
 NOTIFICATIONS_PERMISSION = "clusters.change_notificationchannel"

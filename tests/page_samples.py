@@ -29,6 +29,8 @@ from tests.rows import decided
 from tests.services.rollouts.overrides import annotate, for_clusters, rule
 from tests.services.rollouts.staged import staged_spec, strategy_document
 
+MOST_QUERIES = 15
+"""So many queries any page runs at most, whatever the size of the fleet."""
 SAMPLES = {
     "overview": "/",
     "search": "/search/?q=o",

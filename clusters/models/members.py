@@ -7,6 +7,7 @@ from uuid import uuid4
 from django.db import models
 
 from clusters.drivers.base import SIMULATED
+from clusters.fleet import is_cordon
 from clusters.models.hubs import HubRow, StoredCredential
 from fleetui.fields import OrderedJSONField
 from fleetui.hub_scope import LOCAL_HUB
@@ -244,6 +245,10 @@ class MemberCluster(HubRow):
     @property
     def joined_since(self) -> datetime | None:
         return None if self.membership == Membership.JOINING else self.joined_at
+
+    @property
+    def is_cordoned(self) -> bool:
+        return any(map(is_cordon, self.document["spec"].get("taints") or ()))
 
     @property
     def is_eligible(self) -> bool:

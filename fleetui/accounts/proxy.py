@@ -18,7 +18,6 @@ from fleetui.accounts.attempts import report_failure
 from fleetui.accounts.roles import apply_roles
 from fleetui.middleware import Middleware
 
-BACKEND = "django.contrib.auth.backends.ModelBackend"
 BY_PROXY = "logged_in_by_proxy"
 """The key in a session that a proxy started; without its header the session ends."""
 _FROM_PROXY = "fleetui.from_proxy"
@@ -125,7 +124,7 @@ def _log_in(request: HttpRequest, name: str) -> str:
     apply_roles(user, [one.strip() for one in groups.split(",")], settings.PROXY_ROLES)
     if SESSION_KEY in request.session:
         logout(request)
-    login(request, user, backend=BACKEND)
+    login(request, user, backend=settings.AUTHENTICATION_BACKENDS[0])
     request.session[BY_PROXY] = True
     return ""
 

@@ -34,7 +34,6 @@ from clusters.filters import (
     ClusterFilter,
     ClusterFilterState,
     clusters_matching,
-    cordoned_among,
     groups_of,
     label_keys,
 )
@@ -658,7 +657,7 @@ class MemberClusterAdmin(RoleAdmin):
     @admin.display(description="maintenance")
     def maintenance(self, cluster: MemberCluster) -> SafeString:
         """Show whether the cluster is cordoned, with the page that changes it."""
-        if cordoned_among([cluster]):
+        if cluster.is_cordoned:
             url = reverse("web:cluster-uncordon", args=[cluster.name])
             text = "Cordoned: new placements need a matching toleration."
             return format_html('{} <a href="{}">Uncordon</a>', text, url)

@@ -11,7 +11,6 @@ from clusters.filters import (
     ClusterFilter,
     closed_filters,
     clusters_matching,
-    cordoned_among,
 )
 from clusters.manifest import parse_heartbeat
 from clusters.models import MemberCluster
@@ -101,7 +100,6 @@ class ClusterViewSet(BaseViewSet):
         ClusterSerializer,
         query=ClusterQuery,
         context=lambda rows: {
-            "cordoned": cordoned_among(rows),
             "placements": placements_on(row.name for row in rows),
             "outdated": stale_on([row.name for row in rows]),
         },

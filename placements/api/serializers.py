@@ -388,7 +388,7 @@ class ClusterSerializer(ObservedClusterSerializer):
         return row.document["spec"].get("taints") or []
 
     def get_cordoned(self, row: MemberCluster) -> bool:
-        return row.pk in self.context["cordoned"]
+        return row.is_cordoned
 
     def get_placements(self, row: MemberCluster) -> int:
         return int(self.context["placements"].get(row.name, 0))

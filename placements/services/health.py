@@ -278,10 +278,11 @@ def statuses_on(
     bindings = _observed(
         rows.filter(placement__in=placements), placements.values(), now=now
     )
-    return [
-        (row, _status_of(placements[row.placement_id], row.__dict__))
-        for row in bindings[:most]
-    ]
+    statuses = []
+    for row in bindings[:most]:
+        row.placement = placements[row.placement_id]
+        statuses.append((row, _status_of(row.placement, row.__dict__)))
+    return statuses
 
 
 def _status_of(placement: Any, row: Mapping[str, Any]) -> ClusterStatus:

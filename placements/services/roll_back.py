@@ -1,5 +1,6 @@
 """Rolling a placement back to a revision: its policy, its rollout strategy and its resources."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -47,9 +48,17 @@ class Restoration:
         )
 
 
-def restoration_of(placement: Placement, number: int | None) -> Restoration:
-    """Return what rolling back to a revision, or to the one before, would change. Raise ActionNotAllowed."""
-    revisions = revisions_of(placement)
+def restoration_of(
+    placement: Placement,
+    number: int | None,
+    revisions: Sequence[Revision] | None = None,
+) -> Restoration:
+    """Return what rolling back to a revision, or to the one before, would change. Raise ActionNotAllowed.
+
+    `revisions` are the `revisions_of` the placement, if they are known.
+    """
+    if revisions is None:
+        revisions = revisions_of(placement)
     earlier = [one for one in revisions[1:] if one.resources]
     target = next((one for one in earlier if number in (None, one.number)), None)
     if target is None:

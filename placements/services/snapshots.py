@@ -164,22 +164,29 @@ def _cycle(
     )
 
 
+def same_policy(
+    draft: ClusterResourcePlacement, saved: Placement
+) -> PolicySnapshot | None:
+    """Return the latest policy snapshot of a placement if a draft keeps it.
+
+    A live hub may have none yet, or one that is not understood.
+    """
+    kept, hashed = saved.policy_snapshots.all(), content_hash(draft)
+    latest = (one for one in kept if one.is_latest and one.content_hash == hashed)
+    return next(latest, None)
+
+
 def draft_cycle(
     draft: ClusterResourcePlacement, *, saved: Placement | None, fleet: Fleet
 ) -> Cycle:
     """Return the cycle that would run if the draft were saved over `saved`, or as a new placement."""
     bindings: tuple[BindingValue, ...] = ()
     if saved is not None:
-        # A live hub may have none yet, or one that is not understood.
-        snapshot = PolicySnapshot.objects.filter(
-            placement=saved, is_latest=True
-        ).first()
         rows = _rows_of(
             Binding.objects.filter(placement=saved).order_by("cluster_name")
         )
         # A draft that creates a new policy snapshot makes every binding obsolete.
-        is_same = snapshot is not None and content_hash(draft) == snapshot.content_hash
-        bindings = binding_values(rows, snapshot if is_same else None)
+        bindings = binding_values(rows, same_policy(draft, saved))
     namespace = draft.resource_namespace
     cycle = Cycle(
         fleet,

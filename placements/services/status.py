@@ -45,9 +45,7 @@ def status_of(placement: Placement, *, now: datetime | None = None) -> dict[str,
     if placement.is_mirrored:
         return {"conditions": placement.hub_conditions}
     manifest, target = parse_placement(placement.document), target_of(placement)
-    rows = Binding.objects.filter(placement=placement).exclude(
-        state=BindingState.UNSCHEDULED
-    )
+    rows = placement.bindings.exclude(state=BindingState.UNSCHEDULED)
     rows = rows.select_related("resource_snapshot").defer(
         "resource_snapshot__identities"
     )

@@ -20,7 +20,6 @@ from clusters.filters import (
     ClusterFilterState,
     ClusterListState,
     clusters_matching,
-    cordoned_among,
     counts_with,
     filter_params,
     filter_text,
@@ -29,7 +28,7 @@ from clusters.filters import (
     label_keys,
     near_duplicates,
 )
-from clusters.fleet import CORDON_KEY, CORDON_VALUE, EligibilityKind
+from clusters.fleet import EligibilityKind, is_cordon
 from clusters.models import MemberCluster
 from clusters.observation import unhealthy_since
 from clusters.operations.fault_injection import not_ready_at
@@ -63,7 +62,7 @@ from placements.services.fleet.queries import (
     stale_on,
     with_counts,
 )
-from placements.services.health import healths_named, statuses_on
+from placements.services.health import statuses_on, stored_healths
 from placements.services.problems.book import workloads_changed_at
 from placements.services.rollouts.queries import waiting_words
 from placements.services.rollouts.removals import waiting_removals
@@ -338,8 +337,7 @@ def cluster(request: HttpRequest, name: str, tab: str = "placements") -> HttpRes
     rows: QuerySet[Any] = MemberCluster.objects.select_related("credential").annotate(
         workloads_changed_at=workloads_changed_at()
     )
-    row = get_object_or_404(rows, name=name)
-    is_cordoned, now = bool(cordoned_among([row])), datetime.now(UTC)
+    row, now = get_object_or_404(rows, name=name), datetime.now(UTC)
     changes: list[datetime | None] = [row.verdict_since]
     if row.is_eligible:
         changes += row.healthy_since, row.workloads_changed_at
@@ -347,14 +345,14 @@ def cluster(request: HttpRequest, name: str, tab: str = "placements") -> HttpRes
         "cluster": row,
         "since": max(filter(None, changes), default=None),
         "tab": tab,
-        "state": badges.cluster_badge(row, is_cordoned=is_cordoned),
-        "is_cordoned": is_cordoned,
+        "state": badges.cluster_badge(row, is_cordoned=row.is_cordoned),
+        "is_cordoned": row.is_cordoned,
         "kubernetes_version": row.properties.get(VERSION, ""),
         "reason": unreachable_words(row, now=now) or row.workloads_problem,
         "repelling": [
             taint_text(taint)
             for taint in row.document["spec"].get("taints") or ()
-            if (taint["key"], taint.get("value")) != (CORDON_KEY, CORDON_VALUE)
+            if not is_cordon(taint)
         ],
         "faults": fault_rows(row, now=now),
         "removals": len(waiting_removals(row.name)),
@@ -413,7 +411,7 @@ def _tab_context(
         return {"manifest": dump_yaml(manifest_of(cluster))}
     now = datetime.now(UTC)
     here = statuses_on(bindings_on(cluster.name), most=BINDINGS_SHOWN, now=now)
-    healths = healths_named([one.placement.full_name for one, _ in here], now=now)
+    healths = stored_healths([one.placement for one, _ in here], now=now)
     ill = [one for one, status in here if status.level != HealthLevel.HEALTHY]
     words = waiting_words(ill)
     messages = {one.pk: one.message or words.get(one.pk, "") for one in ill}
@@ -422,7 +420,7 @@ def _tab_context(
             (
                 one,
                 status,
-                badges.placement_state(healths[one.placement.full_name]),
+                badges.placement_state(healths[one.placement_id]),
                 messages.get(one.pk),
             )
             for one, status in here

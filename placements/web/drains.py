@@ -11,7 +11,6 @@ from django.shortcuts import get_object_or_404, redirect
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
-from clusters.filters import cordoned_among
 from clusters.models import MemberCluster
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.htmx import render_page
@@ -158,10 +157,7 @@ def _page(
 ) -> HttpResponse:
     last = latest_drain(cluster.name)
     is_running = last is not None and last.state == Drain.State.RUNNING
-    is_cordoned, progress = (
-        bool(cordoned_among([cluster])),
-        _progress(last) if last else None,
-    )
+    progress = _progress(last) if last else None
     may_start = not is_running and not why_not_drain(cluster)
     # A drain that has ended shows its result; the plan of another one is requested.
     shows_result = last is not None and not (
@@ -185,7 +181,7 @@ def _page(
         "cluster": cluster,
         "drain": last,
         "is_running": is_running,
-        "is_cordoned": is_cordoned,
+        "is_cordoned": cluster.is_cordoned,
         "progress": progress,
         "is_followed": is_running or bool(progress and progress["is_changing"]),
         "shows_result": shows_result,

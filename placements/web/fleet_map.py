@@ -19,7 +19,6 @@ from clusters.filters import (
     ClusterFilter,
     ClusterListState,
     clusters_matching,
-    cordoned_among,
     label_keys,
     members_by,
 )
@@ -310,16 +309,13 @@ def map_panel(request: HttpRequest) -> HttpResponse:
         clusters = list(clusters_matching(ClusterFilter(labels=(label,))))
         if not clusters:
             return redirect_page(request, page)
-        cordoned, placed = (
-            cordoned_among(clusters),
-            placements_on([one.name for one in clusters]),
-        )
+        placed = placements_on([one.name for one in clusters])
         domain = {
             "label": label,
             "query": urlencode({"label": label}),
             "total": len(clusters),
             "states": Counter(
-                badges.cluster_badge(one, is_cordoned=one.pk in cordoned)
+                badges.cluster_badge(one, is_cordoned=one.is_cordoned)
                 for one in clusters
             ).most_common(),
             "bindings": sum(placed.values()),
@@ -327,7 +323,7 @@ def map_panel(request: HttpRequest) -> HttpResponse:
         }
         return render_page(request, "dashboard/_map_domain.html", domain)
 
-    is_cordoned, now = bool(cordoned_among([cluster])), datetime.now(UTC)
+    now = datetime.now(UTC)
     bring_up_to_date(now=now)
     here = bindings_on(name)
     bindings = list(here[:_BINDINGS])
@@ -335,8 +331,8 @@ def map_panel(request: HttpRequest) -> HttpResponse:
     labels = sorted((cluster.document["metadata"].get("labels") or {}).items())
     context = {
         "cluster": cluster,
-        "state": badges.cluster_badge(cluster, is_cordoned=is_cordoned),
-        "is_cordoned": is_cordoned,
+        "state": badges.cluster_badge(cluster, is_cordoned=cluster.is_cordoned),
+        "is_cordoned": cluster.is_cordoned,
         "reason": unreachable_words(cluster, now=now) or cluster.workloads_problem,
         "labels": labels[:_LABELS],
         "more_labels": max(0, len(labels) - _LABELS),

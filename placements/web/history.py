@@ -20,6 +20,7 @@ from fleetui.concurrency import RevisionConflict
 from fleetui.htmx import render_page
 from fleetui.middleware import costly
 from fleetui.permissions import current_user, for_readers
+from placements.engine.scheduling.decision import ENGINE_VERSION
 from placements.explain.diff import FieldDifference, differences, line_diff
 from placements.explain.vocabulary import policy_sentence
 from placements.models import (
@@ -94,10 +95,8 @@ def history(request: HttpRequest, name: str) -> HttpResponse:
     )
     placements = placements.prefetch_related("policy_snapshots")
     placement, now = get_object_or_404(placements, full_name=name), datetime.now(UTC)
-    at, revisions = (
-        _POLICY.fullmatch(request.GET.get("at", "")),
-        revisions_of(placement),
-    )
+    at = _POLICY.fullmatch(request.GET.get("at", ""))
+    revisions = revisions_of(placement)
     target = next(
         (one for one in reversed(revisions) if at and one.policy == int(at[1])), None
     )
@@ -126,13 +125,12 @@ def history(request: HttpRequest, name: str) -> HttpResponse:
         ]
         for one in page
     }
-    decision_numbers = [
-        number for numbers in later.values() for number in numbers[:_LATER_SHOWN]
-    ]
-    decisions = placement.decisions.filter(number__in=decision_numbers).order_by(
-        "-number"
-    )
-    decisions = decisions.select_related("record").defer("record__content")
+    decision_numbers = [placement.decisions_made]
+    for numbers in later.values():
+        decision_numbers += numbers[:_LATER_SHOWN]
+    shown = placement.decisions.filter(number__in=decision_numbers)
+    shown = shown.select_related("record").defer("record__content")
+    decisions = list(shown.order_by("-number"))
     compared = [
         snapshot
         for one in page
@@ -161,9 +159,14 @@ def history(request: HttpRequest, name: str) -> HttpResponse:
         )
         for one in page
     ]
-    latest, health = latest_decision(placement), health_of(placement, now=now)
+    latest, health = next(iter(decisions), None), health_of(placement, now=now)
+    if latest and latest.record.engine != ENGINE_VERSION:
+        latest = latest_decision(placement)
+    rolling = (row.run for row in runs if row.run.placement_id == placement.pk)
+    run = next((one for one in rolling if not one.is_staged), None)
+    stale = stale_picks_of(placement)
     context = {
-        **head_context(placement, latest, health, stale_picks_of(placement), now=now),
+        **head_context(placement, latest, health, stale, now=now, run=run),
         "tab": "history",
         "clusters": None,
         "target": target,
@@ -257,9 +260,8 @@ def _content(row: PolicySnapshot) -> dict[str, Any]:
 @require_http_methods(["GET", "HEAD", "POST"])
 def roll_back(request: HttpRequest, name: str) -> HttpResponse:
     """Show what rolling back to a revision restores, the newest earlier one without `?number=`, or do it."""
-    placement = get_object_or_404(
-        with_revision(Placement.objects.all()), full_name=name
-    )
+    placements = with_revision(Placement.objects.prefetch_related("policy_snapshots"))
+    placement = get_object_or_404(placements, full_name=name)
     entered = request.POST.get("number") or request.GET.get("number", "")
     number = number_of(entered)
     page = _roll_back_context(request, placement, number)
@@ -299,7 +301,8 @@ def _roll_back_context(
     request: HttpRequest, placement: Any, number: int | None
 ) -> dict[str, Any]:
     """Return the earlier revisions, and what restoring one of them changes and selects."""
-    earlier = [one for one in revisions_of(placement)[1:] if one.resources]
+    revisions = revisions_of(placement)
+    earlier = [one for one in revisions[1:] if one.resources]
     snapshots = {one.number: one for one in placement.policy_snapshots.all()}
     refusal = why_not_roll_back(placement)
     restoration = None
@@ -307,7 +310,7 @@ def _roll_back_context(
         number = earlier[0].number
     if not refusal and number is not None:
         try:
-            restoration = restoration_of(placement, number)
+            restoration = restoration_of(placement, number, revisions)
         except ActionNotAllowed as error:
             refusal = str(error)
     context: dict[str, Any] = {

@@ -36,6 +36,7 @@ from fleetui.permissions import (
     by_operation,
     may_administer_clusters,
     may_change_at,
+    may_manage_notifications,
     may_operate,
     may_read,
     may_view_access_log,
@@ -228,8 +229,7 @@ class PageLayout:
 
     @cached_property
     def may_manage_notifications(self) -> bool:
-        # Only a superuser gets the link: the permission of others costs a query on each page.
-        return bool(getattr(self._user, "is_superuser", False))
+        return self._user is not None and may_manage_notifications(self._user)
 
     @cached_property
     def may_administer_clusters(self) -> bool:

@@ -265,7 +265,7 @@ def _cluster_rows(
     *,
     now: datetime,
 ) -> list[PlacementCluster]:
-    bindings = Binding.objects.filter(placement=placement, cluster_name__in=names)
+    bindings = placement.bindings.filter(cluster_name__in=names)
     statuses = {
         row.cluster_name: (row, one)
         for row, one in cluster_statuses(placement, bindings, now=now)

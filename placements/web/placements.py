@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django.contrib import messages
+from django.db.models import Count, Exists, Window
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
@@ -17,7 +18,6 @@ from fleetui.apimachinery.words import counted
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.htmx import render_page, wants_fragment
 from fleetui.permissions import current_user, for_operators, for_readers, may_change
-from placements.engine.rollout.state import Phase
 from placements.engine.status import NEEDS_RUN, HealthLevel, PlacementHealth
 from placements.explain.advice import OUTDATED, change_words
 from placements.explain.checks import LEVEL
@@ -52,7 +52,6 @@ from placements.services.decisions.records import (
     problems_of,
     ranking_decision,
 )
-from placements.services.disruption.queries import has_started_run
 from placements.services.editor.queries import drafts_of
 from placements.services.filters import (
     LIST_FILTERS,
@@ -86,6 +85,7 @@ from placements.services.loss.queries import (
 )
 from placements.services.placements import delete_placement
 from placements.services.rollouts.queries import (
+    failed_and_waiting,
     latest_run,
     progress_words,
     result_in,
@@ -323,9 +323,11 @@ def placement(request: HttpRequest, name: str, tab: str = "clusters") -> HttpRes
         context, health = _clusters_tab(request, row, latest, set(outdated), now=now)
     else:
         context, health = {}, health_of(row, now=now)
-    context |= {"tab": tab, **head_context(row, latest, health, outdated, now=now)}
+    run = latest_run(row)
+    head = head_context(row, latest, health, outdated, now=now, run=run)
+    context |= {"tab": tab, **head}
     if tab != "clusters":
-        context |= _tab_context(request, row, tab, latest, run=context["run"])
+        context |= _tab_context(request, row, tab, latest, run=run)
     if not wants_fragment(request):
         context["your_draft"] = drafts_of(request.user, row).first()
     return render_page(
@@ -340,8 +342,12 @@ def head_context(
     outdated: list[str],
     *,
     now: datetime,
+    run: Rollout | None,
 ) -> dict[str, Any]:
-    """Return what all tabs show: the status, the strip of values, what is wrong, and the actions."""
+    """Return what all tabs show: the status, the strip of values, what is wrong, and the actions.
+
+    `run` is the latest rollout.
+    """
     stale = (placement.full_name, tuple(outdated[:MOST_NAMES]), len(outdated))
     manifest = parse_placement(placement.document)
     is_short = latest is not None and health.condition in (
@@ -357,7 +363,7 @@ def head_context(
         if is_pick_n and one.is_hard and one.skew > one.most
     ]
     context = {
-        **_strip_context(placement, health),
+        **_strip_context(placement, health, run),
         "outdated": [Stale(*stale, placement.staleness_check.checked_at)]
         if outdated
         else [],
@@ -398,9 +404,10 @@ def _issue_words(context: Mapping[str, Any]) -> list[str]:
     return words
 
 
-def _strip_context(placement: Any, health: PlacementHealth) -> dict[str, Any]:
+def _strip_context(
+    placement: Any, health: PlacementHealth, run: Rollout | None
+) -> dict[str, Any]:
     """Return the values of the strip under the name of a placement."""
-    run = latest_run(placement)
     is_deleting = placement.deleting_since is not None
     is_waiting = placement.is_due or placement.needs_sync or is_deleting
     is_suspended = placement.paused_since is not None or placement.is_stopped
@@ -565,18 +572,16 @@ TABS = ("decision", "rollouts", "resources", "manifest")
 
 def _staged_context(placement: Placement) -> dict[str, Any]:
     """Return the newest run, and the failed clusters, which are retried only by a run."""
-    runs = with_status(
-        StagedRun.objects.filter(placement=placement).select_related("placement")
-    )
-    run = runs.order_by("-pk").first()
+    of_placement = StagedRun.objects.filter(placement=placement)
+    started = of_placement.filter(ended_at=None, started_at__isnull=False)
+    runs = with_status(of_placement.select_related("placement"))
+    runs = runs.annotate(has_started=Exists(started), runs_count=Window(Count("pk")))
+    run: Any = runs.order_by("-pk").first()
     state, sentences = badges.run_state(run) if run else None, list[str]()
     if run and state and state.words in ("Waiting for approval", "Stopped"):
         sentences = badges.without_status(sentences_of(run, result_in(run)), state)
-    rows = Binding.objects.filter(
-        placement=placement, phase__in=(Phase.FAILED, Phase.REMOVE_FAILED)
-    )
-    failed = list(rows.order_by("cluster_name").values_list("cluster_name", flat=True))
-    has_started = has_started_run(placement)
+    failed, waiting = failed_and_waiting(placement)
+    has_started = run is not None and run.has_started
     return {
         "staged_run": run,
         "staged_state": state,
@@ -584,7 +589,8 @@ def _staged_context(placement: Placement) -> dict[str, Any]:
         "staged_started": has_started,
         "staged_waits": ""
         if has_started or placement.is_mirrored
-        else waits_for_run(placement),
+        else waits_for_run(placement, waiting),
+        "staged_count": run.runs_count if run else 0,
         "staged_failed": failed[:_FAILED_SHOWN],
         "staged_more": max(0, len(failed) - _FAILED_SHOWN),
     }

@@ -1,6 +1,6 @@
 """Rollouts and staged runs: the list and the pending approvals, one rollout, the plan, actions of users."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, NamedTuple
@@ -92,7 +92,8 @@ from placements.services.rollouts.operations import (
     ActionNotAllowed,
 )
 from placements.services.rollouts.queries import (
-    RolloutReport,
+    ClusterInRun,
+    applied_names,
     approvals_waiting,
     clusters_in,
     events_of,
@@ -277,11 +278,11 @@ def _rollout(
 ) -> HttpResponse:
     run, now = run_named(name, number), datetime.now(UTC)
     placement = run.placement
-    report = report_of(run)
+    applied = applied_names(run.placement_id)
+    report = report_of(run, applied)
     result = report.result
-    rollouts = Rollout.objects.filter(placement=placement).order_by("-number")
-    latest = rollouts.only("number").first() if placement else None
-    has_plan = latest is not None and latest.pk == run.pk and not run.is_mirrored
+    is_latest = placement is not None and placement.runs_made == run.number
+    has_plan = is_latest and not run.is_mirrored
     late = {
         one.cluster: Part.NOT_AVAILABLE
         for one in (result.blocked if result else ())
@@ -292,7 +293,7 @@ def _rollout(
     if tab != "plan":  # the plan lists the waves that are left
         picture = _picture(run, parts, history_of(run), result, now=now)
     health = None
-    if placement and latest and not run.is_running:
+    if placement and not run.is_running:
         health = health_of(placement, now=now)
     why_not = Reasons(ActionKind.ROLLING, placement, stop=run)
     context = {
@@ -301,14 +302,24 @@ def _rollout(
         "why_not": why_not,
         "is_at_rest": result is not None and result.phase is RunPhase.HALTED,
         "has_plan": has_plan,
-        "latest": latest,
+        "is_latest": is_latest,
         "verdict": verdict_words(parts.values(), _waits_words(parts, result)),
         "health": health,
         "health_state": badges.placement_state(health) if health else None,
         "clusters_count": len(parts),
     }
+    named = _named_in(result) if result else []
+    names, first = [], 0
+    if tab == "clusters":
+        names = _in_order(run, parts, result)
+        first = number_of(request.GET.get("from", "")) or 0
+        first = first if first < len(names) else 0
+    shown = names[first : first + _CLUSTERS_SHOWN]
+    rows = clusters_in(run, list(dict.fromkeys([*shown, *named])), report)
+    by_name = {row.cluster: row for row in rows}
     if result:
-        context |= _waiting_context(run, result, report)
+        messages = {name: by_name[name].message for name in named}
+        context |= _waiting_context(run, result, messages)
     if run.is_running and has_plan and placement:
         context["effects"] = rolling_effects(
             parts.values(),
@@ -318,7 +329,8 @@ def _rollout(
             can_roll_back=not why_not["roll_back"],
         )
     if tab == "clusters":
-        context |= _clusters_context(request, run, parts, report)
+        shown_rows = [by_name[name] for name in shown]
+        context |= _clusters_context(shown_rows, parts, first=first, total=len(names))
     elif tab == "events":
         context["events"] = event_rows(
             events_of(run).order_by("-at", "-id")[:_EVENTS_SHOWN]
@@ -328,7 +340,7 @@ def _rollout(
             raise Http404(
                 f"Rollout {name}/{number} has no plan. The latest rollout of a placement has one."
             )
-        context |= _plan_context(placement)
+        context |= _plan_context(placement, applied)
     return _render_run(request, context)
 
 
@@ -587,26 +599,28 @@ def _picture(
     )
 
 
-def _clusters_context(
-    request: HttpRequest,
-    run: Rollout,
-    parts: dict[str, Part],
-    report: RolloutReport,
-) -> dict[str, Any]:
-    result = report.result
-    planned = [name for wave in run.waves for name in wave]
-    names = (
-        list(dict.fromkeys([*planned, *sorted(parts)]))
-        if run.is_running
-        else list(parts)
-    )
+def _in_order(
+    run: Rollout, parts: Mapping[str, Part], result: RollingUpdateResult | None
+) -> list[str]:
+    """Return the clusters of a rollout, those that need attention first."""
+    names = list(parts)
+    if run.is_running:
+        planned = [name for wave in run.waves for name in wave]
+        names = list(dict.fromkeys([*planned, *sorted(parts)]))
     blocked = {one.cluster for one in result.blocked} if result else set[str]()
     names.sort(
         key=lambda one: _ORDER[None if one in blocked else parts.get(one, Part.PENDING)]
     )
-    first = number_of(request.GET.get("from", "")) or 0
-    first = first if first < len(names) else 0
-    rows = clusters_in(run, names[first : first + _CLUSTERS_SHOWN], report)
+    return names
+
+
+def _clusters_context(
+    rows: Sequence[ClusterInRun],
+    parts: Mapping[str, Part],
+    *,
+    first: int,
+    total: int,
+) -> dict[str, Any]:
     last = first + len(rows)
     return {
         "clusters": [
@@ -618,9 +632,9 @@ def _clusters_context(
         ],
         "first": first + 1,
         "last": last,
-        "total": len(names),
+        "total": total,
         "earlier": max(0, first - _CLUSTERS_SHOWN) if first else None,
-        "later": last if last < len(names) else None,
+        "later": last if last < total else None,
     }
 
 
@@ -645,13 +659,16 @@ _ORDER: dict[Part | None, int] = {
 """The order of the table of clusters; None is a blocked one."""
 
 
+def _named_in(result: RollingUpdateResult) -> list[str]:
+    """Return the clusters whose messages the lines of what waits show."""
+    named = [one.cluster for one in result.in_progress[:_MESSAGES]]
+    return named + [one.clusters[0] for one in blocked_groups(result)]
+
+
 def _waiting_context(
-    run: Rollout, result: RollingUpdateResult, report: RolloutReport
+    run: Rollout, result: RollingUpdateResult, messages: Mapping[str, str]
 ) -> dict[str, Any]:
     """Return why more does not happen now: the limits, blocked clusters, clusters in progress."""
-    named = [one.cluster for one in result.in_progress[:_MESSAGES]]
-    named += [one.clusters[0] for one in blocked_groups(result)]
-    rows = clusters_in(run, named, report) if named else []
     budgets, removals = result.budgets, result.blocked_removals
     updates = budgets.updates
     limits = []
@@ -663,7 +680,7 @@ def _waiting_context(
             RunCount(f"{away:,} of {updates.limit:,}", "of max unavailable used"),
         ]
     return {
-        "waits": wait_rows(result, {row.cluster: row.message for row in rows}),
+        "waits": wait_rows(result, messages),
         "waits_first": blocked_removals_sentence(removals) if removals else "",
         "limits": limits,
     }
@@ -684,10 +701,12 @@ def plan(request: HttpRequest, name: str) -> HttpResponse:
     return render_page(request, "rollouts/plan.html", _plan_context(placement))
 
 
-def _plan_context(placement: Placement) -> dict[str, Any]:
+def _plan_context(
+    placement: Placement, applied: Mapping[str, str] | None = None
+) -> dict[str, Any]:
     """Return the waves that a placement needs from the current state of its clusters."""
     now = datetime.now(UTC)
-    planned, names, running = plan_now(placement, now=now)
+    planned, names, running = plan_now(placement, now=now, applied=applied)
     waves = []
     for wave in planned.waves[:_ROWS]:
         rows: dict[str, list[str]] = {}

@@ -118,11 +118,12 @@ def _start_page(
     status: int = 200,
 ) -> HttpResponse:
     beside = StagedStrategy.objects.filter(namespace=placement.namespace)
-    strategies = list(beside.order_by("name").values_list("name", flat=True))
+    strategies = {row.name: row for row in beside.order_by("name")}
     snapshots = placement.resource_snapshots.defer("identities").order_by("-number")
     active = StagedRun.objects.filter(placement=placement, ended_at=None).order_by("pk")
-    strategy = strategy or (strategies[0] if len(strategies) == 1 else "")
-    row = beside.filter(name=strategy).first()
+    if not strategy and len(strategies) == 1:
+        [strategy] = strategies
+    row = strategies.get(strategy)
     context = {
         "placement": placement,
         "strategies": strategies,

@@ -1,6 +1,7 @@
 """Rollouts and staged runs in progress as bars: how far the clusters of each wave or stage have come."""
 
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,6 @@ from placements.models import Rollout, Run, StagedRun
 from placements.services.rollouts.lists import merge_runs
 from placements.services.rollouts.queries import (
     part_counts,
-    parts_of,
     result_in,
     runs_under_way,
     with_status,
@@ -50,42 +50,52 @@ class RunProgress:
 
 
 def runs_in_progress(most: int) -> list[RunProgress]:
-    """Return the newest runs in progress with their bars: two queries, and one for each rollout."""
+    """Return the newest runs in progress with their bars; three queries."""
     lists: list[QuerySet[Any]] = []
     for runs in runs_under_way():
         unread = set(runs.model.LONG_COLUMNS) - {"waves", "plan", "sync_result"}
         rows = with_status(runs.select_related("placement"))
         lists.append(rows.defer(*unread, "placement__document").order_by("-id")[:most])
-    return [_progress(run) for run in list(merge_runs(lists))[:most]]
+    newest: list[Any] = list(merge_runs(lists))[:most]
+    small = {
+        run.placement_id
+        for run in newest
+        if run.placement and run.placement.placed_count <= NAMED_UP_TO
+    }
+    rollouts = [run for run in newest if not isinstance(run, StagedRun)]
+    counts = part_counts(rollouts, named=small)
+    progress = []
+    for run in newest:
+        if isinstance(run, StagedRun):
+            progress.append(_of_staged_run(run))
+        elif run.placement_id in small:
+            progress.append(_of_rollout(run, counts[run.placement_id]))
+        else:
+            group = _group(_of_large(run, counts[run.placement_id]))
+            progress.append(RunProgress(run, (group,)))
+    return progress
 
 
-def _progress(run: Any) -> RunProgress:
-    if isinstance(run, StagedRun):
-        return _of_staged_run(run)
-    if run.placement is None or run.placement.placed_count > NAMED_UP_TO:
-        return RunProgress(run, (_group(_of_large(run)),))
-    return _of_rollout(run)
-
-
-def _of_large(run: Rollout) -> Counter[Part]:
-    counts = part_counts(run)
-    if not run.is_deletion:
-        counts.pop(Part.REMOVED, None)
+def _of_large(run: Rollout, counts: Mapping[tuple[str, Part], int]) -> Counter[Part]:
+    parts: Counter[Part] = Counter()
+    for (_, part), count in counts.items():
+        if run.is_deletion or part is not Part.REMOVED:
+            parts[part] += count
     waiting = run.sync_result.get("waitingCounts", {})
     blocked = sum(waiting.get(str(reason), 0) for reason in OWN_REASONS)
     # What is blocked has not started, or does not become available.
     for part in (Part.PENDING, Part.UPDATING):
-        moved = min(blocked, counts[part])
-        counts[part] -= moved
-        counts[Part.NOT_AVAILABLE] += moved
+        moved = min(blocked, parts[part])
+        parts[part] -= moved
+        parts[Part.NOT_AVAILABLE] += moved
         blocked -= moved
-    return counts
+    return parts
 
 
-def _of_rollout(run: Rollout) -> RunProgress:
+def _of_rollout(run: Rollout, counts: Iterable[tuple[str, Part]]) -> RunProgress:
     parts = {
         name: part
-        for name, part in parts_of(run).items()
+        for name, part in counts
         if run.is_deletion or part is not Part.REMOVED
     }
     if run.sync_result:

@@ -3,8 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
+
+from django.db.models import Exists, OuterRef, Subquery
 
 from clusters.queries import current_fleet
+from fleetui.bulk import batched
 from placements.engine.disruption import (
     EvictionReason,
     Executed,
@@ -20,10 +24,9 @@ from placements.engine.loss import (
 )
 from placements.explain.loss import loss_message
 from placements.explain.staged_updates import STAYS_SENTENCES, eviction_sentence
-from placements.models import Binding, Placement
+from placements.manifests.disruption import parse_disruption_budget
+from placements.models import Binding, DisruptionBudget, Placement, StagedRun
 from placements.services.disruption.queries import (
-    budget_for,
-    has_started_run,
     is_held,
     why_placement_stays,
 )
@@ -31,7 +34,7 @@ from placements.services.loss.evaluation import MOST_EVALUATED, Impact, facts_of
 from placements.services.rollout_state import (
     RolloutContext,
     eviction_context,
-    load_rollout_context,
+    load_rollout_contexts,
 )
 from placements.services.snapshots import cycles_of
 
@@ -44,29 +47,42 @@ def drain_impact(*clusters: str, now: datetime) -> Impact:
     on: dict[int, list[str]] = {}
     for placement_id, cluster in here:
         on.setdefault(placement_id, []).append(cluster)
-    rows = Placement.objects.filter(pk__in=list(on))
+    started = StagedRun.objects.filter(
+        placement=OuterRef("pk"), ended_at=None, started_at__isnull=False
+    )
+    budgets = DisruptionBudget.objects.filter(name=OuterRef("full_name"))
+    rows = Placement.objects.filter(pk__in=list(on)).annotate(
+        has_started_run=Exists(started),
+        budget=Subquery(budgets.values("document")[:1]),
+    )
     evaluated = list(rows.order_by("full_name")[:MOST_EVALUATED])
     change = ChangedFleet(
         current_fleet().fleet, lost=frozenset(clusters), variant=LossVariant.CORDON
     )
     losses = []
-    for placement, cycle in cycles_of(evaluated, change.before):
-        row = loss(facts_of(placement, cycle), change)
-        losses.append(_obstructed(row, placement, on[placement.pk], now=now))
+    for part in batched(cycles_of(evaluated, change.before), _AT_ONCE):
+        contexts = load_rollout_contexts([one for one, _ in part], now=now)
+        for placement, cycle in part:
+            row = loss(facts_of(placement, cycle), change)
+            context = contexts[placement.pk]
+            losses.append(_obstructed(row, context, on[placement.pk]))
     return Impact.of(
         losses, evaluated=len(evaluated), not_evaluated=len(on) - len(evaluated)
     )
 
 
+_AT_ONCE = 25
+"""Placements whose rollouts are loaded together: each may have thousands of bindings."""
+
+
 def _obstructed(
-    row: PlacementLoss, placement: Placement, clusters: Sequence[str], *, now: datetime
+    row: PlacementLoss, context: RolloutContext, clusters: Sequence[str]
 ) -> PlacementLoss:
     """Return a row with what prevents the eviction of its placement from the first of these clusters."""
-    if placement.deleting_since:
+    if context.placement.deleting_since:
         return _kept(row, PlacementImpact.LEAVING, "Placement is being deleted.")
-    if stays := why_placement_stays(placement):
+    if stays := why_placement_stays(context.placement):
         return _kept(row, PlacementImpact.CANNOT, STAYS_SENTENCES[stays])
-    context = load_rollout_context(placement, now=now)
     for cluster in clusters:
         obstacle = _obstacle(context, cluster)
         if obstacle is not None:
@@ -81,15 +97,16 @@ def _obstructed(
 def _obstacle(
     context: RolloutContext, cluster: str
 ) -> tuple[PlacementImpact, str] | None:
-    placement = context.placement
-    verdict = judge_eviction(
-        eviction_context(context), cluster, budget_for(placement.full_name)
-    )
+    placement: Any = context.placement
+    budget = None
+    if placement.budget is not None:
+        budget = parse_disruption_budget(placement.budget).spec
+    verdict = judge_eviction(eviction_context(context), cluster, budget)
     if verdict.why is EvictionReason.LEAVING:
         return PlacementImpact.LEAVING, "Removal in progress."
     if is_held(placement):
         return PlacementImpact.BLOCKED, STAYS_SENTENCES[KeptReason.HELD]
-    if context.is_staged and has_started_run(placement):
+    if context.is_staged and placement.has_started_run:
         return PlacementImpact.BLOCKED, STAYS_SENTENCES[KeptReason.STAGED_RUN]
     if isinstance(verdict, Executed) or verdict.why is EvictionReason.PLANNED:
         return None

@@ -10,6 +10,7 @@ from time import perf_counter
 from typing import Any
 
 from django.contrib.auth.models import User
+from django.db.models import prefetch_related_objects
 
 from clusters.fleet import Fleet, collector_paused
 from clusters.queries import current_fleet
@@ -92,7 +93,7 @@ from placements.services.rollout_state import (
     version_of,
     version_of_content,
 )
-from placements.services.snapshots import content_hash, draft_cycle, placed_lately
+from placements.services.snapshots import draft_cycle, placed_lately, same_policy
 from placements.services.teams import placement_refusal
 
 _MOST_CLUSTERS_FOR_BOUND = 1_000
@@ -385,11 +386,10 @@ def preview_over(
     fleet: Fleet,
 ) -> SchedulePreview:
     """Schedule a manifest that selects these resources as saving it over a placement, or as new, would."""
-    is_incremental = saved is not None and (
-        saved.policy_snapshots.filter(
-            is_latest=True, content_hash=content_hash(manifest)
-        ).exists()
-    )
+    is_incremental = False
+    if saved is not None:
+        prefetch_related_objects([saved], "policy_snapshots")
+        is_incremental = same_policy(manifest, saved) is not None
     decision = schedule(draft_cycle(manifest, saved=saved, fleet=fleet))
     return SchedulePreview(manifest, decision, selection, saved, is_incremental)
 

@@ -1,6 +1,6 @@
 """What the pages of the editor and of plans read: drafts, their starting texts, plans."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain, count
@@ -129,9 +129,12 @@ def manifest_at(placement: Placement, revision: int) -> tuple[dict[str, Any], in
 
 @collector_paused()
 def plan_now(
-    placement: Placement, *, now: datetime
+    placement: Placement, *, now: datetime, applied: Mapping[str, str] | None = None
 ) -> tuple[WavePlan, dict[str, str], dict[str, str]]:
-    """Return the plan of a placement, the names of its versions: "revision 4", and what clusters run."""
+    """Return the plan of a placement, the names of its versions: "revision 4", and what clusters run.
+
+    `applied` are the `applied_names`, if they are known.
+    """
     context = load_rollout_context(placement, now=now)
     versions = {cluster.wanted for cluster in context.state.clusters if cluster.wanted}
     target = (
@@ -142,7 +145,8 @@ def plan_now(
         else {}
     )
     running = {one.name: one.running for one in context.state.clusters if one.running}
-    return plan_waves(context.state), {**target, **applied_names(placement.pk)}, running
+    names = applied_names(placement.pk) if applied is None else applied
+    return plan_waves(context.state), {**target, **names}, running
 
 
 def plan_of_revision(placement: Placement, *, now: datetime) -> WavePlan:

@@ -10,8 +10,19 @@ from itertools import pairwise
 from operator import attrgetter
 from typing import Any
 
-from django.db.models import Case, F, OuterRef, QuerySet, Subquery, When
-from django.db.models.functions import Coalesce
+from django.db.models import (
+    Case,
+    Count,
+    F,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+    Value,
+    When,
+    Window,
+)
+from django.db.models.functions import Coalesce, Lag
 
 from fleetui.apimachinery.model import DEFAULT_SEMANTICS
 from fleetui.hub_scope import LOCAL_HUB
@@ -166,11 +177,19 @@ class Revision:
 
 
 def with_revision(placements: QuerySet[Placement]) -> QuerySet[Any]:
-    """Return placements with `revision_with` their latest resources, as `revision_number`."""
-    latest = ResourceSnapshot.objects.filter(placement=OuterRef("pk"), is_latest=True)
+    """Return placements with `revision_with` their latest resources, as `revision_number`.
+
+    `kept_snapshots` is how many resource snapshots there are.
+    """
+    kept = ResourceSnapshot.objects.filter(placement=OuterRef("pk")).order_by()
+    latest = kept.filter(is_latest=True)
     number = Coalesce(Subquery(latest.values("number")[:1]), 0)
     rules = Case(When(hub=LOCAL_HUB, then=F("hub_changes")), default=0)
-    return placements.annotate(revision_number=F("spec_generation") + rules + number)
+    count = kept.values("placement").values(count=Count("pk"))
+    return placements.annotate(
+        revision_number=F("spec_generation") + rules + number,
+        kept_snapshots=Coalesce(Subquery(count), 0),
+    )
 
 
 def revision_number_of(placement: Placement) -> int:
@@ -301,14 +320,15 @@ def _other_fields(document: Document) -> Document:
 
 def _first_decisions(placement: Placement) -> QuerySet[Decision]:
     """Return the first decision under each policy and number of clusters, the oldest first."""
-    specs = placement.decisions.order_by("number").values_list(
-        "number", "policy_number", "wanted"
+    number = Coalesce("wanted", Value(-1))
+    rows = placement.decisions.annotate(
+        number_wanted=number,
+        policy_before=Window(Lag("policy_number"), order_by="number"),
+        number_before=Window(Lag(number), order_by="number"),
     )
-    numbers = [
-        new[0] for old, new in pairwise([(0, -1, -1), *specs]) if old[1:] != new[1:]
-    ]
-    rows = placement.decisions.filter(number__in=numbers).order_by("number")
-    return rows.select_related("record").defer("record__content")
+    is_first = Q(policy_before=None) | ~Q(policy_before=F("policy_number"))
+    rows = rows.filter(is_first | ~Q(number_before=F("number_wanted")))
+    return rows.order_by("number").select_related("record").defer("record__content")
 
 
 def _number(document: Document) -> int | None:

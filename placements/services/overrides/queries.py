@@ -47,12 +47,29 @@ def applying_to(placement: str, target: ResourceSnapshot) -> Applying:
 
     One query, without the fleet, if no override names one of the resources.
     """
-    objects = list(_identified(target.identities))
-    rows = {
-        (row.kind, str(row)): row for row in _candidates(placement, target.identities)
+    return applying_to_each({placement: target})[placement]
+
+
+def applying_to_each(targets: Mapping[str, ResourceSnapshot]) -> dict[str, Applying]:
+    """Return the same for the resource snapshots of several placements, by name."""
+    candidates = _candidates(
+        {name: target.identities for name, target in targets.items()}
+    )
+    return {
+        name: _applying(name, target.identities, candidates[name])
+        for name, target in targets.items()
     }
+
+
+def _applying(
+    placement: str,
+    identities: Iterable[Sequence[str]],
+    candidates: Iterable[OverrideSnapshot],
+) -> Applying:
+    rows = {(row.kind, str(row)): row for row in candidates}
     if not rows:
         return {}
+    objects = list(_identified(identities))
     # What it selects needs no values of Secrets.
     contents, fleet = (
         (_content_of(row, row.document) for row in rows.values()),
@@ -84,32 +101,36 @@ def _identified(identities: Iterable[Sequence[str]]) -> Iterator[HubObject]:
 
 
 def _candidates(
-    placement: str, identities: Iterable[Sequence[str]]
-) -> list[OverrideSnapshot]:
-    """Return the latest snapshots of overrides that name one of the resources, whatever the cluster."""
-    keys = target_keys(identities)
-    targets = OverrideTarget.objects.filter(
-        override__placement_name__in=("", placement)
-    )
-    namespaces = {key[0] for key in keys} | {""}
+    identities: Mapping[str, Iterable[Sequence[str]]],
+) -> dict[str, list[OverrideSnapshot]]:
+    """Return the latest snapshots of overrides that name a resource of a placement, whatever the cluster."""
+    keys = {name: target_keys(several) for name, several in identities.items()}
+    targets = OverrideTarget.objects.filter(override__placement_name__in=["", *keys])
+    namespaces = {key[0] for several in keys.values() for key in several} | {""}
     if len(namespaces) <= _MOST_NAMESPACES:
         targets = targets.filter(namespace__in=namespaces)
-    named = {
-        (override_kind, key[0], override_name)
-        for override_kind, override_name, *key in targets.values_list(
-            "override_kind", "override__name", *KEY
-        )
-        if tuple(key) in keys
-    }
-    names = sorted({name for _, _, name in named})
-    return [
+    named: dict[str, set[tuple[str, str, str]]] = {name: set() for name in keys}
+    columns = ("override_kind", "override__name", "override__placement_name", *KEY)
+    for override_kind, override_name, placement, *key in targets.values_list(*columns):
+        for name in [placement] if placement else keys:
+            if tuple(key) in keys[name]:
+                named[name].add((override_kind, key[0], override_name))
+    names = {name for several in named.values() for _, _, name in several}
+    latest = [
         row
-        for part in batched(names)
+        for part in batched(sorted(names))
         for row in OverrideSnapshot.objects.filter(
             is_latest=True, override_name__in=part
         )
-        if (row.kind, row.namespace, row.override_name) in named
     ]
+    return {
+        name: [
+            row
+            for row in latest
+            if (row.kind, row.namespace, row.override_name) in several
+        ]
+        for name, several in named.items()
+    }
 
 
 KEY = ("namespace", "group", "version", "kind", "name")

@@ -424,10 +424,12 @@ def why_not_roll_back(placement: Placement) -> str:
         return refusal
     if placement.deleting_since is not None:
         return f"{name} is being deleted; nothing to roll back to"
-    kept = set(placement.resource_snapshots.values_list("is_latest", flat=True))
+    kept = getattr(placement, "kept_snapshots", None)  # by `with_revision`
+    if kept is None:
+        kept = placement.resource_snapshots.count()
     if not kept:
         return f"{name} has no resource snapshot yet; nothing to roll back to"
-    has_earlier = False in kept or placement.spec_generation > 1
+    has_earlier = kept > 1 or placement.spec_generation > 1
     return "" if has_earlier else f"{name} has no earlier revision to roll back to"
 
 

@@ -4,11 +4,22 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cache, partial
+from functools import cache, partial, reduce
+from operator import or_
 from typing import Any, TypeVar
 
 from django.contrib.auth.models import User
-from django.db.models import Case, Count, Exists, OuterRef, Q, QuerySet, Subquery, When
+from django.db.models import (
+    Case,
+    Count,
+    Exists,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+    Value,
+    When,
+)
 from django.db.models.fields.json import KT
 from django.db.models.functions import Coalesce
 
@@ -47,7 +58,6 @@ from placements.explain.staged_updates import (
 )
 from placements.manifests.binding import BindingState
 from placements.manifests.placement import parse_placement
-from placements.manifests.strategy import StrategyType
 from placements.models import (
     WAITS_FOR_APPROVAL,
     ApprovalRequest,
@@ -133,6 +143,8 @@ def staged_run_named(name: str) -> StagedRun:
 
 
 def latest_run(placement: Placement) -> Rollout | None:
+    if not placement.runs_made:
+        return None
     run = (
         with_failed(Rollout.objects.filter(placement=placement))
         .order_by("-number")
@@ -224,13 +236,13 @@ def report_of(run: Rollout, applied: Mapping[str, str] | None = None) -> Rollout
 
 
 def waiting_words(bindings: Collection[Binding]) -> dict[int, str]:
-    """Return why nothing starts on these clusters, and what unblocks them, by the key of the binding."""
+    """Return why nothing starts on these clusters, and what unblocks them, by the key of the binding.
+
+    The bindings have their placements loaded. At most three queries.
+    """
     running = Rollout.objects.filter(state=Rollout.State.RUNNING)
-    runs = (
-        list(running.filter(placement__in={row.placement_id for row in bindings}))
-        if bindings
-        else []
-    )
+    rolled_out = {row.placement_id for row in bindings if row.placement.runs_made}
+    runs = list(running.filter(placement__in=rolled_out))
     applied: dict[int | None, dict[str, str]] = {run.placement_id: {} for run in runs}
     versions = Binding.objects.filter(
         placement__in=applied, resource_snapshot__revision_number__isnull=False
@@ -250,12 +262,10 @@ def waiting_words(bindings: Collection[Binding]) -> dict[int, str]:
     if pending := [
         row for row in bindings if row.phase in EMPTY and row.pk not in words
     ]:
-        ids = {row.placement_id for row in pending}
-        staged = Placement.objects.filter(
-            pk__in=ids, strategy_type=StrategyType.EXTERNAL
-        )
         waits: dict[int | None, str] = {
-            one.pk: "Waiting for a staged update run." for one in staged.only("pk")
+            row.placement_id: "Waiting for a staged update run."
+            for row in pending
+            if row.placement.is_staged
         }
         in_progress = StagedRun.objects.filter(
             placement__in=waits, ended_at=None, started_at__isnull=False
@@ -370,16 +380,27 @@ def parts_of_steps(
     return parts
 
 
-def part_counts(run: Rollout) -> Counter[Part]:
-    """Return how many clusters with a binding have come how far with a rollout in progress."""
-    rows = _with_is_wanted(
-        Binding.objects.filter(placement=run.placement_id), run
-    ).order_by()
-    counts: Counter[Part] = Counter()
-    for *facts, count in rows.values_list("phase", "is_wanted", "state").annotate(
-        count=Count("pk")
-    ):
-        counts[_part(run, *facts)] += count
+def part_counts(
+    runs: Collection[Rollout], *, named: Collection[int] = ()
+) -> dict[int | None, Counter[tuple[str, Part]]]:
+    """Return how many clusters with a binding have come how far with rollouts in progress, by placement.
+
+    One query. Each count has the name of its cluster for the placements in `named`, else an empty text.
+    """
+    by_placement = {run.placement_id: run for run in runs}
+    counts: dict[int | None, Counter[tuple[str, Part]]]
+    counts = {pk: Counter() for pk in by_placement}
+    wanted = [Q(_is_wanted(run), placement=pk) for pk, run in by_placement.items()]
+    rows = Binding.objects.filter(placement__in=by_placement).annotate(
+        name=Case(When(placement__in=named, then="cluster_name"), default=Value("")),
+        is_wanted=Case(
+            When(reduce(or_, wanted, Q(pk__in=())), then=True), default=False
+        ),
+    )
+    columns = ("placement", "name", "phase", "is_wanted", "state")
+    counted = rows.order_by().values_list(*columns).annotate(count=Count("pk"))
+    for pk, name, *facts, count in counted:
+        counts[pk][name, _part(by_placement[pk], *facts)] += count
     return counts
 
 
@@ -400,12 +421,17 @@ def _part(
 
 
 def _with_is_wanted(rows: QuerySet[Any], run: Rollout) -> QuerySet[Any]:
-    """Add whether a binding has what a rollout wants there: overrides change the version."""
-    is_wanted = Q(applied_version=run.version) | Q(started_status="True")
+    return rows.annotate(
+        is_wanted=Case(When(_is_wanted(run), then=True), default=False)
+    )
+
+
+def _is_wanted(run: Rollout) -> Q:
+    """Return whether a binding has what a rollout wants there: overrides change the version."""
     if run.is_mirrored:
         # The hub compares snapshots by number, whatever overrides a cluster has.
-        is_wanted = Q(resource_snapshot__number=run.resource_number)
-    return rows.annotate(is_wanted=Case(When(is_wanted, then=True), default=False))
+        return Q(resource_snapshot__number=run.resource_number)
+    return Q(applied_version=run.version) | Q(started_status="True")
 
 
 def clusters_in(
@@ -472,7 +498,9 @@ def progress_words(run: Rollout) -> str:
     """Return how far a rollout is; empty once its placement is deleted or rolls out something else."""
     if run.placement is None or run.state != Rollout.State.RUNNING:
         return ""
-    counts = part_counts(run)
+    counts: Counter[Part] = Counter()
+    for (_, part), count in part_counts([run])[run.placement_id].items():
+        counts[part] += count
     if run.is_deletion:
         number = max(run.placement.deletion_number, counts.total())
         left = counts.total() - counts[Part.REMOVED]
@@ -597,11 +625,27 @@ def result_in(run: StagedRun) -> StagedUpdateResult | None:
     return staged_result(run.plan, run.sync_result) if run.plan else None
 
 
-def waits_for_run(placement: Placement) -> str:
-    """Return what of a staged placement waits for its next run, in words; empty without anything."""
+def failed_and_waiting(placement: Placement) -> tuple[list[str], int]:
+    """Return the clusters on which a staged placement failed, and how many wait for its next run."""
     is_new = ~Q(state=BindingState.UNSCHEDULED) & ~Q(resource_snapshot__is_latest=True)
     is_left = Q(state=BindingState.UNSCHEDULED) & ~Q(phase__in=EMPTY)
-    if count := Binding.objects.filter(is_new | is_left, placement=placement).count():
+    is_failed = Q(phase__in=_FAILED)
+    rows = Binding.objects.filter(is_new | is_left | is_failed, placement=placement)
+    rows = rows.annotate(
+        name=Case(When(is_failed, then="cluster_name"), default=Value("")),
+        waits=Case(When(is_new | is_left, then=True), default=False),
+    )
+    counts = rows.order_by("name").values_list("name", "waits")
+    failed, waiting = [], 0
+    for name, waits, count in counts.annotate(count=Count("pk")):
+        failed += [name] if name else []
+        waiting += count if waits else 0
+    return failed, waiting
+
+
+def waits_for_run(placement: Placement, count: int) -> str:
+    """Return what of a staged placement waits for its next run, in words: clusters or resources."""
+    if count:
         return f"{counted(count, 'cluster')} {'waits' if count == 1 else 'wait'} for a staged update run."
     if not placement.has_newer_resources:
         return ""
@@ -640,11 +684,16 @@ def is_rollback(run: StagedRun) -> bool:
 def free_name(placement: str) -> str:
     """Return a name for the next run of a placement: the first of web-1, web-2 … that is free beside it."""
     namespace, own = split_full_name(placement)
-    number = StagedRun.objects.filter(placement_name=placement).count() + 1
+    runs = StagedRun.objects.filter(
+        Q(placement_name=placement) | Q(name__startswith=own[: _LONGEST // 2]),
+        namespace=namespace,
+    )
+    taken = dict(runs.values_list("name", "placement_name"))
+    number = sum(one == placement for one in taken.values()) + 1
     while True:
         ending = f"-{number}"
         name = own[: _LONGEST - len(ending)].rstrip("-.") + ending
-        if not StagedRun.objects.filter(namespace=namespace, name=name).exists():
+        if name not in taken:
             return name
         number += 1
 

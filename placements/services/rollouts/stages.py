@@ -28,7 +28,6 @@ from placements.models import (
     ApprovalRequest,
     Binding,
     Placement,
-    ResourceSnapshot,
     StagedRun,
     StagedStrategy,
 )
@@ -304,12 +303,10 @@ def preview_of(
 ) -> RunPreview:
     """Return what a run with this strategy would do; nothing is written."""
     spec = parse_staged_strategy(strategy.document).spec
-    plan = initialise(
-        spec, placement_facts(load_rollout_context(placement, now=now), {})
-    )
-    latest = ResourceSnapshot.objects.filter(
-        placement=placement, is_latest=True
-    ).first()
+    context = load_rollout_context(placement, now=now)
+    plan, latest = initialise(spec, placement_facts(context, {})), context.target
+    if placement.pinned_snapshot is not None:
+        latest = placement.resource_snapshots.filter(is_latest=True).first()
     number = latest.number if latest else None
     if isinstance(plan, CannotStart):
         problems = tuple(map(reason_sentence, plan.reasons))
