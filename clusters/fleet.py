@@ -6,10 +6,11 @@ import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 from functools import cached_property
 from types import MappingProxyType
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from weakref import ref
 
 import numpy as np
@@ -60,6 +61,8 @@ class Taint:
     key: str
     value: str = ""
     effect: str = NO_SCHEDULE
+    time_added: datetime | None = None
+    """Known of clusters of Open Cluster Management only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,20 @@ class SeenNamespaces(NamedTuple):
     names: frozenset[str] | None = None
 
 
+class AddOnScores(NamedTuple):
+    """The scores of one AddOnPlacementScore by name, and when they expire."""
+
+    values: Mapping[str, int]
+    valid_until: datetime | None = None
+
+
+class ManagedObject(NamedTuple):
+    """What a hub of Open Cluster Management has of a cluster: its object, and its scores by resource name."""
+
+    document: Mapping[str, Any]
+    scores: Mapping[str, AddOnScores] = MappingProxyType({})
+
+
 class Cluster(NamedTuple):
     """One member cluster as the scheduler sees it; a named tuple is made in a third of a dataclass's time."""
 
@@ -91,6 +108,8 @@ class Cluster(NamedTuple):
     eligibility: Eligibility = ELIGIBLE
     namespaces: SeenNamespaces | None = None
     """None: the cluster does not collect its namespaces."""
+    managed: ManagedObject | None = None
+    """None: not a cluster of Open Cluster Management, or only its labels and claims are known."""
 
     @property
     def is_leaving(self) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import cached_property
 from itertools import pairwise
 from types import MappingProxyType
@@ -45,7 +46,8 @@ class Cycle:
     """The inputs of one run of the scheduler for one placement. Raise DuplicateBindingError.
 
     `namespace` is that of the placement, "" for one that is cluster-scoped. With a `batch` the cycle applies
-    it and selects nothing itself.
+    it and selects nothing itself. `now` is the moment at which scores and tolerations of `ocm` end; without
+    one they do not.
     """
 
     fleet: Fleet
@@ -55,6 +57,7 @@ class Cycle:
     options: Mapping[str, object] = field(default_factory=lambda: NO_OPTIONS)
     namespace: str = ""
     batch: Batch | None = None
+    now: datetime | None = None
 
     def __post_init__(self) -> None:
         clusters = [binding.cluster for binding in self.live_bindings]

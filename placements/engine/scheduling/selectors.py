@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from clusters.columns import Bools
-from clusters.fleet import Fleet
+from clusters.fleet import Cluster, Fleet
+from clusters.managed_cluster import managed_cluster
 from fleetui.apimachinery.effort import check_time
 from fleetui.apimachinery.fields import has_second_dash
 from fleetui.apimachinery.quantity import parse_quantity
@@ -17,6 +18,8 @@ from placements.manifests.affinity import (
     LabelSelector,
     PropertyRequirement,
 )
+from placements.manifests.cel.expression import compile_cel
+from placements.manifests.cel.functions import cel_context
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +145,26 @@ def match_any_term(
                 requirement.name, fleet, among=reached, splits_names=splits_names
             )
             reached &= meets_property(requirement, fleet)
+        for text in term.cel_expressions:
+            for position in np.flatnonzero(reached).tolist():
+                check_time()
+                reached[position] = matches_cel(text, fleet.clusters[position])
         passes |= reached
     return TermsColumn(passes, tuple(malformed))
+
+
+def matches_cel(text: str, cluster: Cluster) -> bool:
+    """Return whether a CEL expression is true for a cluster (`rules/other-schedulers.md#cel`)."""
+    document = managed_cluster(cluster)
+    scores: dict[str, list[dict[str, object]]] = {}
+    if cluster.managed is not None:
+        scores = {
+            name: [
+                {"name": score, "value": value} for score, value in one.values.items()
+            ]
+            for name, one in cluster.managed.scores.items()
+        }
+    return compile_cel(text).matches(document, cel_context(document, scores))
 
 
 def malformed_values(

@@ -10,6 +10,7 @@ from placements.engine.scheduling.selectors import (
     label_requirements,
     label_test,
     match_any_term,
+    matches_cel,
     meets_property,
     property_requirements,
 )
@@ -48,7 +49,12 @@ def _unmet(
         for requirement in property_requirements(term)
         if not meets_property(requirement, fleet, only=position).all()
     ]
-    return labels + claims + unmet_properties
+    unmet_cel: list[dict[str, object]] = [
+        {"cel": text, "operator": "", "values": [], "actual": None}
+        for text in term.cel_expressions
+        if not matches_cel(text, cluster)
+    ]
+    return labels + claims + unmet_properties + unmet_cel
 
 
 def _unmet_texts(
