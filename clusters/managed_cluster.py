@@ -138,7 +138,7 @@ def _object_of(cluster: Cluster) -> dict[str, Any]:
 
 
 def canonical_quantity(text: str) -> str:
-    """Return a quantity as Kubernetes writes it: `1024Mi` as `1Gi`, `0.5` as `500m`; text that is none as is."""
+    """Return a quantity as Kubernetes writes it: `1024Mi` as `1Gi`, `0.5` as `500m`; other text as is."""
     try:
         nano = parse_quantity(text).nano
     except QuantityError:

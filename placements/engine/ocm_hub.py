@@ -5,17 +5,18 @@ See `rules/other-schedulers.md#objects-of-a-hub`.
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from clusters.fleet import AddOnScores, Cluster
+from clusters.fleet import AddOnScores, Cluster, Fleet
 from clusters.managed_cluster import parse_managed_cluster, parse_moment
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, format_path
 from fleetui.apimachinery.kinds import OCM_GROUP
 from fleetui.apimachinery.model import Semantics, parse_manifest
+from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.selectors import selects
 from placements.manifests.affinity import LabelSelector
+from placements.manifests.binding import BindingState, PlacedBinding
 
 CLUSTER_KIND = "ManagedCluster"
 HUB_KINDS = (
@@ -104,9 +105,25 @@ class OcmHub:
                 counts.update(names)
         return dict(counts)
 
-    @cached_property
+    @property
     def has_sets(self) -> bool:
         return bool(self.sets or self.bindings)
+
+    def cycle(self, cycle: Cycle, full_name: str) -> Cycle:
+        """Return the cycle of a placement as this hub runs it. Raise BlockedSetError.
+
+        Its clusters are the members of the sets that count, its bindings the decisions of before.
+        """
+        namespace, _, name = full_name.rpartition("/")
+        members = self.members(
+            self.eligible_sets(namespace, cycle.ocm_options.cluster_sets)
+        )
+        bindings = cycle.bindings or tuple(
+            PlacedBinding(one, state=BindingState.BOUND)
+            for one in self.own_decisions(namespace, name)
+        )
+        placed = replace(cycle, fleet=Fleet(members), bindings=bindings)
+        return placed.with_balance(self.balance(namespace, name))
 
 
 def _is_own(metadata: _Raw, namespace: str, name: str) -> bool:

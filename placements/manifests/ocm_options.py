@@ -177,6 +177,7 @@ class OcmOptions(ManifestModel):
     memory_weight: Weight = 0
     affinity_terms: Annotated[tuple[AffinityTerm, ...], list_of()] = ()
     add_ons: Annotated[tuple[AddOnWeight, ...], list_of()] = ()
+    cluster_sets: Annotated[tuple[FilledText, ...], list_of()] = ()
 
 
 def parse_ocm_options(raw: object, *, path: str = "ocm") -> OcmOptions:

@@ -34,12 +34,15 @@ from placements.manifests.ocm_options import (
     refuse_weighted_limits,
 )
 from placements.manifests.policy import (
+    SOFT_EFFECTS,
     PlacementPolicy,
     TopologySpreadConstraint,
     WhenUnsatisfiable,
     parse_policy,
 )
 
+NEEDS_HUB = "needs-hub"
+_HUB_ONLY = "ignored, except in simulations that have the objects of a hub"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
@@ -111,6 +114,7 @@ def parse_ocm_placement(
             for one in affinity
         ]
     plain |= _weights(spec)
+    plain["clusterSets"] = list(spec.cluster_sets)
     chosen = parse_ocm_options({**plain_options, **plain})
     refuse_weighted_limits(
         policy, chosen, places=[f"{spec_path}.{place}" for place in constraints]
@@ -169,6 +173,7 @@ def _refuse_options_given_twice(options: object, path: str) -> None:
             "affinityTerms",
             "addOns",
             "balanceWeight",
+            "clusterSets",
             "cpuWeight",
             "memoryWeight",
         )
@@ -209,13 +214,45 @@ def _warnings(spec: OcmSpec, path: str) -> Iterator[ManifestWarning]:
             "empty-entry", f"{path}.{place}", f"empty entry, {verb} nothing: ignored"
         )
     if spec.cluster_sets:
-        message = (
-            "cluster sets are ignored: every cluster of the fleet counts as a member"
-        )
-        yield ManifestWarning("not-acted-on", f"{path}.clusterSets", message)
+        yield ManifestWarning(NEEDS_HUB, f"{path}.clusterSets", _HUB_ONLY)
+    for index, toleration in enumerate(spec.tolerations):
+        place = f"{path}.tolerations[{index}]"
+        if toleration.effect in SOFT_EFFECTS:
+            yield ManifestWarning(NEEDS_HUB, f"{place}.effect", _HUB_ONLY)
+        if toleration.toleration_seconds is not None:
+            yield ManifestWarning(NEEDS_HUB, f"{place}.tolerationSeconds", _HUB_ONLY)
+    yield from _hints(spec, path)
     if spec.decision_strategy is not None:
         message = "ignored: decision groups do not change which clusters are selected"
         yield ManifestWarning("not-acted-on", f"{path}.decisionStrategy", message)
+
+
+def _hints(spec: OcmSpec, path: str) -> Iterator[ManifestWarning]:
+    """Yield what a hub accepts and does otherwise than one may expect."""
+    names: set[str] = set()
+    for index, one in enumerate(spec.prioritizer_policy.configurations):
+        place = f"{path}.prioritizerPolicy.configurations[{index}]"
+        coordinate = one.score_coordinate
+        if coordinate.type is ScoreType.ADD_ON:
+            message = "a cluster without this AddOnPlacementScore, or with an expired one, scores 0"
+            yield ManifestWarning("missing-score", place, message)
+        elif coordinate.add_on is not None:
+            message = "counted in addition to the default weight, since addOn is set"
+            yield ManifestWarning("counted-twice", place, message)
+        elif coordinate.built_in in names:
+            message = (
+                f"{coordinate.built_in} has another weight above: the last one counts"
+            )
+            yield ManifestWarning("counted-twice", place, message)
+        else:
+            names.add(coordinate.built_in)
+    for index, predicate in enumerate(spec.predicates):
+        selector = predicate and predicate.required_cluster_selector.cel_selector
+        expressions = selector.cel_expressions if selector else ()
+        if any("scores(" in text for text in expressions):
+            place = f"{path}.predicates[{index}].requiredClusterSelector.celSelector"
+            message = "scores() reads expired scores as well"
+            yield ManifestWarning("expired-scores", place, message)
 
 
 def _policy(spec: OcmSpec, constraints: list[dict[str, Any]]) -> dict[str, Any]:

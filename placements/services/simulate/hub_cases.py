@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
-from datetime import datetime
 from typing import Any
 
 from clusters.fleet import NO_SCHEDULE, Cluster, Fleet
@@ -21,7 +20,6 @@ from placements.engine.scheduling.profile import profile_of
 from placements.engine.scheduling.scheduler import schedule
 from placements.engine.scheduling.scores.ocm_prioritizers import is_expired, weighed
 from placements.explain.ocm_status import decision_groups, satisfied_condition
-from placements.manifests.binding import parse_case_bindings
 from placements.manifests.ocm_placement import ParsedOcmPlacement, parse_ocm_placement
 
 Answer = dict[str, Any]
@@ -69,44 +67,19 @@ def decide_hub_case(case: Mapping[str, Any]) -> Answer:
     is_off = mapping_at(metadata, "annotations").get(DISABLED) == "true"
     if is_off or metadata.get("deletionTimestamp"):
         return {"scheduled": False, "clusterSets": sets, "retries": False}
-    balance = hub.balance(namespace, str(metadata.get("name", "")))
-    placement = parse_ocm_placement(
-        document, options={"balance": balance}, path="placement"
-    )
+    placement = parse_ocm_placement(document, path="placement")
+    options = placement.options.to_plain()
+    plain = Cycle(Fleet(), placement.policy, (), Semantics.OCM, options, now=now)
     try:
-        available = hub.members(sets)
+        cycle = hub.cycle(plain, f"{namespace}/{placement.name}")
     except BlockedSetError:
         return {"scheduled": False, "clusterSets": sets, "retries": True}
-    cycle = _cycle(hub, available, placement, namespace, now)
     return {
         "scheduled": True,
         "clusterSets": sets,
         "available": list(cycle.fleet.names),
         **_decided(cycle, hub, placement, namespace, sets),
     }
-
-
-def _cycle(
-    hub: OcmHub,
-    available: list[Cluster],
-    placement: ParsedOcmPlacement,
-    namespace: str,
-    now: datetime | None,
-) -> Cycle:
-    bindings = parse_case_bindings(
-        [
-            {"cluster": name, "state": "Bound", "policy": "current"}
-            for name in hub.own_decisions(namespace, placement.name)
-        ]
-    )
-    return Cycle(
-        Fleet(available),
-        placement.policy,
-        bindings,
-        Semantics.OCM,
-        placement.options.to_plain(),
-        now=now,
-    )
 
 
 def _decided(

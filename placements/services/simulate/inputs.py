@@ -1,6 +1,6 @@
 """Inputs of one cycle from files: the member clusters, one placement, its bindings."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -14,7 +14,9 @@ from fleetui.apimachinery.kinds import (
     NAMESPACED_PLACEMENT_KIND,
     PLACEMENT_KIND,
 )
+from fleetui.apimachinery.model import mapping_at
 from fleetui.apimachinery.yaml import Read, items_in, kind_of, read_each, refuse_twice
+from placements.engine.ocm_hub import CLUSTER_KIND, OcmHub, is_hub_object, parse_hub
 from placements.engine.scheduling.warnings import property_warnings
 from placements.manifests.binding import (
     BINDING_KIND,
@@ -41,6 +43,8 @@ class FleetFile:
     fleet: Fleet
     warnings: tuple[ManifestWarning, ...]
     judged_at: datetime | None = None
+    hub: OcmHub | None = None
+    """What the file holds of a hub of Open Cluster Management, if anything."""
 
 
 @dataclass(frozen=True)
@@ -54,11 +58,15 @@ class BindingsFile:
 def read_fleet(
     source: bytes, *, now: datetime | None = None, strict_health: bool = False
 ) -> FleetFile:
-    """Read MemberCluster objects, a List of them, or plain cases. Raise InvalidManifest.
+    """Read MemberCluster objects, those of an OCM hub, Lists, or plain cases. Raise InvalidManifest.
 
     `now` is the moment to judge heartbeats by; None means that the newest heartbeat in the file is now.
     """
-    reads = read_each(items_in(source), _fleet_entry)
+    items = items_in(source)
+    objects = [item.data for item in items if is_hub_object(item.data)]
+    hub = parse_hub(objects, path="") if objects else None
+    managed = {} if hub is None else {one.name: one for one in hub.clusters}
+    reads = read_each(items, lambda data: _fleet_entry(data, managed))
     if not reads:
         raise InvalidManifest.of(
             "",
@@ -93,11 +101,17 @@ def read_fleet(
     judged_at = moment if any(one.newest_heartbeat for one in members) else None
     if judged_at:
         warnings += _heartbeat_warnings(fleet, members, moment)
-    return FleetFile(fleet, (*warnings, *property_warnings(fleet)), judged_at)
+    every_warning = (*warnings, *property_warnings(fleet))
+    return FleetFile(fleet, every_warning, judged_at, hub)
 
 
-def _fleet_entry(data: Any) -> list[MemberClusterManifest | Cluster] | None:
+def _fleet_entry(
+    data: Any, managed: Mapping[str, Cluster]
+) -> list[MemberClusterManifest | Cluster] | None:
     """Read what one document holds of a fleet, None for a document that belongs to another file."""
+    if is_hub_object(data):
+        name = mapping_at(data, "metadata").get("name")
+        return [managed[name]] if data["kind"] == CLUSTER_KIND else None
     if isinstance(data, list):
         return list(parse_clusters(data, path=""))
     if isinstance(data, dict) and "kind" not in data:

@@ -36,6 +36,7 @@ _WEIGHED = {
     "cpuWeight": "ResourceAllocatableCPU",
     "memoryWeight": "ResourceAllocatableMemory",
     "addOns": "scores of add-ons",
+    "clusterSets": "cluster sets",
     "domainWeights": "the weights of domains",
 }
 """What the options that only `ocm` has are called in documents, where that is another name."""
@@ -180,7 +181,8 @@ def _leave_out_ocm(
     if placement_input.semantics is not Semantics.OCM:
         return
     # What weighs, explicitly or by default, and every other option that is not its default.
-    defaults = {**OcmOptions().to_plain(), "balance": {}, "domainWeights": {}}
+    empty = {"balance": {}, "domainWeights": {}, "addOns": [], "clusterSets": []}
+    defaults = {**OcmOptions().to_plain(), **empty}
     options = {**defaults, **placement_input.options}
     lost = dict.fromkeys(
         _WEIGHED.get(name, name)

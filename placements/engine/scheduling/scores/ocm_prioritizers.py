@@ -43,7 +43,7 @@ def raw_rows(options: OcmOptions, fleet: Fleet) -> Floats:
 
 
 def prioritizers(options: OcmOptions, cycle: Cycle, candidates: Bools) -> Floats:
-    """Return for each cluster the weighted sum of Steady, Balance, the two resource scores and those of add-ons."""
+    """Return for each cluster the weighted sum of all scores but the affinity rows."""
     total = np.zeros(len(cycle.fleet), dtype=np.float64)
     for _, weight, score in weighed(options, cycle, candidates):
         total += weight * score
