@@ -35,7 +35,10 @@ def parse_managed_cluster(
         status = document.get("status") or {}
         taints = (document.get("spec") or {}).get("taints") or []
         claims = status.get("clusterClaims") or []
-        usage = [_texts(status.get(sort)) for sort in ("capacity", "allocatable")]
+        usage = [
+            {name: str(value) for name, value in (status.get(sort) or {}).items()}
+            for sort in ("capacity", "allocatable")
+        ]
         return Cluster(
             metadata["name"],
             metadata.get("labels") or {},
@@ -48,10 +51,6 @@ def parse_managed_cluster(
         raise InvalidManifest.of(
             path, "bad-format", "Invalid value: must be a ManagedCluster"
         ) from error
-
-
-def _texts(quantities: Mapping[str, Any] | None) -> dict[str, str]:
-    return {name: str(value) for name, value in (quantities or {}).items()}
 
 
 def _taint(raw: Mapping[str, Any]) -> Taint:

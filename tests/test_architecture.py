@@ -114,6 +114,7 @@ MAY_NAME_SEMANTICS = {
     "placements/manifests/policy.py": "parsing: which fields the rules know",
     "placements/engine/scheduling/profile.py": "the registry: what each name means",
     "placements/services/simulate/cases.py": "parsing of conformance cases",
+    "placements/services/simulate/hub_cases.py": "parsing of conformance cases of OCM",
     "placements/services/simulate/translate.py": "translates a placement to the terms of another system",
     "placements/explain/decisions.py": "tables of texts, a row for each set of rules",
     "placements/explain/decision_tables.py": "a table of texts, a row for each set of rules",

@@ -12,7 +12,7 @@ from clusters.fleet import AddOnScores, Cluster, Fleet
 from clusters.managed_cluster import parse_managed_cluster, parse_moment
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, format_path
 from fleetui.apimachinery.kinds import OCM_GROUP
-from fleetui.apimachinery.model import Semantics, parse_manifest
+from fleetui.apimachinery.model import DEFAULT_SEMANTICS, parse_manifest
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.selectors import selects
 from placements.manifests.affinity import LabelSelector
@@ -82,7 +82,7 @@ class OcmHub:
             return False, None
         try:
             return False, parse_manifest(
-                LabelSelector, raw, semantics=Semantics.OCM, path=""
+                LabelSelector, raw, semantics=DEFAULT_SEMANTICS, path=""
             )
         except InvalidManifest as error:
             raise BlockedSetError(name) from error
@@ -156,7 +156,16 @@ def parse_hub(documents: Sequence[Any], *, path: str = "objects") -> OcmHub:
     scores: dict[str, dict[str, AddOnScores]] = defaultdict(dict)
     for place, one in by_kind["AddOnPlacementScore"]:
         metadata = one["metadata"]
-        scores[metadata.get("namespace", "")][metadata["name"]] = _scores(one, place)
+        status = one.get("status") or {}
+        end = status.get("validUntil")
+        try:
+            scores[metadata.get("namespace", "")][metadata["name"]] = AddOnScores(
+                {row["name"]: int(row["value"]) for row in status.get("scores") or []},
+                parse_moment(end) if end else None,
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            message = "Invalid value: must be an AddOnPlacementScore"
+            raise InvalidManifest.of(place, "bad-format", message) from error
     bindings: dict[str, set[str]] = defaultdict(set)
     for _, one in by_kind["ManagedClusterSetBinding"]:
         bindings[one["metadata"].get("namespace", "")].add(one["metadata"]["name"])
@@ -178,14 +187,3 @@ def parse_hub(documents: Sequence[Any], *, path: str = "objects") -> OcmHub:
             for metadata, entries in decisions
         ),
     )
-
-
-def _scores(document: _Raw, path: str) -> AddOnScores:
-    status = document.get("status") or {}
-    try:
-        values = {one["name"]: int(one["value"]) for one in status.get("scores") or []}
-        end = status.get("validUntil")
-        return AddOnScores(values, parse_moment(end) if end else None)
-    except (KeyError, TypeError, ValueError) as error:
-        message = "Invalid value: must be an AddOnPlacementScore"
-        raise InvalidManifest.of(path, "bad-format", message) from error

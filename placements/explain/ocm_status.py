@@ -9,7 +9,11 @@ from typing import Any
 
 from clusters.fleet import Cluster
 from placements.engine.scheduling.selectors import selects
-from placements.manifests.ocm import DecisionGroupStrategy, OcmSpec
+from placements.manifests.ocm import (
+    DecisionGroupStrategy,
+    OcmSpec,
+    RequiredClusterSelector,
+)
 
 MOST_IN_AN_OBJECT = 100
 Plain = dict[str, Any]
@@ -25,13 +29,12 @@ def decision_groups(
     rest = {one.name: one for one in sorted(selected, key=lambda one: one.name)}
     pieces: list[tuple[str, list[str]]] = []
     for group in strategy.decision_groups:
-        selector = group.group_cluster_selector
-        labels = selector and selector.label_selector
-        claims = selector and selector.claim_selector
+        selector = group.group_cluster_selector or RequiredClusterSelector()
         names = [
             one.name
             for one in rest.values()
-            if selects(labels, one.labels) and selects(claims, one.properties)
+            if selects(selector.label_selector, one.labels)
+            and selects(selector.claim_selector, one.properties)
         ]
         pieces += [(group.group_name, piece) for piece in _pieces(names, length)]
         rest = {key: one for key, one in rest.items() if key not in names}

@@ -159,7 +159,7 @@ def _tolerations(decision: Decision, cluster: str) -> Iterator[Axis]:
     for taint in untolerated(
         cycle.fleet.clusters[position].taints,
         cycle.policy.tolerations,
-        now=cycle.now,
+        now=cycle.moment,
         is_selected=bool(cycle.is_active[position]),
     ):
         toleration = {

@@ -145,16 +145,17 @@ def match_any_term(
                 requirement.name, fleet, among=reached, splits_names=splits_names
             )
             reached &= meets_property(requirement, fleet)
-        for text in term.cel_expressions:
+        if term.cel_expressions:
             for position in np.flatnonzero(reached).tolist():
                 check_time()
-                reached[position] = matches_cel(text, fleet.clusters[position])
+                cluster = fleet.clusters[position]
+                reached[position] = matches_cel(term.cel_expressions, cluster)
         passes |= reached
     return TermsColumn(passes, tuple(malformed))
 
 
-def matches_cel(text: str, cluster: Cluster) -> bool:
-    """Return whether a CEL expression is true for a cluster (`rules/other-schedulers.md#cel`)."""
+def matches_cel(texts: Sequence[str], cluster: Cluster) -> bool:
+    """Return whether all CEL expressions are true for a cluster (`rules/other-schedulers.md#cel`)."""
     document = managed_cluster(cluster)
     scores: dict[str, list[dict[str, object]]] = {}
     if cluster.managed is not None:
@@ -164,7 +165,8 @@ def matches_cel(text: str, cluster: Cluster) -> bool:
             ]
             for name, one in cluster.managed.scores.items()
         }
-    return compile_cel(text).matches(document, cel_context(document, scores))
+    context = cel_context(document, scores)
+    return all(compile_cel(text).matches(document, context) for text in texts)
 
 
 def malformed_values(

@@ -136,7 +136,8 @@ def compile_cel(text: str) -> "Expression":
             raise CelError(message)
     _check_calls(tokens)
     _check_operands(tokens)
-    return Expression(program, _depth(tokens), _reads_long_texts(tokens))
+    reads_long_texts = any(one.text in _LONG_TEXTS for one in tokens)
+    return Expression(program, _depth(tokens), reads_long_texts)
 
 
 def _tokens(text: str) -> Iterator[Token]:
@@ -262,10 +263,6 @@ def _depth(tokens: tuple[Token, ...]) -> int:
         elif token.text in (")", "]", "}") and brackets:
             brackets.pop()
     return deepest
-
-
-def _reads_long_texts(tokens: tuple[Token, ...]) -> bool:
-    return any(one.text in _LONG_TEXTS for one in tokens)
 
 
 def _largest(value: object, *, counts_texts: bool) -> int:

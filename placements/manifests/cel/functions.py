@@ -102,7 +102,7 @@ def _texts() -> dict[str, Callable[..., Any]]:
     }
 
 
-def _parse_json(text: str) -> Any:
+def parse_json(text: str) -> Any:
     """Return the value of a JSON text; every number is a double."""
 
     def refuse(word: str) -> float:
@@ -120,7 +120,7 @@ def _format(template: str, values: list[Any]) -> str:
             return "%"
         value = rest.pop(0)
         if match[2] == "s":
-            return _plain_text(value)
+            return value if isinstance(value, str) else json.dumps(value)
         if match[2] in "fe":
             return f"{value:{match[1] or '.6'}{match[2]}}"
         return f"{value:{match[2]}}"
@@ -128,35 +128,29 @@ def _format(template: str, values: list[Any]) -> str:
     return re.sub(r"%%|%(\.[0-9]+)?([sdfeboxX])", clause, template)
 
 
-def _plain_text(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _quantity(text: str) -> Opaque:
+def quantity_of(text: str) -> Opaque:
     return {"@quantity": str(parse_quantity(text).nano)}
 
 
-def _nano(value: Opaque | int) -> int:
+def nano_of(value: Opaque | int) -> int:
     if isinstance(value, int):
         return value * _NANO
     return int(value["@quantity"])
 
 
-def _whole(value: Opaque) -> int:
-    number, rest = divmod(_nano(value), _NANO)
+def whole_of(value: Opaque) -> int:
+    number, rest = divmod(nano_of(value), _NANO)
     if rest or not -_LARGEST_INT <= number < _LARGEST_INT:
         raise ValueError(value)
     return number
 
 
-def _is_integer(value: Opaque) -> bool:
-    number, rest = divmod(_nano(value), _NANO)
+def is_integer(value: Opaque) -> bool:
+    number, rest = divmod(nano_of(value), _NANO)
     return not rest and -_LARGEST_INT <= number < _LARGEST_INT
 
 
-def _semver(text: str) -> Opaque:
+def semver_of(text: str) -> Opaque:
     """Return a version; as Kubernetes reads it, without `v` and with all three numbers."""
     match = _SEMVER.fullmatch(text)
     if match is None:
@@ -183,19 +177,19 @@ def _order_of_version(version: Opaque) -> Any:
 
 def _order(value: Opaque | int) -> Any:
     is_version = isinstance(value, Mapping) and "@semver" in value
-    return _order_of_version(value) if is_version else _nano(value)  # type: ignore[arg-type]
+    return _order_of_version(value) if is_version else nano_of(value)  # type: ignore[arg-type]
 
 
 def _part_of_version(index: int) -> Callable[[Opaque], int]:
     return lambda version: int(_order_of_version(version)[0][index])
 
 
-def _compare(left: Opaque, right: Opaque) -> int:
+def compare(left: Opaque, right: Opaque) -> int:
     first, second = _order(left), _order(right)
-    return (first > second) - (first < second)
+    return int(first > second) - int(first < second)
 
 
-def _url(text: str) -> Opaque:
+def url_of(text: str) -> Opaque:
     """Return an absolute URL or an absolute path."""
     parts = urlsplit(text)
     _ = parts.port
@@ -208,18 +202,18 @@ def _of_url(read: Callable[[Any], Any]) -> Callable[[Opaque], Any]:
     return lambda url: read(urlsplit(url["@url"]))
 
 
-def _hostname(parts: Any) -> str:
+def hostname_of(parts: Any) -> str:
     host = parts.netloc.rpartition("@")[2]
     if host.startswith("["):
         return str(host[1 : host.index("]")])
     return str(host.partition(":")[0])
 
 
-def _query(parts: Any) -> dict[str, list[str]]:
+def query_of(parts: Any) -> dict[str, list[str]]:
     return parse_qs(parts.query, keep_blank_values=True)
 
 
-def _ip(value: Any) -> Opaque:
+def ip_of(value: Any) -> Opaque:
     """Return an address, of a text or the network address of a range."""
     if isinstance(value, Mapping):
         return {"@ip": value["@cidr"].partition("/")[0]}
@@ -229,7 +223,7 @@ def _ip(value: Any) -> Opaque:
     return {"@ip": str(address)}
 
 
-def _cidr(text: str) -> Opaque:
+def cidr_of(text: str) -> Opaque:
     address, slash, length = text.partition("/")
     if not slash or not length.isdigit():
         raise ValueError(text)
@@ -238,16 +232,16 @@ def _cidr(text: str) -> Opaque:
 
 
 def _network(value: Any) -> Any:
-    text = value["@cidr"] if isinstance(value, Mapping) else _cidr(value)["@cidr"]
+    text = value["@cidr"] if isinstance(value, Mapping) else cidr_of(value)["@cidr"]
     return ip_network(text, strict=False)
 
 
-def _contains_ip(network: Any, value: Any) -> bool:
-    text = value["@ip"] if isinstance(value, Mapping) else _ip(value)["@ip"]
+def contains_ip(network: Any, value: Any) -> bool:
+    text = value["@ip"] if isinstance(value, Mapping) else ip_of(value)["@ip"]
     return ip_address(text) in _network(network)
 
 
-def _contains_cidr(network: Any, value: Any) -> bool:
+def contains_cidr(network: Any, value: Any) -> bool:
     outer, inner = _network(network), _network(value)
     return bool(outer.version == inner.version and inner.subnet_of(outer))
 
@@ -256,12 +250,12 @@ def _of_ip(read: Callable[[Any], Any]) -> Callable[[Opaque], Any]:
     return lambda value: read(ip_address(value["@ip"]))
 
 
-def _is_global(address: Any) -> bool:
+def is_global(address: Any) -> bool:
     is_other = address.is_unspecified or address.is_loopback or address.is_multicast
     return not (is_other or address.is_link_local or str(address) == "255.255.255.255")
 
 
-def _is_link_local_multicast(address: Any) -> bool:
+def is_link_local_multicast(address: Any) -> bool:
     networks = (ip_network("224.0.0.0/24"), ip_network("ff02::/16"))
     return any(address in one for one in networks if one.version == address.version)
 
@@ -275,12 +269,12 @@ def _pattern(pattern: str) -> Any:
     return re2.compile(pattern, options)
 
 
-def _find(text: str, pattern: str) -> str:
+def find(text: str, pattern: str) -> str:
     match = _pattern(pattern).search(text)
     return match.group() if match else ""
 
 
-def _find_all(text: str, pattern: str, most: int = -1) -> list[str]:
+def find_all(text: str, pattern: str, most: int = -1) -> list[str]:
     found = [match.group() for match in _pattern(pattern).finditer(text)]
     return found if most < 0 else found[:most]
 
@@ -319,49 +313,49 @@ _FORMATS: dict[str, Callable[[str], Any]] = {
     ),
 }
 _OWN: dict[str, Callable[..., Any]] = {
-    "parseJSON": _parse_json,
+    "parseJSON": parse_json,
     "format": _format,
-    "quantity": _quantity,
-    "isQuantity": _is(_quantity),
-    "isInteger": _is_integer,
-    "asInteger": _whole,
-    "asApproximateFloat": lambda value: _nano(value) / _NANO,
-    "sign": lambda value: (_nano(value) > 0) - (_nano(value) < 0),
-    "add": lambda left, right: {"@quantity": str(_nano(left) + _nano(right))},
-    "sub": lambda left, right: {"@quantity": str(_nano(left) - _nano(right))},
-    "semver": _semver,
-    "isSemver": _is(_semver),
+    "quantity": quantity_of,
+    "isQuantity": _is(quantity_of),
+    "isInteger": is_integer,
+    "asInteger": whole_of,
+    "asApproximateFloat": lambda value: nano_of(value) / _NANO,
+    "sign": lambda value: (nano_of(value) > 0) - (nano_of(value) < 0),
+    "add": lambda left, right: {"@quantity": str(nano_of(left) + nano_of(right))},
+    "sub": lambda left, right: {"@quantity": str(nano_of(left) - nano_of(right))},
+    "semver": semver_of,
+    "isSemver": _is(semver_of),
     "major": _part_of_version(0),
     "minor": _part_of_version(1),
     "patch": _part_of_version(2),
-    "compareTo": _compare,
-    "isLessThan": lambda left, right: _compare(left, right) < 0,
-    "isGreaterThan": lambda left, right: _compare(left, right) > 0,
-    "url": _url,
-    "isURL": _is(_url),
+    "compareTo": compare,
+    "isLessThan": lambda left, right: compare(left, right) < 0,
+    "isGreaterThan": lambda left, right: compare(left, right) > 0,
+    "url": url_of,
+    "isURL": _is(url_of),
     "getScheme": _of_url(lambda parts: parts.scheme),
     "getHost": _of_url(lambda parts: parts.netloc.rpartition("@")[2]),
-    "getHostname": _of_url(_hostname),
+    "getHostname": _of_url(hostname_of),
     "getPort": _of_url(lambda parts: str(parts.port or "")),
     "getEscapedPath": _of_url(lambda parts: parts.path),
-    "getQuery": _of_url(_query),
-    "ip": _ip,
-    "isIP": _is(_ip),
-    "isCanonical": lambda _library, text: _ip(text)["@ip"] == text,
+    "getQuery": _of_url(query_of),
+    "ip": ip_of,
+    "isIP": _is(ip_of),
+    "isCanonical": lambda _library, text: ip_of(text)["@ip"] == text,
     "family": _of_ip(lambda address: address.version),
     "isUnspecified": _of_ip(lambda address: address.is_unspecified),
     "isLoopback": _of_ip(lambda address: address.is_loopback),
-    "isLinkLocalMulticast": _of_ip(_is_link_local_multicast),
+    "isLinkLocalMulticast": _of_ip(is_link_local_multicast),
     "isLinkLocalUnicast": _of_ip(lambda address: address.is_link_local),
-    "isGlobalUnicast": _of_ip(_is_global),
-    "cidr": _cidr,
-    "isCIDR": _is(_cidr),
-    "containsIP": _contains_ip,
-    "containsCIDR": _contains_cidr,
+    "isGlobalUnicast": _of_ip(is_global),
+    "cidr": cidr_of,
+    "isCIDR": _is(cidr_of),
+    "containsIP": contains_ip,
+    "containsCIDR": contains_cidr,
     "masked": lambda value: {"@cidr": str(_network(value))},
     "prefixLength": lambda value: _network(value).prefixlen,
-    "find": _find,
-    "findAll": _find_all,
+    "find": find,
+    "findAll": find_all,
     "isSorted": lambda values: values == sorted(values),
     "sum": sum,
     "min": min,

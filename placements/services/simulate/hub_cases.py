@@ -69,7 +69,7 @@ def decide_hub_case(case: Mapping[str, Any]) -> Answer:
         return {"scheduled": False, "clusterSets": sets, "retries": False}
     placement = parse_ocm_placement(document, path="placement")
     options = placement.options.to_plain()
-    plain = Cycle(Fleet(), placement.policy, (), Semantics.OCM, options, now=now)
+    plain = Cycle(Fleet(), placement.policy, (), Semantics.OCM, options, moment=now)
     try:
         cycle = hub.cycle(plain, f"{namespace}/{placement.name}")
     except BlockedSetError:
@@ -108,7 +108,7 @@ def _decided(
         unscheduled=unscheduled,
     )
     has_expired = any(
-        is_expired(scores, cycle.now)
+        is_expired(scores, cycle.moment)
         for position in passing
         if (managed := cycle.fleet.clusters[position].managed)
         for one in placement.options.add_ons
@@ -163,7 +163,7 @@ def _requeue(cycle: Cycle, clusters: list[Cluster]) -> int | None:
 
     Per taint that is the first toleration that tolerates it, even if a later one has no end.
     """
-    now = cycle.now
+    now = cycle.moment
     if now is None:
         return None
     tolerations = cycle.policy.tolerations

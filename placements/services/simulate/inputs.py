@@ -110,7 +110,7 @@ def _fleet_entry(
 ) -> list[MemberClusterManifest | Cluster] | None:
     """Read what one document holds of a fleet, None for a document that belongs to another file."""
     if is_hub_object(data):
-        name = mapping_at(data, "metadata").get("name")
+        name = str(mapping_at(data, "metadata").get("name"))
         return [managed[name]] if data["kind"] == CLUSTER_KIND else None
     if isinstance(data, list):
         return list(parse_clusters(data, path=""))

@@ -16,6 +16,7 @@ from placements.engine.ocm_hub import BlockedSetError, OcmHub
 from placements.engine.scheduling.comparison import SemanticsComparison
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import Decision
+from placements.engine.scheduling.profile import profile_of
 from placements.engine.scheduling.scheduler import schedule
 from placements.engine.scheduling.warnings import decision_warnings
 from placements.manifests.binding import PlacedBinding
@@ -181,8 +182,8 @@ def _read_inputs(request: Request) -> _Inputs:
 def _run(placement_input: PlacementInput, inputs: _Inputs) -> Simulation:
     cycle = placement_input.cycle(inputs.fleet, inputs.bindings)
     of_placement = list(placement_input.warnings)
-    if inputs.hub is not None and cycle.semantics is Semantics.OCM:
-        cycle = replace(cycle, now=inputs.now)
+    if inputs.hub is not None and profile_of(cycle).has_hub_objects:
+        cycle = replace(cycle, moment=inputs.now)
         has_sets = inputs.hub.has_sets
         of_placement = [
             one
@@ -191,7 +192,12 @@ def _run(placement_input: PlacementInput, inputs: _Inputs) -> Simulation:
             or (one.path.endswith(".clusterSets") and not has_sets)
         ]
         if has_sets:
-            cycle = _with_sets(cycle, placement_input.name, inputs)
+            try:
+                cycle = inputs.hub.cycle(cycle, placement_input.name)
+            except BlockedSetError as blocked:
+                message = f"Invalid value: {blocked}: a hub would decide nothing"
+                error = FieldError("spec.clusterSelector", "bad-format", message)
+                raise BadInputError([(inputs.clusters, error)]) from blocked
             of_placement += _set_warnings(cycle, inputs)
     decision = schedule(cycle)
     of_cycle = (*fleet_warnings(cycle), *decision_warnings(decision))
@@ -204,17 +210,6 @@ def _run(placement_input: PlacementInput, inputs: _Inputs) -> Simulation:
         inputs.placement_input.semantics,
         inputs.judged_at,
     )
-
-
-def _with_sets(cycle: Cycle, full_name: str, inputs: _Inputs) -> Cycle:
-    """Return the cycle on the hub of the clusters file. Raise BadInputError for a set that blocks it."""
-    hub = inputs.hub or OcmHub()
-    try:
-        return hub.cycle(cycle, full_name)
-    except BlockedSetError as blocked:
-        message = f"Invalid value: {blocked}: a hub would decide nothing"
-        error = FieldError("spec.clusterSelector", "bad-format", message)
-        raise BadInputError([(inputs.clusters, error)]) from blocked
 
 
 def _set_warnings(cycle: Cycle, inputs: _Inputs) -> Iterator[ManifestWarning]:

@@ -181,7 +181,12 @@ def _leave_out_ocm(
     if placement_input.semantics is not Semantics.OCM:
         return
     # What weighs, explicitly or by default, and every other option that is not its default.
-    empty = {"balance": {}, "domainWeights": {}, "addOns": [], "clusterSets": []}
+    empty: dict[str, Any] = {
+        "balance": {},
+        "domainWeights": {},
+        "addOns": [],
+        "clusterSets": [],
+    }
     defaults = {**OcmOptions().to_plain(), **empty}
     options = {**defaults, **placement_input.options}
     lost = dict.fromkeys(

@@ -61,7 +61,8 @@ def _comparable(result: Mapping[str, Any], case: Mapping[str, Any]) -> dict[str,
 
 def _differing(lines: list[bytes]) -> tuple[dict[str, Any], dict[str, str], int]:
     """Return the cases that differ, the refused ones without effect, the count of misconfigured ones."""
-    differing, refused = {}, {}
+    differing: dict[str, Any] = {}
+    refused: dict[str, str] = {}
     misconfigured = 0
     for line, answer in zip(lines, answers(lines), strict=True):
         case = json.loads(line)

@@ -52,7 +52,7 @@ def _unmet(
     unmet_cel: list[dict[str, object]] = [
         {"cel": text, "operator": "", "values": [], "actual": None}
         for text in term.cel_expressions
-        if not matches_cel(text, cluster)
+        if not matches_cel([text], cluster)
     ]
     return labels + claims + unmet_properties + unmet_cel
 

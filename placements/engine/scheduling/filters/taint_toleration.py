@@ -34,7 +34,9 @@ class TaintFilter:
     def _passes(self, cycle: Cycle, *, is_selected: bool) -> Bools:
         tolerations = cycle.policy.tolerations
         verdicts = [
-            not untolerated(taints, tolerations, now=cycle.now, is_selected=is_selected)
+            not untolerated(
+                taints, tolerations, now=cycle.moment, is_selected=is_selected
+            )
             for taints in cycle.fleet.taint_sets
         ]
         return np.array(verdicts, dtype=np.bool_)[cycle.fleet.taint_codes]
@@ -43,7 +45,7 @@ class TaintFilter:
         taints = untolerated(
             cycle.fleet.clusters[position].taints,
             cycle.policy.tolerations,
-            now=cycle.now,
+            now=cycle.moment,
             is_selected=bool(cycle.is_active[position]),
         )
         plain_taints = [

@@ -74,7 +74,7 @@ def _add_on(add_on: AddOnWeight, cycle: Cycle) -> Floats:
     score = np.zeros(len(cycle.fleet), dtype=np.float64)
     for position, cluster in enumerate(cycle.fleet.clusters):
         scores = cluster.managed and cluster.managed.scores.get(add_on.resource_name)
-        if scores and not is_expired(scores, cycle.now):
+        if scores and not is_expired(scores, cycle.moment):
             score[position] = scores.values.get(add_on.score_name, 0)
     return score
 
