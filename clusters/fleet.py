@@ -160,6 +160,8 @@ class Fleet:
         self._labels: dict[str, LabelColumn] = {}
         self._claims: dict[str, LabelColumn] = {}
         self._properties: dict[str, PropertyColumn] = {}
+        self.tested: dict[tuple[str, ...], dict[int, bool]] = {}
+        """Results of expressions by position, kept since they take long."""
         self._digest_parts: dict[_Reads, list[tuple[str, str]]] = {}
         self._digests: dict[_Reads, str] = {}
 
@@ -315,6 +317,10 @@ class Fleet:
             codes[list(after)] = [sets.index(one.taints) for one in after.values()]
             if np.bincount(codes, minlength=len(sets)).all():
                 fleet.taint_sets, fleet.taint_codes = sets, codes
+        fleet.tested = {
+            texts: {at: one for at, one in results.copy().items() if at not in after}
+            for texts, results in self.tested.copy().items()
+        }
         fleet._quoted_names = self._quoted_names
         fleet._digests, fleet._digest_parts = {}, {}
         for reads, parts in self._digest_parts.copy().items():

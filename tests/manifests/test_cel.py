@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from placements.manifests.cel.expression import CelError, compile_cel
-from placements.manifests.cel.functions import cel_context
+from placements.manifests.cel.functions import CelScope
 
 DOCUMENT: dict[str, Any] = {
     "metadata": {
@@ -21,7 +21,9 @@ SCORES = {"usage": [{"name": "cpu", "value": 70}]}
 
 
 def matches(text: str) -> bool:
-    return compile_cel(text).matches(DOCUMENT, cel_context(DOCUMENT, SCORES))
+    scope = CelScope()
+    scope.enter(DOCUMENT, SCORES)
+    return compile_cel(text).matches(DOCUMENT, scope.context)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from placements.manifests.affinity import (
     PropertyRequirement,
 )
 from placements.manifests.cel.expression import compile_cel
-from placements.manifests.cel.functions import cel_context
+from placements.manifests.cel.functions import CelScope
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,27 +146,35 @@ def match_any_term(
             )
             reached &= meets_property(requirement, fleet)
         if term.cel_expressions:
+            test = cel_test(term.cel_expressions)
+            results = fleet.tested.setdefault(term.cel_expressions, {})
             for position in np.flatnonzero(reached).tolist():
-                check_time()
-                cluster = fleet.clusters[position]
-                reached[position] = matches_cel(term.cel_expressions, cluster)
+                if position not in results:
+                    check_time()
+                    results[position] = test(fleet.clusters[position])
+                reached[position] = results[position]
         passes |= reached
     return TermsColumn(passes, tuple(malformed))
 
 
-def matches_cel(texts: Sequence[str], cluster: Cluster) -> bool:
-    """Return whether all CEL expressions are true for a cluster (`rules/other-schedulers.md#cel`)."""
-    document = managed_cluster(cluster)
-    scores: dict[str, list[dict[str, object]]] = {}
-    if cluster.managed is not None:
+def cel_test(texts: Sequence[str]) -> Callable[[Cluster], bool]:
+    """Return the test whether all CEL expressions are true (`rules/other-schedulers.md#cel`)."""
+    expressions = [compile_cel(text) for text in texts]
+    scope = CelScope()
+
+    def matches(cluster: Cluster) -> bool:
+        document = managed_cluster(cluster)
+        of_cluster = cluster.managed.scores if cluster.managed else {}
         scores = {
             name: [
                 {"name": score, "value": value} for score, value in one.values.items()
             ]
-            for name, one in cluster.managed.scores.items()
+            for name, one in of_cluster.items()
         }
-    context = cel_context(document, scores)
-    return all(compile_cel(text).matches(document, context) for text in texts)
+        scope.enter(document, scores)
+        return all(one.matches(document, scope.context) for one in expressions)
+
+    return matches
 
 
 def malformed_values(

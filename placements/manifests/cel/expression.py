@@ -119,7 +119,7 @@ def compile_cel(text: str) -> "Expression":
         )
         raise CelError(message)
     logging.getLogger("cel").setLevel(logging.CRITICAL)
-    tokens = tuple(_tokens(text))
+    tokens = tuple(tokens_of(text))
     try:
         program = cel.compile(_with_optionals(tokens) or text)
     except ValueError as error:
@@ -134,13 +134,14 @@ def compile_cel(text: str) -> "Expression":
         if name not in _NAMES | bound:
             message = f"undeclared reference to {name!r}"
             raise CelError(message)
-    _check_calls(tokens)
-    _check_operands(tokens)
+    check_calls(tokens)
+    check_operands(tokens)
     reads_long_texts = any(one.text in _LONG_TEXTS for one in tokens)
     return Expression(program, _depth(tokens), reads_long_texts)
 
 
-def _tokens(text: str) -> Iterator[Token]:
+def tokens_of(text: str) -> Iterator[Token]:
+    """Yield the words of an expression, without spaces and comments."""
     for match in _TOKEN.finditer(text):
         kind = match.lastgroup or "sign"
         word = match[0]
@@ -193,7 +194,8 @@ def _with_optionals(tokens: tuple[Token, ...]) -> str:
     return " ".join(words)
 
 
-def _check_calls(tokens: tuple[Token, ...]) -> None:
+def check_calls(tokens: tuple[Token, ...]) -> None:
+    """Raise CelError for an unknown function, or one with arguments that it does not take."""
     for at, token in enumerate(tokens):
         if token.kind != "name" or _at(tokens, at + 1).text != "(":
             continue
@@ -231,7 +233,7 @@ def _arguments(tokens: tuple[Token, ...], opening: int) -> int:
     return count
 
 
-def _check_operands(tokens: tuple[Token, ...]) -> None:
+def check_operands(tokens: tuple[Token, ...]) -> None:
     """Raise CelError where an operator has two literals of different types, which never compare or add up."""
     for at, token in enumerate(tokens):
         left, right = _at(tokens, at - 1), _at(tokens, at + 1)
@@ -288,7 +290,7 @@ class Expression:
     def matches(self, document: Mapping[str, Any], context: Any) -> bool:
         """Return whether a cluster matches; an error, another type or too many steps mean that it does not.
 
-        `context` has the functions and the document as a variable (`functions.cel_context`).
+        `context` has the functions and the document as a variable (`functions.CelScope`).
         """
         if self.depth > 1:
             largest = _largest(document, counts_texts=self.reads_long_texts)

@@ -30,16 +30,25 @@ _SEMVER = re.compile(
 _LARGEST_INT = 2**63
 
 
-def cel_context(document: Mapping[str, Any], scores: Mapping[str, Any]) -> Any:
-    """Return the context in which expressions are evaluated for a cluster.
+class CelScope:
+    """The context in which expressions are evaluated, for one cluster after another."""
 
-    `scores` are lists of name and value, by the name of their AddOnPlacementScore.
-    """
-    import cel  # noqa: PLC0415 -- see `compile_cel`
+    def __init__(self) -> None:
+        import cel  # noqa: PLC0415 -- see `compile_cel`
 
-    variables = {VARIABLE: document, "format": {}, "ip": {}}
-    functions = _functions() | {"scores": lambda _cluster, name: scores[name]}
-    return cel.Context(variables=variables, functions=functions)
+        self._scores: Mapping[str, Any] = {}
+        functions = {
+            **_functions(),
+            "scores": lambda _cluster, name: self._scores[name],
+        }
+        self.context = cel.Context(
+            variables={"format": {}, "ip": {}}, functions=functions
+        )
+
+    def enter(self, document: Mapping[str, Any], scores: Mapping[str, Any]) -> None:
+        """Set the cluster. `scores` are lists of name and value, by the name of their AddOnPlacementScore."""
+        self._scores = scores
+        self.context.add_variable(VARIABLE, document)
 
 
 @cache

@@ -7,10 +7,10 @@ from clusters.fleet import Fleet
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.reason import Reason, ReasonCode
 from placements.engine.scheduling.selectors import (
+    cel_test,
     label_requirements,
     label_test,
     match_any_term,
-    matches_cel,
     meets_property,
     property_requirements,
 )
@@ -52,7 +52,7 @@ def _unmet(
     unmet_cel: list[dict[str, object]] = [
         {"cel": text, "operator": "", "values": [], "actual": None}
         for text in term.cel_expressions
-        if not matches_cel([text], cluster)
+        if not cel_test([text])(cluster)
     ]
     return labels + claims + unmet_properties + unmet_cel
 
