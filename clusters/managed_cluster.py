@@ -65,7 +65,7 @@ def _taint(raw: Mapping[str, Any]) -> Taint:
 def parse_moment(text: str) -> datetime:
     """Return the moment of an RFC 3339 text. Raise ValueError."""
     moment = datetime.fromisoformat(text)
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return moment.replace(tzinfo=moment.tzinfo or UTC)
 
 
 def managed_cluster(cluster: Cluster) -> dict[str, Any]:

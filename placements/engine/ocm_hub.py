@@ -89,8 +89,10 @@ class OcmHub:
 
     @staticmethod
     def _is_leaving(cluster: Cluster) -> bool:
-        document = cluster.managed.document if cluster.managed else {}
-        return bool((document.get("metadata") or {}).get("deletionTimestamp"))
+        if cluster.managed is None:
+            return False
+        metadata = cluster.managed.document["metadata"]
+        return bool(metadata.get("deletionTimestamp"))
 
     def own_decisions(self, namespace: str, name: str) -> list[str]:
         """Return the clusters that a placement has, each once."""

@@ -102,10 +102,9 @@ def satisfied_condition(
     else:
         reason = "AllDecisionsScheduled"
         message = "All cluster decisions scheduled"
-    status = "True" if reason == "AllDecisionsScheduled" else "False"
     return {
         "type": "PlacementSatisfied",
-        "status": status,
+        "status": str(reason == "AllDecisionsScheduled"),
         "reason": reason,
         "message": message,
     }

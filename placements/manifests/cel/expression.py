@@ -275,8 +275,8 @@ def _largest(value: object, *, counts_texts: bool) -> int:
         value = list(value.values())
     if not isinstance(value, list):
         return 0
-    inner = (_largest(one, counts_texts=counts_texts) for one in value)
-    return max(len(value), *inner) if value else 0
+    sizes = [_largest(one, counts_texts=counts_texts) for one in value]
+    return max(len(value), *sizes, 0)
 
 
 @dataclass(frozen=True)

@@ -92,8 +92,8 @@ def _texts() -> dict[str, Callable[..., Any]]:
 
     def last_index_of(holder: Any, part: Any, *offset: int) -> int:
         if isinstance(holder, list):
-            position = index_of(holder[::-1], part)
-            return position if position < 0 else len(holder) - 1 - position
+            places = [at for at, one in enumerate(holder) if one == part]
+            return max(places, default=-1)
         return stdlib.last_index_of(holder, part, *offset)
 
     return {
@@ -176,7 +176,7 @@ def _order_of_version(version: Opaque) -> Any:
     if match is None:
         raise ValueError(version)
     numbers = tuple(map(int, match.groups()[:3]))
-    words = match[4].split(".") if match[4] else []
+    words = list(filter(None, (match[4] or "").split(".")))
     # A version comes after its previews; a number within a preview comes before a word.
     preview = [
         (not one.isdigit(), int(one) if one.isdigit() else 0, one) for one in words
@@ -185,8 +185,9 @@ def _order_of_version(version: Opaque) -> Any:
 
 
 def _order(value: Opaque | int) -> Any:
-    is_version = isinstance(value, Mapping) and "@semver" in value
-    return _order_of_version(value) if is_version else nano_of(value)  # type: ignore[arg-type]
+    if isinstance(value, Mapping) and "@semver" in value:
+        return _order_of_version(value)
+    return nano_of(value)
 
 
 def _part_of_version(index: int) -> Callable[[Opaque], int]:
@@ -241,13 +242,15 @@ def cidr_of(text: str) -> Opaque:
 
 
 def _network(value: Any) -> Any:
-    text = value["@cidr"] if isinstance(value, Mapping) else cidr_of(value)["@cidr"]
-    return ip_network(text, strict=False)
+    if not isinstance(value, Mapping):
+        value = cidr_of(value)
+    return ip_network(value["@cidr"], strict=False)
 
 
 def contains_ip(network: Any, value: Any) -> bool:
-    text = value["@ip"] if isinstance(value, Mapping) else ip_of(value)["@ip"]
-    return ip_address(text) in _network(network)
+    if not isinstance(value, Mapping):
+        value = ip_of(value)
+    return ip_address(value["@ip"]) in _network(network)
 
 
 def contains_cidr(network: Any, value: Any) -> bool:
@@ -279,8 +282,7 @@ def _pattern(pattern: str) -> Any:
 
 
 def find(text: str, pattern: str) -> str:
-    match = _pattern(pattern).search(text)
-    return match.group() if match else ""
+    return next(iter(find_all(text, pattern, 1)), "")
 
 
 def find_all(text: str, pattern: str, most: int = -1) -> list[str]:

@@ -96,7 +96,7 @@ def _decided(
     passing = candidates.passes.nonzero()[0].tolist()
     ranked = list(schedule(cycle).picked_names)
     number = spec.number_of_clusters
-    unscheduled = 0 if number is None else number - len(ranked)
+    unscheduled = (number or len(ranked)) - len(ranked)
     positions = cycle.fleet.positions
     selected = [cycle.fleet.clusters[positions[name]] for name in ranked]
     satisfied = satisfied_condition(
