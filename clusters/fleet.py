@@ -6,10 +6,11 @@ import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 from functools import cached_property
 from types import MappingProxyType
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from weakref import ref
 
 import numpy as np
@@ -65,6 +66,8 @@ class Taint:
     key: str
     value: str = ""
     effect: str = NO_SCHEDULE
+    time_added: datetime | None = None
+    """Known of clusters of Open Cluster Management only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +88,20 @@ class SeenNamespaces(NamedTuple):
     names: frozenset[str] | None = None
 
 
+class AddOnScores(NamedTuple):
+    """The scores of one AddOnPlacementScore by name, and when they expire."""
+
+    values: Mapping[str, int]
+    valid_until: datetime | None = None
+
+
+class ManagedObject(NamedTuple):
+    """What a hub of Open Cluster Management has of a cluster: its object, and its scores by resource name."""
+
+    document: Mapping[str, Any]
+    scores: Mapping[str, AddOnScores] = MappingProxyType({})
+
+
 class Cluster(NamedTuple):
     """One member cluster as the scheduler sees it; a named tuple is made in a third of a dataclass's time."""
 
@@ -96,6 +113,8 @@ class Cluster(NamedTuple):
     eligibility: Eligibility = ELIGIBLE
     namespaces: SeenNamespaces | None = None
     """None: the cluster does not collect its namespaces."""
+    managed: ManagedObject | None = None
+    """None: not a cluster of Open Cluster Management, or only its labels and claims are known."""
 
     @property
     def is_leaving(self) -> bool:
@@ -145,6 +164,8 @@ class Fleet:
         self._origin: _Origin = (None, {}, {})
         self._texts: dict[_Read, LabelColumn] = {}
         self._properties: dict[str, PropertyColumn] = {}
+        self.tested: dict[tuple[str, ...], dict[int, bool]] = {}
+        """Results of expressions by position, kept since they take long."""
 
     @cached_property
     def clusters(self) -> tuple[Cluster, ...]:
@@ -289,6 +310,10 @@ class Fleet:
             codes[list(after)] = [sets.index(one.taints) for one in after.values()]
             if np.bincount(codes, minlength=len(sets)).all():
                 fleet.taint_sets, fleet.taint_codes = sets, codes
+        fleet.tested = {
+            texts: {at: one for at, one in results.copy().items() if at not in after}
+            for texts, results in self.tested.copy().items()
+        }
         return fleet
 
     @cached_property

@@ -425,6 +425,7 @@ _OTHERS = {
     ScoreSource.BALANCE: "Balance: few other placements",
     ScoreSource.CPU: "allocatable cpu",
     ScoreSource.MEMORY: "allocatable memory",
+    ScoreSource.ADD_ON: "scores of add-ons",
 }
 
 

@@ -574,6 +574,7 @@ _PRIORITIZERS = {
     ScoreSource.BALANCE: "Balance",
     ScoreSource.CPU: "ResourceAllocatableCPU",
     ScoreSource.MEMORY: "ResourceAllocatableMemory",
+    ScoreSource.ADD_ON: "AddOn",
 }
 """What adds to the affinity in a preference, by its name in OCM."""
 

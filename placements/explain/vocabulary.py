@@ -339,6 +339,8 @@ _STATES = {
 
 def _requirement(facts: Facts) -> str:
     actual, values = facts["actual"], facts["values"]
+    if "cel" in facts:
+        return f"CEL expression {facts['cel']} is not true"
     if "property" in facts:
         name, sign = facts["property"], OPERATOR_WORDS[facts["operator"]]
         have = (
@@ -518,6 +520,7 @@ def _conditions(term: ClusterSelectorTerm) -> Iterator[str]:
             value = quantity_words(one.values[0], one.name, exact=True)
             yield f"{one.name} {OPERATOR_WORDS[one.operator]} {value}"
     yield from (f"claim {words}" for words in _selector(term.claim_selector))
+    yield from (f"CEL {text}" for text in term.cel_expressions)
 
 
 def value_words(value: str | None) -> str:

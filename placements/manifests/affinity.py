@@ -15,6 +15,7 @@ from fleetui.apimachinery.fields import (
     LabelValue,
     PropertyName,
     QuantityText,
+    Text,
     list_of,
     one_of,
     refusal,
@@ -30,6 +31,7 @@ from fleetui.apimachinery.model import (
     mapping_at,
 )
 from fleetui.apimachinery.quantity import QuantityError, parse_quantity
+from placements.manifests.cel.expression import CelError, compile_cel
 
 MOST_REQUIRED_TERMS = 10
 MOST_PREFERRED_TERMS = 1000
@@ -178,6 +180,31 @@ def only_under_ocm(value: object, info: ValidationInfo) -> object:
     return value
 
 
+class CelSelector(ManifestModel):
+    """CEL expressions, all of which must be true; without any it selects everything."""
+
+    cel_expressions: Annotated[
+        tuple[Text, ...], list_of(high=MOST_REQUIREMENTS, ours=True)
+    ] = ()
+
+    @classmethod
+    def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
+        """Every expression must compile: a hub deselects every cluster otherwise."""
+        expressions = raw.get("celExpressions")
+        if not isinstance(expressions, (list, tuple)):
+            return
+        for index, text in enumerate(expressions[:MOST_REQUIREMENTS]):
+            if not isinstance(text, str):
+                continue
+            try:
+                compile_cel(text)
+            except CelError as error:
+                message = f"Invalid value: does not compile: {error}"
+                yield ErrorDetail(
+                    ("celExpressions", index), "bad-format", message, "a CEL expression"
+                )
+
+
 class ClusterSelectorTerm(ManifestModel):
     """Requirements on a cluster; a property selector filters, a property sorter only scores."""
 
@@ -187,6 +214,11 @@ class ClusterSelectorTerm(ManifestModel):
     claim_selector: Annotated[LabelSelector, BeforeValidator(only_under_ocm)] | None = (
         None
     )
+    cel_selector: Annotated[CelSelector, BeforeValidator(only_under_ocm)] | None = None
+
+    @property
+    def cel_expressions(self) -> tuple[str, ...]:
+        return () if self.cel_selector is None else self.cel_selector.cel_expressions
 
     @property
     def matches_everything(self) -> bool:
@@ -196,7 +228,11 @@ class ClusterSelectorTerm(ManifestModel):
         )
         has_properties = properties is not None and bool(properties.match_expressions)
         return not (
-            has_labels or has_properties or self.property_sorter or self.claim_selector
+            has_labels
+            or has_properties
+            or self.property_sorter
+            or self.claim_selector
+            or self.cel_expressions
         )
 
 

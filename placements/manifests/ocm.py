@@ -35,7 +35,6 @@ from fleetui.apimachinery.model import (
     IntOrPercent,
     ManifestModel,
     Raw,
-    UnsupportedField,
     conflict,
     duplicate_problems,
     items_at,
@@ -43,7 +42,11 @@ from fleetui.apimachinery.model import (
     plain_problems,
     required,
 )
-from placements.manifests.affinity import MOST_REQUIRED_TERMS, LabelSelector
+from placements.manifests.affinity import (
+    MOST_REQUIRED_TERMS,
+    CelSelector,
+    LabelSelector,
+)
 from placements.manifests.ocm_options import (
     MOST_ROWS,
     TopologyWeight,
@@ -52,6 +55,7 @@ from placements.manifests.ocm_options import (
 )
 from placements.manifests.policy import (
     MOST_TOLERATIONS,
+    SOFT_EFFECTS,
     KeyType,
     Toleration,
     WhenUnsatisfiable,
@@ -60,11 +64,6 @@ from placements.manifests.strategy import amount
 
 OCM_KIND = "Placement"
 OCM_VERSIONS = (f"{OCM_GROUP}/v1alpha1", f"{OCM_GROUP}/v1beta1")
-SOFT_EFFECTS = ("PreferNoSelect", "NoSelectIfNew")
-
-_NOT_READ = UnsupportedField(
-    "not-supported", "Forbidden: this field of Open Cluster Management is not supported"
-)
 
 
 class ConstraintType(StrEnum):
@@ -134,12 +133,6 @@ class SpreadPolicy(ManifestModel):
     spread_constraints: Annotated[tuple[SpreadPolicyTerm, ...], list_of(high=8)] = ()
 
 
-class CelSelector(ManifestModel):
-    """CEL expressions; an empty selector, as typed clients write it, matches every cluster."""
-
-    refused: ClassVar[Mapping[str, UnsupportedField]] = {"celExpressions": _NOT_READ}
-
-
 class RequiredClusterSelector(ManifestModel):
     """Requirements of one predicate on labels and claims."""
 
@@ -175,29 +168,38 @@ class ScoreType(StrEnum):
     """Where a score comes from."""
 
     BUILT_IN = "BuiltIn"
+    ADD_ON = "AddOn"
 
 
-_ADD_ON = {"AddOn": 'Unsupported value: "AddOn"'}
+class AddOnCoordinate(ManifestModel):
+    """The score of that name in the AddOnPlacementScore of each cluster."""
+
+    resource_name: FilledText
+    score_name: FilledText
 
 
 class ScoreCoordinate(ManifestModel):
-    """The prioritizer, by its built-in name."""
+    """The prioritizer: a built-in one by its name, or the score of an add-on."""
 
-    refused: ClassVar[Mapping[str, UnsupportedField]] = {"addOn": _NOT_READ}
-
-    type: Annotated[ScoreType, one_of(ScoreType, hints=_ADD_ON)] = ScoreType.BUILT_IN
+    type: Annotated[ScoreType, one_of(ScoreType)] = ScoreType.BUILT_IN
     built_in: Annotated[
         str,
         literal(
-            "Steady", "Balance", "ResourceAllocatableCPU", "ResourceAllocatableMemory"
+            "",
+            "Steady",
+            "Balance",
+            "ResourceAllocatableCPU",
+            "ResourceAllocatableMemory",
         ),
     ] = ""
+    add_on: AddOnCoordinate | None = None
 
     @classmethod
     def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
-        """A prioritizer has a name, unless it is refused for its type."""
-        if "builtIn" not in raw and raw.get("type") != "AddOn":
-            yield ErrorDetail(("builtIn",), "required", "Required value")
+        """A coordinate has what its type names; of another type's field a hub reads nothing."""
+        field = "addOn" if raw.get("type") == "AddOn" else "builtIn"
+        if not raw.get(field):
+            yield ErrorDetail((field,), "required", "Required value")
 
 
 class PrioritizerConfig(ManifestModel):
@@ -213,22 +215,11 @@ class PrioritizerPolicy(ManifestModel):
     mode: Annotated[str, literal("Additive", "Exact", "")] = "Additive"
     configurations: Annotated[tuple[PrioritizerConfig, ...], list_of()] = ()
 
-    @classmethod
-    def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
-        """Each prioritizer has one weight; of two the first would be passed over."""
-        path = ("scoreCoordinate", "builtIn")
-        names = (
-            (("configurations", index, *path), mapping_at(item, path[0]).get(path[1]))
-            for index, item in enumerate(items_at(raw, "configurations"))
-        )
-        return duplicate_problems(names, "unique names")
-
 
 class OcmToleration(Toleration):
     """A toleration with the effects of Open Cluster Management."""
 
     effect: Annotated[str, literal("NoSelect", *SOFT_EFFECTS, "NoSchedule", "")] = ""
-    toleration_seconds: Annotated[int, integer(-(2**63), 2**63 - 1)] | None = None
 
 
 class DecisionGroup(ManifestModel):

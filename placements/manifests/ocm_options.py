@@ -144,6 +144,14 @@ class AffinityTerm(ManifestModel):
         yield from topology_key_problems(raw)
 
 
+class AddOnWeight(ManifestModel):
+    """The weight of the scores of one add-on (`rules/other-schedulers.md#prioritizers`)."""
+
+    resource_name: FilledText
+    score_name: FilledText
+    weight: Weight = 1
+
+
 class OcmOptions(ManifestModel):
     """How `ocm` semantics spread and weigh."""
 
@@ -168,6 +176,8 @@ class OcmOptions(ManifestModel):
     cpu_weight: Weight = 0
     memory_weight: Weight = 0
     affinity_terms: Annotated[tuple[AffinityTerm, ...], list_of()] = ()
+    add_ons: Annotated[tuple[AddOnWeight, ...], list_of()] = ()
+    cluster_sets: Annotated[tuple[FilledText, ...], list_of()] = ()
 
 
 def parse_ocm_options(raw: object, *, path: str = "ocm") -> OcmOptions:

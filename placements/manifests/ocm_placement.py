@@ -6,6 +6,7 @@ An entry of a list with nothing but a comment in it, as the proposal's examples 
 warning.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -18,12 +19,12 @@ from fleetui.apimachinery.errors import (
     ManifestWarning,
     split_path,
 )
-from fleetui.apimachinery.model import Semantics, mapping_at, parse_manifest
+from fleetui.apimachinery.model import Semantics, mapping_at, parse_manifest, to_plain
 from placements.manifests.ocm import (
-    SOFT_EFFECTS,
     ConstraintType,
     OcmDocument,
     OcmSpec,
+    ScoreType,
     SpreadPolicyTerm,
     SpreadTerm,
 )
@@ -33,12 +34,15 @@ from placements.manifests.ocm_options import (
     refuse_weighted_limits,
 )
 from placements.manifests.policy import (
+    SOFT_EFFECTS,
     PlacementPolicy,
     TopologySpreadConstraint,
     WhenUnsatisfiable,
     parse_policy,
 )
 
+NEEDS_HUB = "needs-hub"
+_HUB_ONLY = "ignored, except in simulations that have the objects of a hub"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
@@ -54,6 +58,7 @@ class ParsedOcmPlacement:
     options: OcmOptions
     warnings: tuple[ManifestWarning, ...] = ()
     places: Mapping[str, str] = field(default_factory=dict)
+    spec: OcmSpec = field(default_factory=OcmSpec)
 
 
 def parse_ocm_placement(
@@ -108,17 +113,8 @@ def parse_ocm_placement(
             }
             for one in affinity
         ]
-    weights = {
-        one.score_coordinate.built_in: one.weight
-        for one in spec.prioritizer_policy.configurations
-    }
-    is_exact = spec.prioritizer_policy.mode == "Exact"
-    if is_exact or "Steady" in weights:
-        plain["steadyWeight"] = 100 * weights.get("Steady", 0)
-    if is_exact or "Balance" in weights:
-        plain["balanceWeight"] = weights.get("Balance", 0)
-    plain["cpuWeight"] = weights.get("ResourceAllocatableCPU", 0)
-    plain["memoryWeight"] = weights.get("ResourceAllocatableMemory", 0)
+    plain |= _weights(spec)
+    plain["clusterSets"] = list(spec.cluster_sets)
     chosen = parse_ocm_options({**plain_options, **plain})
     refuse_weighted_limits(
         policy, chosen, places=[f"{spec_path}.{place}" for place in constraints]
@@ -127,7 +123,44 @@ def parse_ocm_placement(
         tuple(_warnings(parsed.spec, spec_path)),
         _places(parsed.spec, constraints, spec_path),
     )
-    return ParsedOcmPlacement(parsed.metadata.name, policy, chosen, warnings, places)
+    return ParsedOcmPlacement(
+        parsed.metadata.name, policy, chosen, warnings, places, spec
+    )
+
+
+def _weights(spec: OcmSpec) -> dict[str, Any]:
+    """Return the weights of the prioritizers as options.
+
+    Of two weights of a built-in prioritizer the last counts. A hub takes one with an `addOn` beside it for
+    another prioritizer, which counts as well, and so does each weight of an add-on.
+    """
+    is_exact = spec.prioritizer_policy.mode == "Exact"
+    weights = {} if is_exact else {"Steady": 1, "Balance": 1}
+    added: Counter[str] = Counter()
+    add_ons = []
+    configured = {
+        one.score_coordinate.built_in for one in spec.prioritizer_policy.configurations
+    }
+    for one in spec.prioritizer_policy.configurations:
+        coordinate = one.score_coordinate
+        if coordinate.type is ScoreType.ADD_ON:
+            add_ons.append({**to_plain(coordinate.add_on), "weight": one.weight})
+        elif coordinate.add_on is None:
+            weights[coordinate.built_in] = one.weight
+        else:
+            added[coordinate.built_in] += one.weight
+    added.update(weights)
+    plain: dict[str, Any] = {
+        "cpuWeight": added["ResourceAllocatableCPU"],
+        "memoryWeight": added["ResourceAllocatableMemory"],
+        "addOns": add_ons,
+    }
+    # Options that accompany a document may set the weights that it leaves out.
+    if is_exact or "Steady" in configured:
+        plain["steadyWeight"] = 100 * added["Steady"]
+    if is_exact or "Balance" in configured:
+        plain["balanceWeight"] = added["Balance"]
+    return plain
 
 
 def _refuse_options_given_twice(options: object, path: str) -> None:
@@ -136,7 +169,14 @@ def _refuse_options_given_twice(options: object, path: str) -> None:
     message = "Forbidden: set by the manifest itself"
     errors = [
         FieldError(f"{path}.{name}", "conflict", message, "no such field")
-        for name in ("affinityTerms", "balanceWeight", "cpuWeight", "memoryWeight")
+        for name in (
+            "affinityTerms",
+            "addOns",
+            "balanceWeight",
+            "clusterSets",
+            "cpuWeight",
+            "memoryWeight",
+        )
         if name in fields
     ]
     if errors:
@@ -174,21 +214,45 @@ def _warnings(spec: OcmSpec, path: str) -> Iterator[ManifestWarning]:
             "empty-entry", f"{path}.{place}", f"empty entry, {verb} nothing: ignored"
         )
     if spec.cluster_sets:
-        message = (
-            "cluster sets are ignored: every cluster of the fleet counts as a member"
-        )
-        yield ManifestWarning("not-acted-on", f"{path}.clusterSets", message)
+        yield ManifestWarning(NEEDS_HUB, f"{path}.clusterSets", _HUB_ONLY)
+    for index, toleration in enumerate(spec.tolerations):
+        place = f"{path}.tolerations[{index}]"
+        if toleration.effect in SOFT_EFFECTS:
+            yield ManifestWarning(NEEDS_HUB, f"{place}.effect", _HUB_ONLY)
+        if toleration.toleration_seconds is not None:
+            yield ManifestWarning(NEEDS_HUB, f"{place}.tolerationSeconds", _HUB_ONLY)
+    yield from _hints(spec, path)
     if spec.decision_strategy is not None:
         message = "ignored: decision groups do not change which clusters are selected"
         yield ManifestWarning("not-acted-on", f"{path}.decisionStrategy", message)
-    for index, one in enumerate(spec.tolerations):
-        place = f"{path}.tolerations[{index}]"
-        if one.effect in SOFT_EFFECTS:
-            message = f"ignored: no taint has the effect {one.effect} here"
-            yield ManifestWarning("not-acted-on", f"{place}.effect", message)
-        if one.toleration_seconds is not None:
-            message = "ignored: tolerations do not expire here"
-            yield ManifestWarning("not-acted-on", f"{place}.tolerationSeconds", message)
+
+
+def _hints(spec: OcmSpec, path: str) -> Iterator[ManifestWarning]:
+    """Yield what a hub accepts and does otherwise than one may expect."""
+    names: set[str] = set()
+    for index, one in enumerate(spec.prioritizer_policy.configurations):
+        place = f"{path}.prioritizerPolicy.configurations[{index}]"
+        coordinate = one.score_coordinate
+        if coordinate.type is ScoreType.ADD_ON:
+            message = "a cluster without this AddOnPlacementScore, or with an expired one, scores 0"
+            yield ManifestWarning("missing-score", place, message)
+        elif coordinate.add_on is not None:
+            message = "counted in addition to the default weight, since addOn is set"
+            yield ManifestWarning("counted-twice", place, message)
+        elif coordinate.built_in in names:
+            message = (
+                f"{coordinate.built_in} has another weight above: the last one counts"
+            )
+            yield ManifestWarning("counted-twice", place, message)
+        else:
+            names.add(coordinate.built_in)
+    for index, predicate in enumerate(spec.predicates):
+        selector = predicate and predicate.required_cluster_selector.cel_selector
+        expressions = selector.cel_expressions if selector else ()
+        if any("scores(" in text for text in expressions):
+            place = f"{path}.predicates[{index}].requiredClusterSelector.celSelector"
+            message = "scores() reads expired scores as well"
+            yield ManifestWarning("expired-scores", place, message)
 
 
 def _policy(spec: OcmSpec, constraints: list[dict[str, Any]]) -> dict[str, Any]:
@@ -202,23 +266,22 @@ def _policy(spec: OcmSpec, constraints: list[dict[str, Any]]) -> dict[str, Any]:
         for one in spec.predicates
         if one is not None
     ]
-    terms = [
-        {key: one[key] for key in one if key != "celSelector"} for one in selectors
-    ]
-    if terms:
+    if selectors:
         plain["affinity"] = {
-            "clusterAffinity": {_REQUIRED: {"clusterSelectorTerms": terms}}
+            "clusterAffinity": {_REQUIRED: {"clusterSelectorTerms": selectors}}
         }
     tolerations: list[dict[str, Any]] = []
     for one in spec.tolerations:
         effect = "NoSchedule" if one.effect == "NoSelect" else one.effect
-        toleration = {
+        toleration: dict[str, Any] = {
             "key": one.key,
             "operator": one.operator.value,
             "value": one.value,
             "effect": effect,
         }
-        if effect not in SOFT_EFFECTS and toleration not in tolerations:
+        if one.toleration_seconds is not None:
+            toleration["tolerationSeconds"] = one.toleration_seconds
+        if toleration not in tolerations:
             tolerations.append(toleration)
     return {**plain, "tolerations": tolerations}
 

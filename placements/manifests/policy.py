@@ -6,7 +6,7 @@ for a changed one.
 
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, TypeAdapter, ValidationInfo
 
@@ -146,6 +146,18 @@ def _toleration_value(value: object, info: ValidationInfo) -> object:
     return value
 
 
+SOFT_EFFECTS = ("PreferNoSelect", "NoSelectIfNew")
+"""Effects of taints that only Open Cluster Management has."""
+_EFFECT: TypeAdapter[str] = TypeAdapter(Annotated[str, literal("NoSchedule", "")])
+
+
+def _toleration_effect(value: object, info: ValidationInfo) -> object:
+    semantics = (info.context or {}).get("semantics")
+    if semantics is Semantics.OCM and value in SOFT_EFFECTS:
+        return value
+    return _EFFECT.validate_python(value)
+
+
 class Toleration(ManifestModel):
     """Accepts the taints that it matches."""
 
@@ -154,7 +166,15 @@ class Toleration(ManifestModel):
         TolerationOperator.EQUAL
     )
     value: Annotated[str, BeforeValidator(_toleration_value)] = ""
-    effect: Annotated[str, literal("NoSchedule", "")] = ""
+    effect: Annotated[
+        str,
+        BeforeValidator(
+            _toleration_effect, json_schema_input_type=Literal["NoSchedule", ""]
+        ),
+    ] = ""
+    toleration_seconds: (
+        Annotated[int, integer(-(2**63), 2**63 - 1), _OCM_ONLY] | None
+    ) = None
 
     @classmethod
     def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
@@ -222,9 +242,12 @@ class PlacementPolicy(ManifestModel):
         tolerations = (
             (
                 ("tolerations", index),
-                tuple(
-                    default if one.get(key) is None else one[key]
-                    for key, default in defaults.items()
+                (
+                    *(
+                        default if one.get(key) is None else one[key]
+                        for key, default in defaults.items()
+                    ),
+                    repr(one.get("tolerationSeconds")),
                 ),
             )
             for index, one in enumerate(

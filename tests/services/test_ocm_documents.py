@@ -212,7 +212,7 @@ def test_the_merged_api_is_kept_in_its_own_words() -> None:
 
     assert placed(saved.object) == ["a", "c"]
     assert saved.object.document == document
-    assert ("not-acted-on", "spec.clusterSets") in [
+    assert ("needs-hub", "spec.clusterSets") in [
         (one.code, one.path) for one in saved.warnings
     ]
 

@@ -155,8 +155,13 @@ def _reports(decision: Decision, cluster: str) -> Iterator[Axis]:
 
 def _tolerations(decision: Decision, cluster: str) -> Iterator[Axis]:
     cycle = decision.cycle
-    taints = cycle.fleet.clusters[cycle.fleet.positions[cluster]].taints
-    for taint in untolerated(taints, cycle.policy.tolerations):
+    position = cycle.fleet.positions[cluster]
+    for taint in untolerated(
+        cycle.fleet.clusters[position].taints,
+        cycle.policy.tolerations,
+        now=cycle.moment,
+        is_selected=bool(cycle.is_active[position]),
+    ):
         toleration = {
             "key": taint.key,
             "operator": "Equal",

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import cached_property
 from itertools import pairwise
 from types import MappingProxyType
@@ -45,7 +46,7 @@ class Cycle:
     """The inputs of one run of the scheduler for one placement. Raise DuplicateBindingError.
 
     `namespace` is that of the placement, "" for one that is cluster-scoped. With a `batch` the cycle applies
-    it and selects nothing itself.
+    it and selects nothing itself. `moment` is when it runs: without it scores and tolerations never expire.
     """
 
     fleet: Fleet
@@ -55,6 +56,7 @@ class Cycle:
     options: Mapping[str, object] = field(default_factory=lambda: NO_OPTIONS)
     namespace: str = ""
     batch: Batch | None = None
+    moment: datetime | None = None
 
     def __post_init__(self) -> None:
         clusters = [binding.cluster for binding in self.live_bindings]

@@ -97,7 +97,8 @@ class Profile:
     needed, as on a released hub, and so does a resource name with a second dash; else such a value counts as
     absent, with a warning. `chooses_again`: every cycle
     chooses among all clusters, placed or not; `reads_other_placements`: its scores depend on what others have
-    on each cluster. `domains_depend_on_filters`: which clusters count in a domain depends on more than
+    on each cluster. `has_hub_objects`: sets, scores and decisions of a hub of Open Cluster Management count.
+    `domains_depend_on_filters`: which clusters count in a domain depends on more than
     labels. `has_exact_search`: a set is judged by its final skews, so that exact search applies;
     `has_new_terms`: every document of a placement can express another term;
     `is_blocked_over_limit`: a skew above its limit forbids every pick that leaves it there. `refuse` raises
@@ -112,6 +113,7 @@ class Profile:
     fails_on_malformed_property: bool = False
     chooses_again: bool = False
     reads_other_placements: bool = False
+    has_hub_objects: bool = False
     domains_depend_on_filters: bool = False
     has_exact_search: bool = False
     is_blocked_over_limit: bool = False
@@ -133,6 +135,7 @@ def _ocm(cycle: Cycle) -> Profile:
         WeightedScore(options),
         chooses_again=True,
         has_new_terms=False,
+        has_hub_objects=True,
         reads_other_placements=options.balance_weight != 0 and not options.balance,
         refuse=partial(refuse_weighted_limits, options=options),
         options_without_failure={"unsatisfiable": str(Unsatisfiable.FEWER)},

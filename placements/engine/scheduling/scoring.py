@@ -34,6 +34,7 @@ class ScoreSource(StrEnum):
     BALANCE = "balance"
     CPU = "cpu"
     MEMORY = "memory"
+    ADD_ON = "addOn"
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from clusters.columns import Bools
-from clusters.fleet import Fleet
+from clusters.fleet import Cluster, Fleet
+from clusters.managed_cluster import managed_cluster
 from fleetui.apimachinery.effort import check_time
 from fleetui.apimachinery.fields import has_second_dash
 from fleetui.apimachinery.quantity import parse_quantity
@@ -17,6 +18,8 @@ from placements.manifests.affinity import (
     LabelSelector,
     PropertyRequirement,
 )
+from placements.manifests.cel.expression import compile_cel
+from placements.manifests.cel.functions import CelScope
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +145,36 @@ def match_any_term(
                 requirement.name, fleet, among=reached, splits_names=splits_names
             )
             reached &= meets_property(requirement, fleet)
+        if term.cel_expressions:
+            test = cel_test(term.cel_expressions)
+            results = fleet.tested.setdefault(term.cel_expressions, {})
+            for position in np.flatnonzero(reached).tolist():
+                if position not in results:
+                    check_time()
+                    results[position] = test(fleet.clusters[position])
+                reached[position] = results[position]
         passes |= reached
     return TermsColumn(passes, tuple(malformed))
+
+
+def cel_test(texts: Sequence[str]) -> Callable[[Cluster], bool]:
+    """Return the test whether all CEL expressions are true (`rules/other-schedulers.md#cel`)."""
+    expressions = [compile_cel(text) for text in texts]
+    scope = CelScope()
+
+    def matches(cluster: Cluster) -> bool:
+        document = managed_cluster(cluster)
+        of_cluster = cluster.managed.scores if cluster.managed else {}
+        scores = {
+            name: [
+                {"name": score, "value": value} for score, value in one.values.items()
+            ]
+            for name, one in of_cluster.items()
+        }
+        scope.enter(document, scores)
+        return all(one.matches(document, scope.context) for one in expressions)
+
+    return matches
 
 
 def malformed_values(

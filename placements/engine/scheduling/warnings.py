@@ -13,7 +13,9 @@ _MOST_NAMES = 5
 
 def property_warnings(fleet: Fleet) -> tuple[ManifestWarning, ...]:
     """Return the properties that some cluster reports with a value that no policy can compare."""
-    names = sorted({name for cluster in fleet for name in cluster.properties})
+    # The claims of Open Cluster Management are texts.
+    reporting = (cluster for cluster in fleet if cluster.managed is None)
+    names = sorted({name for cluster in reporting for name in cluster.properties})
     warnings = []
     for name in names:
         malformed = fleet.property(name).is_malformed.nonzero()[0].tolist()

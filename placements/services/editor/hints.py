@@ -241,7 +241,11 @@ def _matching_clusters(
         term = parse_manifest(ClusterSelectorTerm, raw, semantics=semantics, path="")
     except InvalidManifest:
         return ""
-    if term.matches_everything or term.claim_selector is not None:
+    if (
+        term.matches_everything
+        or term.claim_selector is not None
+        or term.cel_expressions
+    ):
         return ""
     matches = match_labels(term.label_selector, fleet)
     for requirement in property_requirements(term):

@@ -24,6 +24,7 @@ from placements.manifests.binding import (
 from placements.manifests.ocm_options import parse_ocm_options, refuse_weighted_limits
 from placements.manifests.ocm_placement import parse_ocm_placement
 from placements.manifests.policy import parse_policy
+from placements.services.simulate.hub_cases import decide_hub_case
 
 Raw = Mapping[str, Any]
 _FIELDS = {
@@ -198,10 +199,13 @@ def answers(lines: Iterable[bytes]) -> Iterator[Answer]:
                 )
             if "id" in case:
                 identity = {"id": case["id"]}
-            yield {
-                **identity,
-                **({"steps": run_scenario(case)} if "steps" in case else _single(case)),
-            }
+            if "steps" in case:
+                answer = {"steps": run_scenario(case)}
+            elif "objects" in case:
+                answer = decide_hub_case(case)
+            else:
+                answer = _single(case)
+            yield {**identity, **answer}
         except InvalidManifest as invalid:
             yield {**identity, "line": position, "error": _error(invalid.errors[0])}
         except UnicodeDecodeError:

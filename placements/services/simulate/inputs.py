@@ -1,6 +1,6 @@
 """Inputs of one cycle from files: the member clusters, one placement, its bindings."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -26,6 +26,7 @@ from fleetui.apimachinery.yaml import (
     read_each,
     refuse_twice,
 )
+from placements.engine.ocm_hub import CLUSTER_KIND, OcmHub, is_hub_object, parse_hub
 from placements.engine.scheduling.warnings import property_warnings
 from placements.manifests.binding import (
     BINDING_KIND,
@@ -52,6 +53,8 @@ class FleetFile:
     fleet: Fleet
     warnings: tuple[ManifestWarning, ...]
     judged_at: datetime | None = None
+    hub: OcmHub | None = None
+    """What the file holds of a hub of Open Cluster Management, if anything."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,7 @@ class BindingsFile:
 def read_fleet(
     source: bytes, *, now: datetime | None = None, strict_health: bool = False
 ) -> FleetFile:
-    """Read what an import reads, or plain cases. Raise InvalidManifest.
+    """Read what an import reads, objects of an OCM hub, or plain cases. Raise InvalidManifest.
 
     `now` is the moment to judge heartbeats by; None means that the newest heartbeat in the file is now.
     """
@@ -76,8 +79,12 @@ def read_fleet(
         return FleetFile(fleet, _warnings(table.notes))
     notes: dict[ManifestWarning, list[str]] = {}
     foreign: set[str] = set()
-    parse = partial(_fleet_entry, notes=notes, foreign=foreign)
-    reads = read_each(items_in(text), parse)
+    items = items_in(text)
+    objects = [item.data for item in items if is_hub_object(item.data)]
+    hub = parse_hub(objects, path="") if objects else None
+    managed = {} if hub is None else {one.name: one for one in hub.clusters}
+    parse = partial(_fleet_entry, managed=managed, notes=notes, foreign=foreign)
+    reads = read_each(items, parse)
     if not reads:
         raise InvalidManifest.of(
             "",
@@ -119,7 +126,8 @@ def read_fleet(
     reporting = fleet
     if foreign:
         reporting = Fleet(one for one in fleet if one.name not in foreign)
-    return FleetFile(fleet, (*warnings, *property_warnings(reporting)), judged_at)
+    every_warning = (*warnings, *property_warnings(reporting))
+    return FleetFile(fleet, every_warning, judged_at, hub)
 
 
 def _ready(member: MemberClusterManifest) -> Cluster:
@@ -132,9 +140,15 @@ def _warnings(notes: Iterable[ImportNote]) -> tuple[ManifestWarning, ...]:
 
 
 def _fleet_entry(
-    data: Any, *, notes: dict[ManifestWarning, list[str]], foreign: set[str]
+    data: Any,
+    *,
+    managed: Mapping[str, Cluster],
+    notes: dict[ManifestWarning, list[str]],
+    foreign: set[str],
 ) -> list[MemberClusterManifest | Cluster] | None:
     """Read what one document holds of a fleet, None for a document that belongs to another file."""
+    if is_hub_object(data) and data["kind"] != CLUSTER_KIND:
+        return None
     if isinstance(data, list):
         return list(parse_clusters(data, path=""))
     if isinstance(data, dict) and "kind" not in data:
@@ -152,7 +166,7 @@ def _fleet_entry(
             entries.append(parsed.member)
             continue
         foreign.add(parsed.name)
-        entries.append(_ready(parsed.member))
+        entries.append(managed.get(parsed.name) or _ready(parsed.member))
     return entries
 
 

@@ -24,7 +24,7 @@ from placements.manifests.placement import (
     OcmPlacement,
     placement_warnings,
 )
-from placements.manifests.policy import PlacementPolicy, parse_policy
+from placements.manifests.policy import SOFT_EFFECTS, PlacementPolicy, parse_policy
 
 _REQUIRED = ("requiredDuringSchedulingIgnoredDuringExecution", "clusterSelectorTerms")
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -35,6 +35,8 @@ _WEIGHED = {
     "balanceWeight": "Balance",
     "cpuWeight": "ResourceAllocatableCPU",
     "memoryWeight": "ResourceAllocatableMemory",
+    "addOns": "scores of add-ons",
+    "clusterSets": "cluster sets",
     "domainWeights": "the weights of domains",
 }
 """What the options that only `ocm` has are called in documents, where that is another name."""
@@ -171,16 +173,21 @@ def _leave_out_ocm(
 
     affinity = plain.get("affinity", {}).get("clusterAffinity", {})
     for index, term in enumerate(affinity.get(_REQUIRED[0], {}).get(_REQUIRED[1], [])):
-        if term.pop("claimSelector", None) is not None:
-            yield _left_out(
-                f"{_TERMS}[{index}].claimSelector", semantics, "a claim selector"
-            )
-
+        for name, what in (("claim", "a claim selector"), ("cel", "a CEL selector")):
+            if term.pop(f"{name}Selector", None) is not None:
+                yield _left_out(f"{_TERMS}[{index}].{name}Selector", semantics, what)
+    yield from _leave_out_of_tolerations(plain, semantics)
     yield from _prefer_rows(plain, placement_input, semantics)
     if placement_input.semantics is not Semantics.OCM:
         return
     # What weighs, explicitly or by default, and every other option that is not its default.
-    defaults = {**OcmOptions().to_plain(), "balance": {}, "domainWeights": {}}
+    empty: dict[str, Any] = {
+        "balance": {},
+        "domainWeights": {},
+        "addOns": [],
+        "clusterSets": [],
+    }
+    defaults = {**OcmOptions().to_plain(), **empty}
     options = {**defaults, **placement_input.options}
     lost = dict.fromkeys(
         _WEIGHED.get(name, name)
@@ -189,6 +196,24 @@ def _leave_out_ocm(
     )
     if lost:
         yield _left_out("spec", semantics, joined(list(lost)))
+
+
+def _leave_out_of_tolerations(
+    plain: dict[str, Any], semantics: Semantics
+) -> Iterator[ManifestWarning]:
+    """Drop tolerations of effects that only OCM has, and the ends of the others."""
+    kept = []
+    for index, toleration in enumerate(plain.get("tolerations", [])):
+        path = f"policy.tolerations[{index}]"
+        if toleration.get("effect") in SOFT_EFFECTS:
+            effect = toleration["effect"]
+            yield _left_out(path, semantics, f"the effect {effect}")
+            continue
+        if toleration.pop("tolerationSeconds", None) is not None:
+            yield _left_out(path, semantics, "the end of a toleration")
+        kept.append(toleration)
+    if "tolerations" in plain:
+        plain["tolerations"] = kept
 
 
 def _prefer_rows(

@@ -7,6 +7,7 @@ from clusters.fleet import Fleet
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.reason import Reason, ReasonCode
 from placements.engine.scheduling.selectors import (
+    cel_test,
     label_requirements,
     label_test,
     match_any_term,
@@ -48,7 +49,12 @@ def _unmet(
         for requirement in property_requirements(term)
         if not meets_property(requirement, fleet, only=position).all()
     ]
-    return labels + claims + unmet_properties
+    unmet_cel: list[dict[str, object]] = [
+        {"cel": text, "operator": "", "values": [], "actual": None}
+        for text in term.cel_expressions
+        if not cel_test([text])(cluster)
+    ]
+    return labels + claims + unmet_properties + unmet_cel
 
 
 def _unmet_texts(

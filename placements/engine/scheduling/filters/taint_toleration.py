@@ -1,12 +1,18 @@
 """Filter: taints that no toleration tolerates (`rules/scheduler.md#filters`)."""
 
+from datetime import UTC, datetime, timedelta
+
 import numpy as np
 
 from clusters.columns import Bools
 from clusters.fleet import Taint
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.reason import Reason, ReasonCode
-from placements.manifests.policy import Toleration, TolerationOperator
+from placements.manifests.policy import SOFT_EFFECTS, Toleration, TolerationOperator
+
+PREFER, IF_NEW = SOFT_EFFECTS
+_MOST_SECONDS = (2**63 - 1) // 10**9
+_NEVER = datetime.max.replace(tzinfo=UTC)
 
 
 class TaintFilter:
@@ -16,13 +22,31 @@ class TaintFilter:
 
     def passes(self, cycle: Cycle) -> Bools:
         """Return the clusters without an untolerated taint; each distinct list of taints is checked once."""
-        tolerations, taint_sets = cycle.policy.tolerations, cycle.fleet.taint_sets
-        verdicts = [not untolerated(taints, tolerations) for taints in taint_sets]
+        passes = self._passes(cycle, is_selected=False)
+        if any(
+            taint.effect == IF_NEW
+            for taints in cycle.fleet.taint_sets
+            for taint in taints
+        ):
+            passes |= cycle.is_active & self._passes(cycle, is_selected=True)
+        return passes
+
+    def _passes(self, cycle: Cycle, *, is_selected: bool) -> Bools:
+        tolerations = cycle.policy.tolerations
+        verdicts = [
+            not untolerated(
+                taints, tolerations, now=cycle.moment, is_selected=is_selected
+            )
+            for taints in cycle.fleet.taint_sets
+        ]
         return np.array(verdicts, dtype=np.bool_)[cycle.fleet.taint_codes]
 
     def reason(self, cycle: Cycle, position: int) -> Reason:
         taints = untolerated(
-            cycle.fleet.clusters[position].taints, cycle.policy.tolerations
+            cycle.fleet.clusters[position].taints,
+            cycle.policy.tolerations,
+            now=cycle.moment,
+            is_selected=bool(cycle.is_active[position]),
         )
         plain_taints = [
             {"key": taint.key, "value": taint.value, "effect": taint.effect}
@@ -32,18 +56,50 @@ class TaintFilter:
 
 
 def untolerated(
-    taints: tuple[Taint, ...], tolerations: tuple[Toleration, ...]
+    taints: tuple[Taint, ...],
+    tolerations: tuple[Toleration, ...],
+    *,
+    now: datetime | None = None,
+    is_selected: bool = False,
 ) -> tuple[Taint, ...]:
+    """Return the taints that rule a cluster out at a moment; without one no toleration ends.
+
+    `is_selected`: the placement has the cluster already, so that `NoSelectIfNew` does not rule it out.
+    """
     return tuple(
         taint
         for taint in taints
-        if not any(_tolerates(one, taint) for one in tolerations)
+        if taint.effect != PREFER
+        and not (is_selected and taint.effect == IF_NEW)
+        and not any(tolerates(one, taint, now) for one in tolerations)
     )
 
 
-def _tolerates(toleration: Toleration, taint: Taint) -> bool:
+def tolerates(toleration: Toleration, taint: Taint, now: datetime | None) -> bool:
+    """Return whether a toleration accepts a taint at a moment; without one no toleration ends."""
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.operator is TolerationOperator.EXISTS:
-        return not toleration.key or toleration.key == taint.key
-    return toleration.key == taint.key and (toleration.value or "") == taint.value
+        matches = not toleration.key or toleration.key == taint.key
+    else:
+        is_same_value = (toleration.value or "") == taint.value
+        matches = toleration.key == taint.key and is_same_value
+    seconds = toleration.toleration_seconds
+    if not matches or seconds is None or now is None:
+        return matches
+    end = toleration_end(taint, seconds)
+    return end is not None and now < end
+
+
+def toleration_end(taint: Taint, seconds: int) -> datetime | None:
+    """Return when a taint is no longer tolerated; None where it never is.
+
+    A hub counts nanoseconds in 64 bits: a time too long for them is over at once, as is one of a taint
+    without the moment it was added.
+    """
+    if taint.time_added is None or not -_MOST_SECONDS <= seconds <= _MOST_SECONDS:
+        return None
+    try:
+        return taint.time_added + timedelta(seconds=seconds)
+    except OverflowError:
+        return _NEVER if seconds > 0 else None

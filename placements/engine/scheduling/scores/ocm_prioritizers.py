@@ -1,16 +1,17 @@
-"""Scores of `ocm` semantics: affinity rows, Steady, Balance and allocatable resources.
+"""Scores of `ocm` semantics: affinity rows, Steady, Balance, allocatable resources, add-ons.
 
 Each aims at −100 to 100 (`rules/other-schedulers.md#prioritizers`).
 """
 
 from collections.abc import Iterator
+from datetime import datetime
 
 import numpy as np
 
 from clusters.columns import Bools, Floats
-from clusters.fleet import RESOURCE_PREFIX, Fleet
+from clusters.fleet import RESOURCE_PREFIX, AddOnScores, Fleet
 from placements.engine.scheduling.cycle import Cycle
-from placements.manifests.ocm_options import OcmOptions
+from placements.manifests.ocm_options import AddOnWeight, OcmOptions
 
 _FULL = 100.0
 
@@ -42,7 +43,7 @@ def raw_rows(options: OcmOptions, fleet: Fleet) -> Floats:
 
 
 def prioritizers(options: OcmOptions, cycle: Cycle, candidates: Bools) -> Floats:
-    """Return for each cluster the weighted sum of Steady, Balance and the two resource scores."""
+    """Return for each cluster the weighted sum of all scores but the affinity rows."""
     total = np.zeros(len(cycle.fleet), dtype=np.float64)
     for _, weight, score in weighed(options, cycle, candidates):
         total += weight * score
@@ -63,6 +64,25 @@ def weighed(
     ):
         if weight:
             yield resource, weight, _allocatable(resource, cycle.fleet, candidates)
+    for one in options.add_ons:
+        if one.weight:
+            yield "addOn", one.weight, _add_on(one, cycle)
+
+
+def _add_on(add_on: AddOnWeight, cycle: Cycle) -> Floats:
+    """Return the score that each cluster reports; 0 without one or after its end."""
+    score = np.zeros(len(cycle.fleet), dtype=np.float64)
+    for position, cluster in enumerate(cycle.fleet.clusters):
+        scores = cluster.managed and cluster.managed.scores.get(add_on.resource_name)
+        if scores and not is_expired(scores, cycle.moment):
+            score[position] = scores.values.get(add_on.score_name, 0)
+    return score
+
+
+def is_expired(scores: AddOnScores, now: datetime | None) -> bool:
+    """Return whether scores have expired; at the very second of their end they have not."""
+    end = scores.valid_until
+    return now is not None and end is not None and now > end
 
 
 def _balance(options: OcmOptions, fleet: Fleet) -> Floats:

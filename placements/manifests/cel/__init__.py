@@ -1,0 +1,1 @@
+"""CEL expressions of Open Cluster Management over one cluster."""
