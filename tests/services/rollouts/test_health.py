@@ -448,7 +448,8 @@ def test_a_stalled_rollout_is_no_success_and_a_blocked_cluster_says_what_unblock
         world.work()
     status = status_of(Placement.objects.get(), now=world.now)
     messages = {one["conditions"][-1]["message"] for one in status["placementStatuses"]}
-    assert messages == {words.replace("r1", "r2")}
+    blocked = "The rollout is being blocked by the rollout strategy"
+    assert messages == {f"{blocked}: {words.replace('r1', 'r2')}"}
 
 
 @pytest.mark.nightly
