@@ -109,6 +109,7 @@ SAMPLES = {
     "staged-strategy": "/rollouts/staged/strategies/careful/",
     "staged-strategy-edit": "/rollouts/staged/strategies/careful/edit/",
     "staged-strategy-delete": "/rollouts/staged/strategies/careful/delete/",
+    "linked-preview": "/previews/?content=eJzLLi3JL0gtSs0DAA-SA9g=",
     "draft": "/drafts/{draft}/",
     "draft-review": "/drafts/{draft}/review/",
     "cluster-drain": "/clusters/{cluster}/drain/",
