@@ -223,12 +223,13 @@ def conditions_on(one: OnCluster) -> list[Condition]:
         "Scheduled", Truth.TRUE, "Scheduled", one.why_selected, one.picked_at
     )
     conditions = [picked]
+    is_reported = one.phase in (Phase.APPLIED, Phase.AVAILABLE, Phase.FAILED)
     for sort, status, since in truths_on(one):
         reason, message = _ON_CLUSTER[sort, status]
         details = ""
         if sort == "RolloutStarted" and status is Truth.FALSE:
             details = one.waits_for
-        elif sort in _IN_PROGRESS and status is Truth.FALSE and not _is_reported(one):
+        elif sort in _IN_PROGRESS and status is Truth.FALSE and not is_reported:
             reason, message = _IN_PROGRESS[sort]
             details = one.message
         elif status is Truth.FALSE:
@@ -243,11 +244,6 @@ def conditions_on(one: OnCluster) -> list[Condition]:
             message = f"{message}: {details}"
         conditions.append(Condition(sort, status, reason, message, since))
     return conditions
-
-
-def _is_reported(one: OnCluster) -> bool:
-    """Return whether the member agent has reported what became of the resources."""
-    return one.phase in (Phase.APPLIED, Phase.AVAILABLE, Phase.FAILED)
 
 
 def conditions_of_hub(

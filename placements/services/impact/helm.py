@@ -13,7 +13,7 @@ _RELEASE = re.compile(r"[a-z0-9]([a-z0-9-]{0,51}[a-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)
-class Chart:
+class HelmChart:
     """A chart by its file Chart.yaml, with the values files that it is rendered with, in their order."""
 
     file: str
@@ -51,7 +51,7 @@ def chart_of(name: str, folders: Collection[str]) -> str:
 
 def charts_of(
     tree: Collection[str], values: Collection[str], within: Callable[[str], bool]
-) -> dict[Chart, set[str]]:
+) -> dict[HelmChart, set[str]]:
     """Return the charts with the files that each one reads.
 
     A values file in the folder of a chart is for that chart, another one is for all charts.
@@ -60,7 +60,7 @@ def charts_of(
     charts = {}
     for folder in sorted(folders):
         own = tuple(name for name in values if chart_of(name, folders) in ("", folder))
-        chart = Chart(str(PurePosixPath(folder) / CHART), own)
+        chart = HelmChart(str(PurePosixPath(folder) / CHART), own)
         if within(chart.file):
             parts = {name for name in tree if chart_of(name, folders) == folder}
             charts[chart] = parts.union(own)
