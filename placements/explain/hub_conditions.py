@@ -200,18 +200,26 @@ _ON_CLUSTER = {
 }
 """Reason and message on one cluster, with the name of the work object."""
 _IN_PROGRESS = {
-    "Applied": ("ApplyInProgress", "Resources are being applied"),
-    "DiffReported": (
+    ("Applied", Truth.FALSE): ("ApplyInProgress", "Resources are being applied"),
+    ("DiffReported", Truth.FALSE): (
         "DiffReportInProgress",
         "Diff reporting on resources is in progress",
     ),
 }
-"""Reason and message while the member agent has not reported yet: KubeFleet writes False, too."""
-_UNTRACKABLE = (
-    "NotAllWorkAreAvailabilityTrackable",
-    "The availability of work object {} is not trackable",
-)
+"""The same while the member agent has not reported yet: KubeFleet writes False, too."""
+_UNTRACKABLE = {
+    ("Available", Truth.TRUE): (
+        "NotAllWorkAreAvailabilityTrackable",
+        "The availability of work object {} is not trackable",
+    )
+}
 _OVERRIDDEN = "OverriddenSucceeded"
+_WITH_OVERRIDES = {
+    ("Overridden", Truth.TRUE): (
+        _OVERRIDDEN,
+        "Successfully applied the override rules on the resources",
+    )
+}
 
 
 def conditions_on(one: OnCluster) -> list[Condition]:
@@ -223,25 +231,20 @@ def conditions_on(one: OnCluster) -> list[Condition]:
         "Scheduled", Truth.TRUE, "Scheduled", one.why_selected, one.picked_at
     )
     conditions = [picked]
-    is_reported = one.phase in (Phase.APPLIED, Phase.AVAILABLE, Phase.FAILED)
+    words = dict(_ON_CLUSTER)
+    if one.phase not in (Phase.APPLIED, Phase.AVAILABLE, Phase.FAILED):
+        words |= _IN_PROGRESS
+    if one.phase is Phase.APPLIED:
+        words |= _UNTRACKABLE
+    if one.has_overrides:
+        words |= _WITH_OVERRIDES
+    details = {"RolloutStarted": one.waits_for}
     for sort, status, since in truths_on(one):
-        reason, message = _ON_CLUSTER[sort, status]
-        details = ""
-        if sort == "RolloutStarted" and status is Truth.FALSE:
-            details = one.waits_for
-        elif sort in _IN_PROGRESS and status is Truth.FALSE and not is_reported:
-            reason, message = _IN_PROGRESS[sort]
-            details = one.message
-        elif status is Truth.FALSE:
-            details = one.message
-        elif sort == "Overridden" and one.has_overrides:
-            reason = _OVERRIDDEN
-            message = "Successfully applied the override rules on the resources"
-        elif sort == "Available" and one.phase is Phase.APPLIED:
-            reason, message = _UNTRACKABLE
+        reason, message = words[sort, status]
         message = message.format(one.work)
-        if details:
-            message = f"{message}: {details}"
+        known = details.get(sort, one.message)
+        if known and status is Truth.FALSE:
+            message = f"{message}: {known}"
         conditions.append(Condition(sort, status, reason, message, since))
     return conditions
 

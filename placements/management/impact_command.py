@@ -11,6 +11,7 @@ from django.core.management.base import OutputWrapper
 from clusters.fleet import Fleet
 from fleetui import __version__
 from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.apimachinery.links import preview_link
 from fleetui.remote import (
     SERVER,
     TOKEN,
@@ -26,7 +27,6 @@ from placements.explain.impact import impact_json, impact_markdown, impact_sarif
 from placements.manifests.binding import PlacedBinding
 from placements.services.impact.compare import RevisionImpact, compare
 from placements.services.impact.gates import check_gates, exit_status
-from placements.services.impact.links import preview_link
 from placements.services.impact.sources import (
     BlobReader,
     DiffSide,

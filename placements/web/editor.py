@@ -22,6 +22,7 @@ from clusters.fleet import collector_paused
 from clusters.queries import current_fleet
 from fleetui.apimachinery.errors import split_path
 from fleetui.apimachinery.kinds import NAMESPACED_PLACEMENT_KIND, PLACEMENT_KIND
+from fleetui.apimachinery.links import linked_text
 from fleetui.apimachinery.yaml import MEBIBYTE, dump_yaml
 from fleetui.errors import FleetError
 from fleetui.htmx import redirect_page, wants_fragment
@@ -55,7 +56,6 @@ from placements.services.editor.queries import (
 )
 from placements.services.editor.templates import TEMPLATES
 from placements.services.editor.validation import PlacementDraft, text_for
-from placements.services.impact.links import linked_text
 from placements.services.resources.operations import apply_resource
 from placements.services.resources.queries import hub_objects
 from placements.services.results import name_on_hub

@@ -674,6 +674,7 @@ def test_the_status_of_an_export_is_the_same_on_a_hub(live: ProjectedHub) -> Non
         status = manifest_of(mirrored)["status"]
     assert status["conditions"] == exported["status"]["conditions"]
     assert mirrored.is_fulfilled is True
+    assert local.scheduled_since is not None
     assert mirrored.scheduled_since == local.scheduled_since.replace(microsecond=0)
     assert mirrored.conditions.keys() == {"RolloutStarted"}
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
+from fleetui.apimachinery.links import linked_text
 from fleetui.apimachinery.yaml import load_documents
 from placements.services.impact import kustomize
-from placements.services.impact.links import linked_text
 from tests.rows import member_document, pick_n_spec, placement_document
 from tests.services.test_impact_diff import write
 

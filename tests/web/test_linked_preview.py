@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from fleetui.apimachinery.links import LONGEST_LINK, linked_text, preview_link
 from fleetui.apimachinery.yaml import dump_yaml
 from placements.models import Draft, Placement
-from placements.services.impact.links import LONGEST_LINK, linked_text, preview_link
 from tests.rows import pick_n_spec, placement_document
 
 pytestmark = pytest.mark.django_db

@@ -216,7 +216,7 @@ def read_side(
         rendered, as_written = set[str](), set[str]()
         checkout = cache(partial(_checkout, source, stack))
         side.values = list(filter(tree.__contains__, values))
-        sources: dict[Source, set[str]] = dict(charts_of(tree, side.values, below))
+        sources: dict[Source, set[str]] = {**charts_of(tree, side.values, below)}
         roots = kustomizations.roots(below)
         sources.update(zip(roots, map(kustomizations.inputs_of, roots), strict=True))
         if render is None:
@@ -284,11 +284,11 @@ class _Collector:
                 )
             self.members[cluster] = member
             self.member_files[cluster] = name, None if is_rendered else document
-        for manifest, line, document in zip(
+        for manifest, line, data in zip(
             blob.placements, blob.lines, blob.placement_documents, strict=True
         ):
             place = 1 if is_rendered else line
-            written = WrittenPlacement(manifest, name, place, document)
+            written = WrittenPlacement(manifest, name, place, data)
             self.placements.append((written, is_rendered))
         for override, line in zip(blob.overrides, blob.override_lines, strict=True):
             self.overrides.append(
