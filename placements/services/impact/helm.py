@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from placements.services.impact.kustomize import NotRenderedError
+from placements.services.impact.kustomize import NotRenderedError, Source
 
 HELM, CHART = "helm", "Chart.yaml"
 _RELEASE = re.compile(r"[a-z0-9]([a-z0-9-]{0,51}[a-z0-9])?")
@@ -51,13 +51,13 @@ def chart_of(name: str, folders: Collection[str]) -> str:
 
 def charts_of(
     tree: Collection[str], values: Collection[str], within: Callable[[str], bool]
-) -> dict[HelmChart, set[str]]:
+) -> dict[Source, set[str]]:
     """Return the charts with the files that each one reads.
 
     A values file in the folder of a chart is for that chart, another one is for all charts.
     """
     folders = chart_folders(tree)
-    charts = {}
+    charts: dict[Source, set[str]] = {}
     for folder in sorted(folders):
         own = tuple(name for name in values if chart_of(name, folders) in ("", folder))
         chart = HelmChart(str(PurePosixPath(folder) / CHART), own)

@@ -67,7 +67,6 @@ from placements.services.impact.kustomize import (
     KUSTOMIZATIONS,
     NotRenderedError,
     Renderer,
-    Source,
     SourceFile,
     build,
     command_for,
@@ -216,7 +215,7 @@ def read_side(
         rendered, as_written = set[str](), set[str]()
         checkout = cache(partial(_checkout, source, stack))
         side.values = list(filter(tree.__contains__, values))
-        sources: dict[Source, set[str]] = {**charts_of(tree, side.values, below)}
+        sources = charts_of(tree, side.values, below)
         roots = kustomizations.roots(below)
         sources.update(zip(roots, map(kustomizations.inputs_of, roots), strict=True))
         if render is None:
