@@ -99,18 +99,19 @@ def parse_server(
         bool(options.get("allow_http")),
         float(options.get("request_timeout") or 60.0),
     )
-    _check_url(server)
+    check_url(server)
     return server
 
 
 def server_at(url: str, *, option: str) -> Server:
     """Return the console at the address that an option names. Raise ServerRefused."""
     server = Server(url, _token({}, os.environ))
-    _check_url(server, option)
+    check_url(server, option)
     return server
 
 
-def _check_url(server: Server, option: str = "--server") -> None:
+def check_url(server: Server, option: str = "--server") -> None:
+    """Raise ServerRefused for what is no address, or one over which the token would be readable."""
     parts = urlsplit(server.url)
     if (
         parts.scheme not in ("http", "https")

@@ -202,6 +202,7 @@ urlpatterns = [
     *rollout_actions(_PLACEMENT, ActionKind.ROLLING, "placement"),
     path(f"{_PLACEMENT}staged-run/", staged_strategies.start, name="staged-run-create"),
     # /drafts/
+    path("previews/", editor.linked_preview, name="linked-preview"),
     path("drafts/completions/", editor.complete, name="draft-completions"),
     path("drafts/<int:number>/", editor.draft, name="draft"),
     path("drafts/<int:number>/discard/", editor.discard, name="draft-discard"),

@@ -111,6 +111,11 @@ SAMPLES = {
     "staged-strategy": "/rollouts/staged/strategies/careful/",
     "staged-strategy-edit": "/rollouts/staged/strategies/careful/edit/",
     "staged-strategy-delete": "/rollouts/staged/strategies/careful/delete/",
+    "linked-preview": "/previews/?content="
+    "eNo9jr0KwjAYRfc8xUfnWumaTdylqLiIQ5peJSRNQn4qUvruBmqdL-ecK7y6IUTlLCdvhM"
+    "QImxqdewSLhLh7GiA1yu2nlmllB05Hk2NCOCO6HCS6jWIjkhhEEpxmK0ZwMspqDAuLHpIz"
+    "ovBDLjCQyYXI6T6_gsueU1XVNG1PpramNXYqouhLoabV-Ua_PIrLO6Pkp6T-r68fX_ZOSX"
+    "0wZmFfD2dN9Q==",
     "draft": "/drafts/{draft}/",
     "draft-review": "/drafts/{draft}/review/",
     "cluster-drain": "/clusters/{cluster}/drain/",

@@ -14,7 +14,12 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from fleetui.apimachinery.words import counted
+from fleetui.apimachinery.kinds import (
+    NAMESPACED_PLACEMENT_KIND,
+    NAMESPACED_RUN_KIND,
+    PLACEMENT_KIND,
+    STAGED_RUN_KIND,
+)
 from placements.engine.rollout.state import FailureKind, ObjectFault, Phase
 
 _MOST_FAILED = 100
@@ -62,7 +67,8 @@ class OnCluster:
     `is_current`: the version started last is the one that should run, wanted since `wanted_since`; None while
     that is unknown. `is_ready`: all that can be observed is ready, or the unavailable period is over, at
     `ready_at`. `waits_for` is why no update starts. `noted` are its conditions as stored last. `is_report`:
-    differences are reported and nothing is applied.
+    differences are reported and nothing is applied. `work` is the name of its work object in KubeFleet,
+    `why_selected` the reason of the scheduler.
     """
 
     cluster: str
@@ -79,6 +85,8 @@ class OnCluster:
     ready_at: datetime | None = None
     noted: Noted = field(default_factory=dict)
     is_report: bool = False
+    work: str = ""
+    why_selected: str = ""
 
 
 SORTS = (
@@ -89,102 +97,176 @@ SORTS = (
     "Available",
     "DiffReported",
 )
-_WORDS = {
+_IN_ALL = {
     ("RolloutStarted", Truth.TRUE): (
         "RolloutStarted",
-        "Rollout started",
-        "Rollout started on {}",
+        "All {} cluster(s) start rolling out the latest resource",
     ),
     ("RolloutStarted", Truth.FALSE): (
         "RolloutNotStartedYet",
-        "Rollout not started",
-        "Rollout not started on {}",
+        "The rollout is being blocked by the rollout strategy in {} cluster(s)",
     ),
     ("RolloutStarted", Truth.UNKNOWN): (
         "RolloutStartedUnknown",
-        "No resources to roll out",
-        "Rollout status unknown on {}",
+        "There are still {} cluster(s) in the process of deciding whether to roll out the latest resources or not",
     ),
     ("Overridden", Truth.TRUE): (
         "NoOverrideSpecified",
-        "No override applies",
-        "No override for {}",
+        "No override rules are configured for the selected resources",
     ),
     ("Overridden", Truth.FALSE): (
         "OverriddenFailed",
-        "Override failed",
-        "Override failed on {}",
+        "Failed to override resources in {} cluster(s)",
     ),
     ("WorkSynchronized", Truth.TRUE): (
         "WorkSynchronized",
-        "Work synchronized",
-        "Work synchronized on {}",
+        "Work(s) are successfully created or updated in {} target cluster(s)' namespaces",
     ),
     ("Applied", Truth.TRUE): (
         "ApplySucceeded",
-        "All resources applied",
-        "Applied on {}",
+        "The selected resources are successfully applied to {} cluster(s)",
     ),
     ("Applied", Truth.FALSE): (
         "ApplyFailed",
-        "Cluster rejected the resources",
-        "Apply failed on {}",
-    ),
-    ("Applied", Truth.UNKNOWN): (
-        "ApplyPending",
-        "Applying resources",
-        "Applying on {}",
+        "Failed to apply resources to {} cluster(s), please check the `failedPlacements` status",
     ),
     ("Available", Truth.TRUE): (
         "ResourceAvailable",
-        "All resources available",
-        "Available on {}",
+        "The selected resources in {} cluster(s) are available now",
     ),
     ("Available", Truth.FALSE): (
         "ResourceNotAvailableYet",
-        "Some resources are not available",
-        "Not available on {}",
+        "The selected resources in {} cluster(s) are still not available yet",
     ),
     ("DiffReported", Truth.TRUE): (
         "DiffReportingCompleted",
-        "All differences reported",
-        "Differences reported on {}",
+        "Diff reporting in {} cluster(s) has been completed",
     ),
     ("DiffReported", Truth.FALSE): (
         "DiffReportingIncompleteOrFailed",
-        "Some resources could not be compared",
-        "Differences not reported on {}",
-    ),
-    ("DiffReported", Truth.UNKNOWN): (
-        "DiffReportingPending",
-        "Comparing resources",
-        "Comparing on {}",
+        "Diff reporting in {} clusters is still in progress or has failed",
     ),
 }
-"""The reason of a condition, and its message on one cluster and in all."""
+"""Reason and message of a condition in all, with the number of clusters, as KubeFleet writes them."""
+_ON_CLUSTER = {
+    ("RolloutStarted", Truth.TRUE): (
+        "RolloutStarted",
+        "Detected the new changes on the resources and started the rollout process",
+    ),
+    ("RolloutStarted", Truth.FALSE): (
+        "RolloutNotStartedYet",
+        "The rollout is being blocked by the rollout strategy",
+    ),
+    ("RolloutStarted", Truth.UNKNOWN): (
+        "RolloutStartedUnknown",
+        "In the process of deciding whether to roll out some version of the resources or not",
+    ),
+    ("Overridden", Truth.TRUE): (
+        "NoOverrideSpecified",
+        "No override rules are configured for the selected resources",
+    ),
+    ("Overridden", Truth.FALSE): (
+        "OverriddenFailed",
+        "Failed to apply the override rules on the resources",
+    ),
+    ("WorkSynchronized", Truth.TRUE): (
+        "AllWorkSynced",
+        "All of the works are synchronized to the latest",
+    ),
+    ("Applied", Truth.TRUE): (
+        "AllWorkHaveBeenApplied",
+        "All corresponding work objects are applied",
+    ),
+    ("Applied", Truth.FALSE): (
+        "NotAllWorkHaveBeenApplied",
+        "Work object {} has failed to apply",
+    ),
+    ("Available", Truth.TRUE): (
+        "AllWorkAreAvailable",
+        "All corresponding work objects are available",
+    ),
+    ("Available", Truth.FALSE): (
+        "NotAllWorkAreAvailable",
+        "Work object {} is not yet available",
+    ),
+    ("DiffReported", Truth.TRUE): (
+        "AllWorkHaveDiffReported",
+        "All corresponding work objects have reported diff",
+    ),
+    ("DiffReported", Truth.FALSE): (
+        "NotAllWorkHaveDiffReported",
+        "Work object {} has failed to report diff",
+    ),
+}
+"""Reason and message on one cluster, with the name of the work object."""
+_IN_PROGRESS = {
+    ("Applied", Truth.FALSE): ("ApplyInProgress", "Resources are being applied"),
+    ("DiffReported", Truth.FALSE): (
+        "DiffReportInProgress",
+        "Diff reporting on resources is in progress",
+    ),
+}
+"""The same while the member agent has not reported yet: KubeFleet writes False, too."""
+_UNTRACKABLE = {
+    ("Available", Truth.TRUE): (
+        "NotAllWorkAreAvailabilityTrackable",
+        "The availability of work object {} is not trackable",
+    )
+}
 _OVERRIDDEN = "OverriddenSucceeded"
+_WITH_OVERRIDES = {
+    ("Overridden", Truth.TRUE): (
+        _OVERRIDDEN,
+        "Successfully applied the override rules on the resources",
+    )
+}
 
 
 def conditions_on(one: OnCluster) -> list[Condition]:
-    """Return the conditions of one selected cluster, up to the first that is not true."""
+    """Return the conditions of one selected cluster, up to the first that is not true.
+
+    Where more is known than KubeFleet says, it follows the sentence of KubeFleet after a colon.
+    """
     picked = Condition(
-        "Scheduled",
-        Truth.TRUE,
-        "Scheduled",
-        "Selected by the scheduling policy",
-        one.picked_at,
+        "Scheduled", Truth.TRUE, "Scheduled", one.why_selected, one.picked_at
     )
     conditions = [picked]
+    words = dict(_ON_CLUSTER)
+    if one.phase not in (Phase.APPLIED, Phase.AVAILABLE, Phase.FAILED):
+        words |= _IN_PROGRESS
+    if one.phase is Phase.APPLIED:
+        words |= _UNTRACKABLE
+    if one.has_overrides:
+        words |= _WITH_OVERRIDES
+    details = {"RolloutStarted": one.waits_for}
     for sort, status, since in truths_on(one):
-        reason, message, _ = _WORDS[sort, status]
-        if status is not Truth.TRUE:
-            messages = {
-                "RolloutStarted": "" if status is Truth.UNKNOWN else one.waits_for
-            }
-            message = messages.get(sort, one.message) or message
-        elif sort == "Overridden" and one.has_overrides:
-            reason, message = _OVERRIDDEN, "Overrides applied"
+        reason, message = words[sort, status]
+        message = message.format(one.work)
+        known = details.get(sort, one.message)
+        if known and status is Truth.FALSE:
+            message = f"{message}: {known}"
         conditions.append(Condition(sort, status, reason, message, since))
+    return conditions
+
+
+def conditions_of_hub(
+    picked: Condition, stated: Iterable[Plain], current: Noted
+) -> list[Condition]:
+    """Return the conditions of one cluster of a live hub, from those that its binding states.
+
+    `current` has the values of those about the present generation: a hub copies no others.
+    """
+    by_sort = {one["type"]: one for one in stated}
+    conditions = [picked]
+    for sort in SORTS:
+        if sort not in current or sort not in by_sort:
+            continue
+        status = Truth(current[sort][0])
+        reason, message = (str(by_sort[sort].get(key)) for key in ("reason", "message"))
+        since = datetime.fromisoformat(current[sort][1])
+        conditions.append(Condition(sort, status, reason, message, since))
+        if status is not Truth.TRUE:
+            break
     return conditions
 
 
@@ -194,7 +276,6 @@ def truths_on(one: OnCluster) -> list[tuple[str, Truth, datetime]]:
     A condition keeps its moment while its value stays, whatever else is written about the cluster.
     """
     statuses = []
-    is_applied = one.phase in (Phase.APPLIED, Phase.AVAILABLE)
     is_failed = one.phase is Phase.FAILED
     truths = {
         "RolloutStarted": one.is_current,
@@ -202,12 +283,10 @@ def truths_on(one: OnCluster) -> list[tuple[str, Truth, datetime]]:
         "WorkSynchronized": True,
     }
     if one.is_report:
-        truths["DiffReported"] = (
-            one.phase is Phase.AVAILABLE if is_applied or is_failed else None
-        )
+        truths["DiffReported"] = one.phase is Phase.AVAILABLE
     else:
         truths |= {
-            "Applied": False if is_failed else is_applied or None,
+            "Applied": one.phase in (Phase.APPLIED, Phase.AVAILABLE),
             "Available": one.is_ready,
         }
     for sort, truth in truths.items():
@@ -246,15 +325,17 @@ def conditions_in_all(
             truth for truth in _WORST_FIRST if any(one.status is truth for one in each)
         )
         each = [one for one in each if one.status is status]
-        reason, _, words = _WORDS[sort, status]
-        overridden = sum(one.reason == _OVERRIDDEN for one in each)
-        if overridden:
-            reason, words = _OVERRIDDEN, "Overrides applied on {}"
+        reason, words = _IN_ALL[sort, status]
+        if any(one.reason == _OVERRIDDEN for one in each):
+            reason = _OVERRIDDEN
+            words = (
+                "The selected resources are successfully overridden in {} cluster(s)"
+            )
         before = noted.get(sort)
         since = max((one.since for one in each if one.since), default=None)
         if before and before[0] == status.value:
             since = datetime.fromisoformat(before[1])
-        message = words.format(counted(overridden or len(each), "cluster"))
+        message = words.format(len(each))
         summary.append(Condition(sort, status, reason, message, since))
         if status is not Truth.TRUE:
             break
@@ -273,13 +354,32 @@ def noted_of(conditions: Iterable[Condition]) -> dict[str, list[str]]:
     }
 
 
-def controlled_externally(condition: Condition) -> Condition:
-    """Return a condition that is unknown with the staged run as its controller."""
+_RUN_KINDS = {
+    PLACEMENT_KIND: STAGED_RUN_KIND,
+    NAMESPACED_PLACEMENT_KIND: NAMESPACED_RUN_KIND,
+}
+
+
+def controlled_externally(
+    condition: Condition, *, kind: str, started: int
+) -> Condition:
+    """Return a condition that is unknown with the staged update runs of the placement as its controller.
+
+    `started` is the number of clusters that a run has started.
+    """
     if condition.status is not Truth.UNKNOWN or condition.sort != "RolloutStarted":
         return condition
-    words = "Controlled by a staged update run"
+    words = "different resource snapshot versions are observed across clusters"
+    if not started:
+        run_kind = _RUN_KINDS[kind]
+        words = (
+            "no resource snapshot name is observed across clusters. To determine rollout status, check the "
+            f"{run_kind} resources with spec.placementName matching this placement"
+        )
     return replace(
-        condition, reason="RolloutControlledByExternalController", message=words
+        condition,
+        reason="RolloutControlledByExternalController",
+        message=f"Rollout is controlled by an external controller and {words}",
     )
 
 

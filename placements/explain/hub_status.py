@@ -80,16 +80,9 @@ def hub_status(decision: Decision) -> HubStatus | None:
     for state in (BindingState.SCHEDULED, BindingState.BOUND):
         placed += [binding for binding in kept if binding.state is state]
     for one in placed:
-        # A record has them as floats.
         affinity = integer_score(one.affinity_score)
         spread = integer_score(one.topology_spread_score)
-        scores = (
-            _scores(affinity, spread)
-            if affinity is not None and spread is not None
-            else ""
-        )
-        words = f'Successfully scheduled resources for placement in "{one.cluster}"{scores}: '
-        words += "picked by scheduling policy"
+        words = why_selected(one.cluster, affinity, spread)
         selected.append(
             _decision(
                 one.cluster,
@@ -110,8 +103,17 @@ def hub_status(decision: Decision) -> HubStatus | None:
     )
 
 
+def why_selected(cluster: str, affinity: object, spread: object) -> str:
+    """Return the reason of a selected cluster; named clusters (PickFixed) have no scores."""
+    scores = ""
+    if affinity is not None and spread is not None:
+        scores = _scores(integer_score(affinity), integer_score(spread))
+    words = f'Successfully scheduled resources for placement in "{cluster}"{scores}'
+    return f"{words}: picked by scheduling policy"
+
+
 def integer_score(value: object) -> object:
-    """Return a score as an integer where it is one, as a hub writes it."""
+    """Return a score as an integer where it is one, as a hub writes it; a record has them as floats."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return value

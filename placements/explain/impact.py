@@ -1,8 +1,9 @@
 """The difference of two revisions as Markdown, JSON and SARIF."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from types import MappingProxyType
 from typing import Any
 
 from fleetui.apimachinery.words import first_lines, names_and_more
@@ -113,8 +114,17 @@ def headline_of(impact: Any) -> str:
     return f"Placement impact: {changed} of {total} placements {verb}, {moves}"
 
 
-def impact_markdown(impact: Any, gates: Sequence[Any], *, note: str = "") -> str:
-    """Return a comment of at most 60,000 characters, in which longer tables are folded."""
+def impact_markdown(
+    impact: Any,
+    gates: Sequence[Any],
+    *,
+    note: str = "",
+    links: Mapping[str, str] = MappingProxyType({}),
+) -> str:
+    """Return a comment of at most 60,000 characters, in which longer tables are folded.
+
+    `links` are addresses of previews by the name of a row.
+    """
     lines = [MARKER, f"**{headline_of(impact)}**", *([note] if note else []), ""]
     marked = {True: "⚠️ **Incomplete:**", False: "⚠️"}
     notes = (
@@ -147,7 +157,7 @@ def impact_markdown(impact: Any, gates: Sequence[Any], *, note: str = "") -> str
         table = [
             "| placement | change | clusters | happens now | a fresh schedule would also | effects |",
             "|---|---|---|---|---|---|",
-            *map(_table_row, impact.changed),
+            *(_table_row(row, links.get(row.name, "")) for row in impact.changed),
         ]
         is_long = len(impact.changed) > _NAMES_SHOWN
         if is_long:
@@ -177,7 +187,7 @@ def impact_markdown(impact: Any, gates: Sequence[Any], *, note: str = "") -> str
     return "\n".join(lines) + "\n"
 
 
-def _table_row(row: Any) -> str:
+def _table_row(row: Any, link: str) -> str:
     fulfilled = "becomes unfulfilled" if row.becomes_unfulfilled else ""
     fulfilled = "becomes fulfilled" if row.becomes_fulfilled else fulfilled
     skews = "; ".join(
@@ -198,7 +208,10 @@ def _table_row(row: Any) -> str:
         _moves(row.fresh_joins, row.fresh_leaves),
         "; ".join(part for part in (fulfilled, skews, rollout) if part),
     ]
-    return f"| {' | '.join(map(_plain, cells))} |"
+    texts = list(map(_plain, cells))
+    if link:
+        texts[0] = f"{texts[0]}<br>[Preview]({link})"
+    return f"| {' | '.join(texts)} |"
 
 
 def _moves(joins: Sequence[str], leaves: Sequence[str]) -> str:

@@ -11,11 +11,21 @@ from django.core.management.base import OutputWrapper
 from clusters.fleet import Fleet
 from fleetui import __version__
 from fleetui.apimachinery.errors import InvalidManifest
-from fleetui.remote import RemoteClient, RemoteError, ServerRefused, server_at
+from fleetui.apimachinery.links import preview_link
+from fleetui.remote import (
+    SERVER,
+    TOKEN,
+    RemoteClient,
+    RemoteError,
+    Server,
+    ServerRefused,
+    check_url,
+    server_at,
+)
 from placements.engine.checks.file import NAME, ChecksFile, parse_checks_file
 from placements.explain.impact import impact_json, impact_markdown, impact_sarif
 from placements.manifests.binding import PlacedBinding
-from placements.services.impact.compare import compare
+from placements.services.impact.compare import RevisionImpact, compare
 from placements.services.impact.gates import check_gates, exit_status
 from placements.services.impact.kustomize import Render
 from placements.services.impact.sources import (
@@ -41,18 +51,8 @@ def run_diff(options: dict[str, Any], stderr: OutputWrapper) -> tuple[str, int]:
     What was not read goes to `stderr` as well as into the text.
     """
     base, head = options["diff"]
-    reader, render = BlobReader(), Render(options["render"] or Render.AUTO)
     try:
-        sides = [
-            read_side(one, options["path"] or (), reader, render=render)
-            for one in (base, head)
-        ]
-        files = [PurePath(name) for side in sides for name in side.files]
-        for path in options["path"] or ():
-            if not any(one.is_relative_to(path) for one in files):
-                raise UnreadableSourceError(
-                    f"--path {path}: no file there in BASE and HEAD"
-                )
+        sides = _read_sides(options)
         fleet, bindings = _fleet_and_bindings(options, sides)
         file = _parse_file(NAME, parse_checks_file, read_checks_file(head))
         base_file = ChecksFile()
@@ -62,6 +62,7 @@ def run_diff(options: dict[str, Any], stderr: OutputWrapper) -> tuple[str, int]:
             *sides, fleet=fleet, bindings=bindings, renames=dict(options["renames"])
         )
         results = check_gates(impact, file, base_file)
+        links = _preview_links(impact, options["console"])
     except (UnreadableSourceError, RemoteError, ServerRefused, OSError) as error:
         raise BadInputError.of_text(str(error)) from error
     status = exit_status(results)
@@ -85,7 +86,41 @@ def run_diff(options: dict[str, Any], stderr: OutputWrapper) -> tuple[str, int]:
         case "sarif":
             return impact_sarif(impact, results, version=__version__), status
         case _:
-            return impact_markdown(impact, results, note=note), status
+            return impact_markdown(impact, results, note=note, links=links), status
+
+
+def _read_sides(options: dict[str, Any]) -> list[DiffSide]:
+    """Return both sides. Raise UnreadableSourceError, also for a path or a values file that none has."""
+    reader, render = BlobReader(), Render(options["render"] or Render.AUTO)
+    values = options["values"] or ()
+    sides = [
+        read_side(one, options["path"] or (), reader, render=render, values=values)
+        for one in options["diff"]
+    ]
+    files = [PurePath(name) for side in sides for name in side.files]
+    for path in options["path"] or ():
+        if not any(one.is_relative_to(path) for one in files):
+            raise UnreadableSourceError(
+                f"--path {path}: no file there in BASE and HEAD"
+            )
+    for name in values:
+        if not any(name in side.values for side in sides):
+            raise UnreadableSourceError(
+                f"--values {name}: no such file in BASE and HEAD"
+            )
+    return sides
+
+
+def _preview_links(impact: RevisionImpact, console: str | None) -> dict[str, str]:
+    """Return the address of the preview of each row that has one, by name."""
+    if console is None:
+        return {}
+    check_url(Server(console, token="", allow_http=True), "--console")
+    return {
+        row.name: preview_link(console, row.head.document)
+        for row in impact.changed
+        if row.head
+    }
 
 
 def _fleet_and_bindings(
@@ -100,6 +135,10 @@ def _fleet_and_bindings(
         for option in ("fleet", "bindings")
         if options[option] is not None
     }
+    # Clusters in the repository are what the change is about; the variable may be set for other commands.
+    server = os.environ.get(SERVER)
+    if server and "fleet" not in names and not all(side.members for side in sides):
+        names["fleet"] = server
     contents = {name: _content(option, name) for option, name in names.items()}
     fleet = bindings = None
     if "fleet" in names:
@@ -110,7 +149,8 @@ def _fleet_and_bindings(
         )
     elif not all(side.members for side in sides):
         raise UnreadableSourceError(
-            "no MemberCluster found in both revisions: name a file with --fleet"
+            "no MemberCluster found in both revisions: name a file or a console with --fleet, or set "
+            f"{SERVER} and {TOKEN}"
         )
     if "bindings" in names:
         bindings = _parse_file(

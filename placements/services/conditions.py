@@ -27,6 +27,7 @@ class ConditionReader:
     is_staged: bool
     wanted_since: datetime | None
     now: datetime
+    work: str
 
     @classmethod
     def of(
@@ -39,7 +40,10 @@ class ConditionReader:
         rolling = manifest.spec.strategy.rolling_update or RollingUpdate()
         period = timedelta(seconds=rolling.unavailable_period_seconds)
         is_staged = manifest.spec.strategy.type is StrategyType.EXTERNAL
-        return cls(period, is_staged, target.created_at if target else None, now)
+        wanted_since = target.created_at if target else None
+        # As KubeFleet names it, with the namespace of a ResourcePlacement.
+        work = f"{manifest.full_name.replace('/', '.')}-work"
+        return cls(period, is_staged, wanted_since, now, work)
 
     def of_binding(
         self,
@@ -47,6 +51,7 @@ class ConditionReader:
         wanted: str | None,
         *,
         waits_for: str = "",
+        why_selected: str = "",
     ) -> OnCluster:
         """Return the facts of one cluster; `wanted` is the version that belongs there."""
         phase = Phase(binding.phase)
@@ -76,6 +81,8 @@ class ConditionReader:
             ready_at=ready_at,
             noted=binding.conditions,
             is_report=binding.apply_type == ApplyType.REPORT_DIFF,
+            work=self.work,
+            why_selected=why_selected,
         )
 
 

@@ -14,6 +14,7 @@ from placements.explain.hub_status import (
     hub_status,
     misconfigured,
     satisfied,
+    why_selected,
 )
 from placements.manifests.binding import BindingState
 from placements.manifests.placement import (
@@ -40,17 +41,13 @@ def manifest_of(placement: Placement) -> dict[str, Any]:
 def status_of(placement: Placement, *, now: datetime | None = None) -> dict[str, Any]:
     """Return conditions, selected resources and placed clusters, each with its applied version.
 
-    Of a placement of a live hub, its conditions as the hub wrote them.
+    Of a placement of a live hub, its conditions and those of its clusters as the hub wrote them.
     """
     if placement.is_mirrored:
-        return {"conditions": placement.hub_conditions}
+        return _status_of_hub(placement)
     manifest, target = parse_placement(placement.document), target_of(placement)
-    rows = placement.bindings.exclude(state=BindingState.UNSCHEDULED)
-    rows = rows.select_related("resource_snapshot").defer(
-        "resource_snapshot__identities"
-    )
     latest = latest_decision(placement)
-    bindings, first = list(rows.order_by("cluster_name")), scheduled(placement, latest)
+    bindings, first = _bindings_of(placement), scheduled(placement, latest)
     versions = (
         Versions.of(target, manifest, applying_to(placement.full_name, target))
         if target
@@ -65,13 +62,20 @@ def status_of(placement: Placement, *, now: datetime | None = None) -> dict[str,
             if versions
             else None,
             waits_for=words.get(binding.pk, ""),
+            why_selected=_why_selected(binding),
         )
         for binding in bindings
     ]
     each = [hub_conditions.conditions_on(one) for one in clusters]
     others = hub_conditions.conditions_in_all(each, placement.conditions)
     if manifest.spec.strategy.type is StrategyType.EXTERNAL:
-        others = [hub_conditions.controlled_externally(one) for one in others]
+        started = sum(one.is_current is not None for one in clusters)
+        others = [
+            hub_conditions.controlled_externally(
+                one, kind=manifest.kind, started=started
+            )
+            for one in others
+        ]
     generation = placement.spec_generation
     status: dict[str, Any] = {}
     if isinstance(manifest, OcmPlacement):
@@ -109,6 +113,40 @@ def status_of(placement: Placement, *, now: datetime | None = None) -> dict[str,
         missing, first, generation=generation
     )
     return status
+
+
+def _bindings_of(placement: Placement) -> list[Binding]:
+    rows = Binding.objects.filter(placement=placement).exclude(
+        state=BindingState.UNSCHEDULED
+    )
+    rows = rows.select_related("resource_snapshot").defer(
+        "resource_snapshot__identities"
+    )
+    return list(rows.order_by("cluster_name"))
+
+
+def _why_selected(binding: Binding) -> str:
+    return why_selected(
+        binding.cluster_name, binding.affinity_score, binding.topology_spread_score
+    )
+
+
+def _status_of_hub(placement: Placement) -> dict[str, Any]:
+    statuses = []
+    for binding in _bindings_of(placement):
+        picked = Condition(
+            "Scheduled",
+            Truth.TRUE,
+            "Scheduled",
+            _why_selected(binding),
+            binding.picked_at,
+        )
+        conditions = hub_conditions.conditions_of_hub(
+            picked, binding.hub_conditions, binding.conditions
+        )
+        generation = placement.spec_generation
+        statuses.append(_cluster(binding, conditions, {}, generation=generation))
+    return {"conditions": placement.hub_conditions, "placementStatuses": statuses}
 
 
 def _missing(

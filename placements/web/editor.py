@@ -11,13 +11,18 @@ from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
-from django.views.decorators.http import require_http_methods, require_POST
+from django.views.decorators.http import (
+    require_http_methods,
+    require_POST,
+    require_safe,
+)
 from django_htmx.http import push_url, reswap, retarget
 
 from clusters.fleet import collector_paused
 from clusters.queries import current_fleet
 from fleetui.apimachinery.errors import split_path
 from fleetui.apimachinery.kinds import NAMESPACED_PLACEMENT_KIND, PLACEMENT_KIND
+from fleetui.apimachinery.links import linked_text
 from fleetui.apimachinery.yaml import MEBIBYTE, dump_yaml
 from fleetui.errors import FleetError
 from fleetui.htmx import redirect_page, wants_fragment
@@ -53,6 +58,7 @@ from placements.services.editor.templates import TEMPLATES
 from placements.services.editor.validation import PlacementDraft, text_for
 from placements.services.resources.operations import apply_resource
 from placements.services.resources.queries import hub_objects
+from placements.services.results import name_on_hub
 from placements.services.teams import of_draft, of_placement
 from placements.web.editor_context import (
     PICKER,
@@ -186,6 +192,26 @@ def draft(request: HttpRequest, number: int) -> HttpResponseBase:
         **editor_context(preview_row(row, by=current_user(request))),
     }
     return render(request, "editor/read.html", context)
+
+
+@for_readers
+@costly
+@require_safe
+def linked_preview(request: HttpRequest) -> HttpResponse:
+    """Preview the manifest that is in the address, as comments on pull requests link to it."""
+    try:
+        draft = PlacementDraft.parse(linked_text(request.GET.get("content", "")))
+    except ValueError as error:
+        return render(request, "editor/linked.html", {"refusal": error}, status=400)
+    saved = None
+    if readable := draft.manifest or draft.valid_part:
+        rows = Placement.objects.filter(full_name=name_on_hub(readable))
+        saved = rows.first()
+    preview = preview_draft(
+        draft, saved=saved, now=datetime.now(UTC), by=current_user(request)
+    )
+    context = {"saved": saved, **editor_context(preview)}
+    return render(request, "editor/linked.html", context)
 
 
 @for_operators("edit drafts", of=of_draft)

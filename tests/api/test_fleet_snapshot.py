@@ -145,6 +145,8 @@ def test_a_comparison_on_the_fleet_of_a_console_has_the_rows_of_its_preview(
         *sides, "--fleet", str(saved), "--bindings", "https://fleet.example.com"
     ) == (text, 0)
     assert diff(*sides, "--fleet", "http://fleet.example.com")[1] == 2
+    monkeypatch.setenv(remote.SERVER, "https://fleet.example.com")
+    assert diff(*sides) == (text, 0)
     monkeypatch.delenv(remote.TOKEN)
     text, status = diff(*sides, "--fleet", ADDRESS)
     assert (status, text) == (2, "a token is needed: the variable FLEETUI_TOKEN\n")

@@ -37,26 +37,29 @@ FOUR = [
     ("True", "Scheduled"),
     ("True", "RolloutStarted"),
     ("True", "NoOverrideSpecified"),
-    ("True", "WorkSynchronized"),
+    ("True", "AllWorkSynced"),
 ]
 
 
 @pytest.mark.parametrize(
     ("one", "rest"),
     [
-        (on(Phase.APPLYING), [("Unknown", "ApplyPending")]),
-        (on(Phase.FAILED), [("False", "ApplyFailed")]),
+        (on(Phase.APPLYING), [("False", "ApplyInProgress")]),
+        (on(Phase.FAILED), [("False", "NotAllWorkHaveBeenApplied")]),
         (
             on(Phase.APPLIED),
-            [("True", "ApplySucceeded"), ("False", "ResourceNotAvailableYet")],
+            [("True", "AllWorkHaveBeenApplied"), ("False", "NotAllWorkAreAvailable")],
         ),
         (
             on(Phase.APPLIED, is_ready=True),
-            [("True", "ApplySucceeded"), ("True", "ResourceAvailable")],
+            [
+                ("True", "AllWorkHaveBeenApplied"),
+                ("True", "NotAllWorkAreAvailabilityTrackable"),
+            ],
         ),
         (
             on(Phase.AVAILABLE, is_ready=True),
-            [("True", "ApplySucceeded"), ("True", "ResourceAvailable")],
+            [("True", "AllWorkHaveBeenApplied"), ("True", "AllWorkAreAvailable")],
         ),
     ],
 )
@@ -72,7 +75,11 @@ def test_a_blocked_cluster_says_what_it_waits_for_and_nothing_after() -> None:
     )
 
     assert [(one.sort, one.reason, one.message) for one in found[1:]] == [
-        ("RolloutStarted", "RolloutNotStartedYet", "runs r1")
+        (
+            "RolloutStarted",
+            "RolloutNotStartedYet",
+            "The rollout is being blocked by the rollout strategy: runs r1",
+        )
     ]
 
 
@@ -83,9 +90,9 @@ def test_is_unknown_before_there_are_resources() -> None:
 
 
 def test_all_in_all_unknown_comes_before_false_and_false_before_true() -> None:
-    failing, applying = (
+    failing, undecided = (
         conditions_on(on(Phase.FAILED)),
-        conditions_on(on(Phase.APPLYING)),
+        conditions_on(on(Phase.NOT_STARTED, is_current=None)),
     )
     fine = conditions_on(on(Phase.AVAILABLE, is_ready=True))
 
@@ -93,9 +100,16 @@ def test_all_in_all_unknown_comes_before_false_and_false_before_true() -> None:
         condition = conditions_in_all(clusters)[-1]
         return condition.reason, condition.message
 
-    assert last(fine, failing, applying) == ("ApplyPending", "Applying on 1 cluster")
-    assert last(fine, failing, failing) == ("ApplyFailed", "Apply failed on 2 clusters")
-    assert last(fine, fine) == ("ResourceAvailable", "Available on 2 clusters")
+    blocked = conditions_on(on(Phase.NOT_STARTED, is_current=False))
+    assert last(fine, blocked, undecided)[0] == "RolloutStartedUnknown"
+    assert last(fine, failing, failing) == (
+        "ApplyFailed",
+        "Failed to apply resources to 2 cluster(s), please check the `failedPlacements` status",
+    )
+    assert last(fine, fine) == (
+        "ResourceAvailable",
+        "The selected resources in 2 cluster(s) are available now",
+    )
 
 
 def test_nothing_is_summed_up_where_nothing_is_selected() -> None:
@@ -108,8 +122,8 @@ def test_a_condition_is_written_as_in_a_manifest() -> None:
     assert condition.plain(generation=7, prefix="ClusterResourcePlacement") == {
         "type": "ClusterResourcePlacementAvailable",
         "status": "True",
-        "reason": "ResourceAvailable",
-        "message": "All resources available",
+        "reason": "AllWorkAreAvailable",
+        "message": "All corresponding work objects are available",
         "observedGeneration": 7,
         "lastTransitionTime": "2026-11-20T12:02:00Z",
     }
@@ -178,10 +192,10 @@ def test_an_override_that_does_not_apply_is_not_a_cluster_that_refused() -> None
         "Overridden",
         "False",
         "OverriddenFailed",
-        words,
+        f"Failed to apply the override rules on the resources: {words}",
     )
     assert conditions_in_all([conditions_on(failing)])[-1].message == (
-        "Override failed on 1 cluster"
+        "Failed to override resources in 1 cluster(s)"
     )
 
 
@@ -193,7 +207,7 @@ def test_overrides_that_were_applied_say_so() -> None:
     in_all = conditions_in_all([plain, changed])[1]
     assert (in_all.reason, in_all.message) == (
         "OverriddenSucceeded",
-        "Overrides applied on 1 cluster",
+        "The selected resources are successfully overridden in 2 cluster(s)",
     )
 
 

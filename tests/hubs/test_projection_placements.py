@@ -12,9 +12,10 @@ from placements.models import Binding, Placement, PolicySnapshot, ResourceSnapsh
 from placements.services import rescheduling, scheduling
 from placements.services.rollouts import controller, worker
 from placements.services.snapshots import draft_cycle
+from placements.services.status import manifest_of
 from tests.hubs.hub_documents import PREFIX, binding, member, placement, snapshot
 from tests.hubs.projecting import NOW, ProjectedHub
-from tests.rows import person
+from tests.rows import all_joined, person, pick_n_spec, run_due, saved
 
 pytestmark = pytest.mark.django_db
 CRP, POLICY = "ClusterResourcePlacement", "ClusterSchedulingPolicySnapshot"
@@ -656,3 +657,61 @@ def test_few_moves_of_a_live_hub_say_whether_the_hub_would_follow_them(
     page = admin_client.get("/hubs/prod-eu/placements/web/reschedule/").content.decode()
     assert "The hub does not follow these moves" in page
     assert "Evict on the hub" not in page
+
+
+def test_the_status_of_an_export_is_the_same_on_a_hub(live: ProjectedHub) -> None:
+    all_joined("paris", "rome")
+    local = saved("web", pick_n_spec(2))
+    run_due()
+    local.refresh_from_db()
+    exported = manifest_of(local)
+
+    live.put(CRP, exported)
+    live.project()
+
+    mirrored = web(live)
+    with live.scope():
+        status = manifest_of(mirrored)["status"]
+    assert status["conditions"] == exported["status"]["conditions"]
+    assert mirrored.is_fulfilled is True
+    assert local.scheduled_since is not None
+    assert mirrored.scheduled_since == local.scheduled_since.replace(microsecond=0)
+    assert mirrored.conditions.keys() == {"RolloutStarted"}
+
+
+def test_the_status_of_a_hub_has_each_cluster_with_its_scores(
+    live: ProjectedHub,
+) -> None:
+    decision = {"clusterScore": {"affinityScore": 40, "priorityScore": -2}}
+    failed = condition("Applied", "False", generation=3, reason="ApplyInProgress")
+    conditions = [
+        failed,
+        condition("RolloutStarted", generation=3),
+        condition("Available", generation=2),
+    ]
+    put_web(live)
+    live.put(
+        BINDING,
+        bound(
+            "web",
+            "paris",
+            spec={"clusterDecision": decision},
+            status={"conditions": conditions},
+        ),
+    )
+    live.project()
+
+    with live.scope():
+        [paris, _] = manifest_of(web(live))["status"]["placementStatuses"]
+
+    assert [
+        (one["type"], one["status"], one["reason"]) for one in paris["conditions"]
+    ] == [
+        ("Scheduled", "True", "Scheduled"),
+        ("RolloutStarted", "True", "RolloutStarted"),
+        ("Applied", "False", "ApplyInProgress"),
+    ]
+    assert paris["conditions"][0]["message"] == (
+        'Successfully scheduled resources for placement in "paris" '
+        "(affinity score: 40, topology spread score: -2): picked by scheduling policy"
+    )

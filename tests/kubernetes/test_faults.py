@@ -129,9 +129,9 @@ def test_a_refused_object_is_shown_and_heals(
     first, second = world.status()
     assert conditions(first)["Available"] == (
         "True",
-        "ResourceAvailable",
+        "AllWorkAreAvailable",
     )  # a CronTab is so by time
-    assert conditions(second)["Applied"] == ("False", "ApplyFailed")
+    assert conditions(second)["Applied"] == ("False", "NotAllWorkHaveBeenApplied")
     assert "failedPlacements" not in first
     (failed,) = second["failedPlacements"]
     assert (failed["kind"], failed["name"]) == (
@@ -383,7 +383,7 @@ def test_a_pruned_object_that_ends_never_is_named_and_waited_for(
     assert (binding.phase, binding.failure) == ("applying", "")
     assert "ConfigMap shop/extra" in binding.message
     assert "extra" in texts(admin_client)["rollout"]
-    assert conditions(world.status()[1])["Applied"][0] == "Unknown"
+    assert conditions(world.status()[1])["Applied"] == ("False", "ApplyInProgress")
 
     world.two.merge(path, {"metadata": {"finalizers": None}})
     world.run(until=lambda: len(world.available()) == 2, seconds=HEALED_WITHIN, step=15)

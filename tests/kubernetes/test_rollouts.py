@@ -88,7 +88,7 @@ def test_a_placement_is_rolled_out_and_removed(world: RealWorld) -> None:
     world.settle()
     assert world.data() == [{"color": "red"}] * 2
     assert [conditions(one)["Available"] for one in world.status()] == [
-        ("True", "ResourceAvailable")
+        ("True", "AllWorkAreAvailable")
     ] * 2
 
     world.apply(config_map("settings", data={"color": "blue"}))
@@ -138,7 +138,7 @@ def test_drift_is_left_and_reported_where_the_strategy_says_so(
 
     first, second = world.status()
     assert world.data() == [{"color": "green"}, {"color": "red"}]
-    assert conditions(first)["Applied"] == ("False", "ApplyFailed")
+    assert conditions(first)["Applied"] == ("False", "NotAllWorkHaveBeenApplied")
     (drifted,) = first["driftedPlacements"]
     assert (drifted["kind"], drifted["name"], drifted["namespace"]) == (
         "ConfigMap",
@@ -153,7 +153,7 @@ def test_drift_is_left_and_reported_where_the_strategy_says_so(
 
     world.admins["one"].merge(CONFIG, {"data": {"color": "red"}})
     world.run(until=lambda: not is_reported(), seconds=1800, step=60)
-    assert conditions(world.status()[0])["Available"] == ("True", "ResourceAvailable")
+    assert conditions(world.status()[0])["Available"] == ("True", "AllWorkAreAvailable")
 
 
 def test_differences_are_reported_and_nothing_is_written(world: RealWorld) -> None:

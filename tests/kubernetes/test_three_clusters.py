@@ -62,7 +62,7 @@ def test_a_deployment_becomes_available_by_its_controllers_and_nodes(
     until_available(world, 3)
     assert images(world) == dict.fromkeys(NAMES, "shop:1")
     assert [conditions(one)["Available"] for one in world.status()] == [
-        ("True", "ResourceAvailable")
+        ("True", "AllWorkAreAvailable")
     ] * 3
 
     world.change(deployment("web", "bad:1"))
@@ -74,7 +74,7 @@ def test_a_deployment_becomes_available_by_its_controllers_and_nodes(
     (waiting,) = (name for name, phase in phases.items() if phase == Phase.APPLIED)
     assert sorted(map(str, images(world).values())) == ["None", "shop:1", "shop:1"]
     (status,) = (one for one in world.status() if one["clusterName"] == waiting)
-    assert conditions(status)["Available"] == ("False", "ResourceNotAvailableYet")
+    assert conditions(status)["Available"] == ("False", "NotAllWorkAreAvailable")
     (failed,) = status["failedPlacements"]
     assert (failed["kind"], failed["name"]) == ("Deployment", "web")
     assert "web" in unescaped(texts(admin_client)["rollout"])

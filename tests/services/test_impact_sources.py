@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from django.core.management import CommandError
 
+from fleetui.apimachinery.links import linked_text
+from fleetui.apimachinery.yaml import load_documents
 from placements.services.impact import kustomize
 from tests.commands import call_command
 from tests.rows import member_document, pick_n_spec, placement_document
@@ -200,6 +202,121 @@ def test_a_readable_placement_that_is_invalid_still_ends_the_comparison(
 
     assert status == 2
     assert "web.yaml: spec.policy.numberOfClusters (line" in errors
+
+
+def test_each_row_links_to_a_preview_on_a_console(
+    repository: Callable[..., str],
+) -> None:
+    base = repository({"members.yaml": members(), "web.yaml": [web(1), web(1, "old")]})
+    head = repository({"web.yaml": [web(2)]})
+
+    console = "https://fleet.example.com"
+    text, _, status = run("simulate", "--diff", base, head, "--console", console)
+    _, errors, refused = run("simulate", "--diff", base, head, "--console", "example")
+
+    assert (status, refused) == (0, 2)
+    assert "--console: write an address such as" in errors
+    rows = {line.split("<br>")[0]: line for line in text.splitlines() if "<br>" in line}
+    link = rows["| web"].partition("[Preview](")[2].partition(")")[0]
+    assert link.startswith(f"{console}/previews/?content=")
+    document = load_documents(linked_text(link.partition("content=")[2]))[0].data
+    assert document["spec"]["policy"]["numberOfClusters"] == 2
+    assert "Preview" not in rows["| old"], "what is removed has no preview"
+
+
+# --- charts -------------------------------------------------------------------------------------
+
+HELM = """#!/bin/sh
+[ "$1" = template ] || exit 2
+echo "$@" >> "{log}/helm"
+number=$(cat "$3/values.yaml" | sed -n 's/number: //p')
+for argument in "$@"; do
+  case "$argument" in --values=*) number=$(sed -n 's/number: //p' "${{argument#--values=}}");; esac
+done
+sed -e "s/{{{{ .Values.number }}}}/$number/" -e "s/{{{{ .Release.Name }}}}/$2/" "$3"/templates/*.yaml
+"""
+TEMPLATE = (
+    "apiVersion: placement.kubernetes-fleet.io/v1\nkind: ClusterResourcePlacement\n"
+    "metadata: {name: {{ .Release.Name }}}\nspec:\n"
+    "  resourceSelectors: [{group: '', version: v1, kind: Namespace, name: web}]\n"
+    "  policy: {placementType: PickN, numberOfClusters: {{ .Values.number }}}\n"
+)
+CHART = {
+    "members.yaml": members(),
+    "charts/web/Chart.yaml": "apiVersion: v2\nname: web\nversion: 1.0.0\n",
+    "charts/web/templates/placement.yaml": TEMPLATE,
+}
+
+
+@pytest.fixture
+def helm(calls: Path) -> Path:
+    """Put a program named helm beside kustomize; return the folder with what it was called with."""
+    program = calls.parent / "programs" / "helm"
+    program.write_text(HELM.format(log=calls))
+    program.chmod(0o755)
+    return calls
+
+
+def test_a_chart_is_rendered_with_its_values(
+    repository: Callable[..., str], helm: Path
+) -> None:
+    base = repository({**CHART, "charts/web/values.yaml": "number: 1\n"})
+    head = repository({"charts/web/values.yaml": "number: 2\n"})
+
+    document, errors, status = diff(base, head)
+
+    assert (status, errors, document["notes"]) == (0, "", [])
+    assert joins(document) == {"web": 1}
+    assert document["rows"][0]["file"] == "charts/web/Chart.yaml"
+    assert len((helm / "helm").read_text().splitlines()) == 2
+
+
+@pytest.mark.usefixtures("helm")
+def test_values_of_an_environment_are_for_their_chart_or_for_all(
+    repository: Callable[..., str],
+) -> None:
+    values = "charts/web/values.yaml", "charts/web/prod.yaml", "prod.yaml"
+    base = repository({**CHART, **dict.fromkeys(values, "number: 1\n")})
+    head = repository({"prod.yaml": "number: 3\n", values[1]: "number: 2\n"})
+
+    own, *_ = diff(base, head, "--values", values[1])
+    shared, *_ = diff(base, head, "--values", "prod.yaml")
+    _, errors, status = diff(base, head, "--values", "stage.yaml")
+
+    assert (joins(own), joins(shared)) == ({"web": 1}, {"web": 2})
+    assert (status, errors) == (
+        2,
+        "--values stage.yaml: no such file in BASE and HEAD\n",
+    )
+
+
+def test_a_folder_whose_name_is_an_option_is_none_for_helm(
+    repository: Callable[..., str], helm: Path
+) -> None:
+    name = "--post-renderer=evil"
+    files = {path.replace("charts/web", name): text for path, text in CHART.items()}
+    base = repository({**files, f"{name}/values.yaml": "number: 1\n"})
+    head = repository({f"{name}/values.yaml": "number: 2\n"})
+
+    document, errors, status = diff(base, head)
+
+    assert (status, errors, joins(document)) == (0, "", {"release": 1})
+    assert (helm / "helm").read_text().startswith("template release /")
+
+
+def test_without_helm_its_charts_are_named(
+    repository: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = repository({**CHART, "charts/web/values.yaml": "number: 1\n"})
+    head = repository({"charts/web/values.yaml": "number: 2\n"})
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+
+    document, errors, status = diff(base, head, "--require-render")
+
+    message = "not rendered: helm is not installed. The result is incomplete."
+    assert (status, document["incomplete"]) == (3, True)
+    assert f"charts/web/Chart.yaml:1: {message}\n" in errors
+    assert "charts/web/templates/placement.yaml:3: not read: " in errors
 
 
 # --- kustomizations -----------------------------------------------------------------------------

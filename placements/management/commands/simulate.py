@@ -52,7 +52,15 @@ _OUTPUTS, _OUTPUTS_OF_DIFF = (
     ("table", "json", "yaml", "csv"),
     ("markdown", "json", "sarif"),
 )
-_ONLY_WITH_DIFF = ("path", "fleet", "render", "require_render", "renames")
+_ONLY_WITH_DIFF = (
+    "path",
+    "fleet",
+    "render",
+    "require_render",
+    "renames",
+    "values",
+    "console",
+)
 _NOT_WITH_DIFF = (
     "clusters",
     "placement",
@@ -176,18 +184,30 @@ class Command(BaseCommand):
         add(
             "--fleet",
             metavar="FILE|URL",
-            help="of --diff: the clusters of both sides; URL: of a console",
+            help="of --diff: the clusters of both sides; URL: of a console (default: MemberClusters of the"
+            " sides, else the console of FLEETUI_SERVER)",
         )
         add(
             "--render",
             choices=list(map(str, Render)),
-            help="of --diff: auto (default) builds kustomizations that change placements, if it can;"
-            " kustomize builds each --path",
+            help="of --diff: auto (default) builds kustomizations and Helm charts that have placements, if"
+            " it can; kustomize builds each --path",
+        )
+        add(
+            "--values",
+            action="append",
+            metavar="FILE",
+            help="of --diff: values of the Helm chart that it is in, else of all charts (repeatable)",
+        )
+        add(
+            "--console",
+            metavar="URL",
+            help="of --diff: each row of the Markdown links to a preview on this console",
         )
         add(
             "--require-render",
             action="store_true",
-            help="of --diff: exit status 3 where a kustomization could not be built",
+            help="of --diff: exit status 3 where a kustomization or chart could not be built",
         )
         add(
             "--renames",

@@ -1,17 +1,17 @@
-"""Kustomizations of a repository: what each one reads, and what it renders."""
+"""Kustomizations of a repository: what each one reads, and what a program renders."""
 
 import hashlib
 import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
 from posixpath import normpath
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.yaml import load_documents
@@ -43,7 +43,7 @@ class SourceFile(NamedTuple):
 
 
 class NotRenderedError(Exception):
-    """A kustomization that cannot be rendered here; the message says why."""
+    """A kustomization or chart that cannot be rendered here; the message says why."""
 
 
 class Render(StrEnum):
@@ -65,6 +65,10 @@ class Kustomization:
     @property
     def folder(self) -> str:
         return str(PurePosixPath(self.file).parent)
+
+    def command(self, root: Path) -> list[str]:
+        """Return the command that renders it below a root. Raise NotRenderedError."""
+        return command_for(root, self.folder)
 
 
 @dataclass(frozen=True)
@@ -146,26 +150,37 @@ def paths_in(data: Mapping[str, Any]) -> Iterator[str]:
                 yield path
 
 
+class Source(Protocol):
+    """What a program renders: a kustomization or a chart."""
+
+    @property
+    def file(self) -> str: ...
+
+    def command(self, root: Path) -> list[str]:
+        """Return the command that renders it below a root. Raise NotRenderedError."""
+
+
 @dataclass
 class Renderer:
-    """Runs kustomize; what is equal on both sides is rendered once."""
+    """Runs kustomize and helm; what is equal on both sides is rendered once."""
 
     rendered: dict[str, bytes | NotRenderedError] = field(default_factory=dict)
 
     def render(
         self,
-        one: Kustomization,
+        one: Source,
         inputs: Collection[SourceFile],
         root: Callable[[], Path],
     ) -> bytes:
-        """Return the documents of a kustomization. Raise NotRenderedError."""
+        """Return the documents of a kustomization or a chart. Raise NotRenderedError."""
         parts = sorted(f"{file.name}\0{file.key}" for file in inputs)
         key = hashlib.sha256(
             "\n".join([one.file, *parts]).encode(errors="surrogateescape")
         ).hexdigest()
         if key not in self.rendered:
             try:
-                self.rendered[key] = build(root(), one.folder)
+                folder = root()
+                self.rendered[key] = build(folder, one.command(folder))
             except NotRenderedError as error:
                 self.rendered[key] = error
         result = self.rendered[key]
@@ -174,20 +189,23 @@ class Renderer:
         return result
 
 
-def build(root: Path, folder: str) -> bytes:
-    """Return what kustomize writes for a folder below a root. Raise NotRenderedError.
-
-    A change under review says what kustomize reads: it gets no variable of this environment, thus no secret
-    of the pipeline, no home folder with credentials, and a limited time.
-    """
+def command_for(root: Path, folder: str) -> list[str]:
+    """Return the command that builds a folder below a root. Raise NotRenderedError."""
     program, kubectl = shutil.which(KUSTOMIZE), shutil.which("kubectl")
     if program is None and kubectl is None:
         raise NotRenderedError("neither kustomize nor kubectl is installed")
-    command = (
-        [program, "build", str(root / folder)]
-        if program
-        else [str(kubectl), KUSTOMIZE, str(root / folder)]
-    )
+    if program:
+        return [program, "build", str((root / folder).resolve())]
+    return [str(kubectl), KUSTOMIZE, str((root / folder).resolve())]
+
+
+def build(root: Path, command: Sequence[str]) -> bytes:
+    """Return what kustomize or helm writes for files below a root. Raise NotRenderedError.
+
+    A change under review says what the program reads: it gets no variable of this environment, thus no secret
+    of the pipeline, no home folder with credentials, and a limited time.
+    """
+    program = Path(command[0]).name
     with TemporaryDirectory(prefix="fleetui-home-") as home:
         environment = {
             "PATH": os.environ.get("PATH", os.defpath),
@@ -208,11 +226,11 @@ def build(root: Path, folder: str) -> bytes:
             os.killpg(process.pid, signal.SIGKILL)  # with what it started itself
             process.communicate()
             raise NotRenderedError(
-                f"kustomize took longer than {RENDER_SECONDS} seconds"
+                f"{program} took longer than {RENDER_SECONDS} seconds"
             ) from error
     if process.returncode:
         message = (
             errors.decode(errors="replace").strip().replace(f"{root.resolve()}/", "")
         )
-        raise NotRenderedError(f"kustomize build: {message[:_LONGEST_REASON]}")
+        raise NotRenderedError(f"{program} {command[1]}: {message[:_LONGEST_REASON]}")
     return output

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cache, partial
 from http import HTTPStatus
 from itertools import pairwise
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePath, PurePosixPath
 from posixpath import normpath
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -61,6 +61,7 @@ from placements.manifests.staged_update import (
     parse_staged_run,
     parse_staged_strategy,
 )
+from placements.services.impact.helm import chart_folders, chart_of, charts_of
 from placements.services.impact.kustomize import (
     KUSTOMIZATIONS,
     NotRenderedError,
@@ -68,6 +69,7 @@ from placements.services.impact.kustomize import (
     Renderer,
     SourceFile,
     build,
+    command_for,
     kustomizations_of,
 )
 
@@ -85,11 +87,12 @@ class UnreadableSourceError(FleetError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class WrittenPlacement:
-    """A placement of one side: its manifest, and where it is written."""
+    """A placement of one side: its manifest, where it is written, and as it is written."""
 
     manifest: ClusterResourcePlacement
     file: str
     line: int
+    document: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +115,7 @@ class ParsedFile:
     member_documents: list[Document] = field(default_factory=list)
     placements: list[ClusterResourcePlacement] = field(default_factory=list)
     lines: Sequence[int] = ()
+    placement_documents: Sequence[dict[str, Any]] = ()
     overrides: list[ClusterResourceOverride | ResourceOverride] = field(
         default_factory=list
     )
@@ -166,6 +170,7 @@ class DiffSide:
     overrides: tuple[WrittenOverride, ...] = ()
     files: tuple[str, ...] = ()
     notes: tuple[SourceNote, ...] = ()
+    values: tuple[str, ...] = ()
 
     def fleet(self) -> Fleet:
         moment = newest_heartbeat_of(self.members) or _LONG_AGO
@@ -180,13 +185,15 @@ def read_side(
     reader: BlobReader,
     *,
     render: Render | None = Render.AUTO,
+    values: Sequence[str] = (),
 ) -> DiffSide:
     """Return what a folder or a git revision has below the paths. Raise UnreadableSourceError.
 
     With `kustomize` each path is a kustomization, and what it renders is read. With `auto` the kustomizations
-    below the paths that have documents of ours are rendered, and the files that they read do not count on
-    their own; one that cannot be rendered, as any with `none`, is a note. None reads what is written, and an
-    invalid part of a kustomization, such as a patch, is passed over.
+    and Helm charts below the paths that have documents of ours are rendered, and the files that they read do
+    not count on their own; one that cannot be rendered, as any with `none`, is a note. None reads what is
+    written, and an invalid part of a kustomization, such as a patch, is passed over. `values` are values
+    files of Helm in the tree; one that this side does not have is passed over.
     """
     side = _Collector(source)
     if render is Render.KUSTOMIZE:
@@ -194,15 +201,20 @@ def read_side(
             side.add(file, reader, is_rendered=True)
         return side.result()
     with ExitStack() as stack:
-        tree = _tree(source, paths, stack)
+        tree = _tree(source, paths and [*paths, *values], stack)
         below = partial(is_below, [relative_path(source, path) for path in paths])
         kustomizations = kustomizations_of(tree)
         rendered, as_written = set[str](), set[str]()
         checkout = cache(partial(_checkout, source, stack))
+        side.values = list(filter(tree.__contains__, values))
+        sources = charts_of(tree, side.values, below)
+        roots = kustomizations.roots(below)
+        sources.update(zip(roots, map(kustomizations.inputs_of, roots), strict=True))
         if render is None:
-            as_written.update(*(one.paths for one in kustomizations.by_folder.values()))
-        for root in kustomizations.roots(below) if render is not None else ():
-            inputs = kustomizations.inputs_of(root)
+            parts = (one.paths for one in kustomizations.by_folder.values())
+            as_written.update(*parts, *sources.values())
+            sources = {}
+        for root, inputs in sources.items():
             if not any(reader.may_be_ours(tree[name]) for name in inputs):
                 continue
             try:
@@ -236,6 +248,7 @@ class _Collector:
         self.blobs: dict[str, ParsedFile] = {}
         self.errors: list[str] = []
         self.notes: list[SourceNote] = []
+        self.values: list[str] = []
 
     def add(
         self,
@@ -262,8 +275,11 @@ class _Collector:
                 )
             self.members[cluster] = member
             self.member_files[cluster] = name, None if is_rendered else document
-        for manifest, line in zip(blob.placements, blob.lines, strict=True):
-            written = WrittenPlacement(manifest, name, 1 if is_rendered else line)
+        for manifest, line, data in zip(
+            blob.placements, blob.lines, blob.placement_documents, strict=True
+        ):
+            place = 1 if is_rendered else line
+            written = WrittenPlacement(manifest, name, place, data)
             self.placements.append((written, is_rendered))
         for override, line in zip(blob.overrides, blob.override_lines, strict=True):
             self.overrides.append(
@@ -299,6 +315,7 @@ class _Collector:
             tuple(self.overrides),
             tuple(self.blobs),
             tuple(self.notes),
+            tuple(self.values),
         )
 
 
@@ -380,10 +397,16 @@ def _files_of_folder(source: str, paths: Sequence[str]) -> Iterator[SourceFile]:
         folder for top in tops for folder in top.parents if folder.is_relative_to(root)
     }
     candidates |= {folder / name for folder in around for name in KUSTOMIZATIONS}
+    charts = chart_folders([str(path) for path in candidates])
     for path in sorted(candidates):
-        is_read = path.suffix in _ENDINGS or path.name in KUSTOMIZATIONS
-        if is_read and path.is_file() and ".git" not in path.parts:
+        if _is_read(path, charts) and path.is_file() and ".git" not in path.parts:
             yield _content(path.relative_to(root).as_posix(), path.read_bytes())
+
+
+def _is_read(path: PurePath, charts: Collection[str]) -> bool:
+    """Return whether a file counts: of a chart all do, as templates may include any."""
+    is_manifest = path.suffix in _ENDINGS or path.name in KUSTOMIZATIONS
+    return is_manifest or bool(chart_of(str(path), charts))
 
 
 def _content(name: str, content: bytes) -> SourceFile:
@@ -395,12 +418,15 @@ def _content(name: str, content: bytes) -> SourceFile:
 def _files_of_revision(source: str, stack: ExitStack) -> Iterator[SourceFile]:
     _refuse_option(source)
     listing = git("ls-tree", "-r", "-z", "--full-tree", f"{source}^{{tree}}")
+    entries = [
+        one.partition("\t")
+        for one in listing.decode(errors="surrogateescape").split("\0")
+    ]
+    charts = chart_folders([name for _, _, name in entries])
     command, pipe = ["git", "cat-file", "--batch"], subprocess.PIPE
     blobs = stack.enter_context(subprocess.Popen(command, stdin=pipe, stdout=pipe))  # noqa: S603 -- for all files
-    for entry in listing.decode(errors="surrogateescape").split("\0"):
-        head, _, name = entry.partition("\t")
-        is_read = name.endswith(_ENDINGS) or PurePosixPath(name).name in KUSTOMIZATIONS
-        if is_read and " blob " in head:
+    for head, _, name in entries:
+        if _is_read(PurePosixPath(name), charts) and " blob " in head:
             key = head.split()[2]
             yield SourceFile(name, key, partial(_blob, blobs, key))
 
@@ -427,7 +453,7 @@ def rendered_paths(source: str, paths: Sequence[str]) -> Iterator[SourceFile]:
                 )
                 file = (folder / name).relative_to(root).as_posix()
                 try:
-                    yield _content(file, build(root, path))
+                    yield _content(file, build(root, command_for(root, path)))
                 except NotRenderedError as error:
                     raise UnreadableSourceError(
                         f"--render kustomize: {path}: {error}"
@@ -521,6 +547,7 @@ def _parse(content: bytes) -> ParsedFile:
             if noun in named:
                 named[noun].append((one, "metadata.name"))
             file.member_documents += [one] if noun == "members" else []
+    file.placement_documents = [one.data for one, _ in named["placements"]]
     file.lines = [line or 1 for line in lines_of(named["placements"])]
     file.override_lines = [line or 1 for line in lines_of(named["overrides"])]
     file.errors = attach_lines(errors)

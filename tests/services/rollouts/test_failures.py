@@ -108,7 +108,7 @@ def test_overrides_that_apply_are_listed_and_count_as_started() -> None:
     status = on("c000", world)
     assert status["applicableClusterResourceOverrides"] == ["tier-0"]
     assert "applicableResourceOverrides" not in status
-    assert last(status) == ("Available", "True", "ResourceAvailable")
+    assert last(status) == ("Available", "True", "AllWorkAreAvailable")
     assert status["conditions"][2]["reason"] == "OverriddenSucceeded"
 
 
@@ -158,7 +158,7 @@ def test_a_cluster_out_of_reach_is_neither_refused_nor_failed() -> None:
         "unreachable",
         [],
     )
-    assert last(on("c001", world)) == ("Applied", "Unknown", "ApplyPending")
+    assert last(on("c001", world)) == ("Applied", "False", "ApplyInProgress")
     world.inject("c001")
     world.run(until=world.is_settled)
     assert binding("c001").failure == ""
@@ -175,7 +175,7 @@ def test_objects_that_are_not_ready_are_listed_while_the_cluster_is_not_availabl
     world.run(until=lambda: bool(binding("c001").failed_objects))
 
     status = on("c001", world)
-    assert last(status) == ("Available", "False", "ResourceNotAvailableYet")
+    assert last(status) == ("Available", "False", "NotAllWorkAreAvailable")
     assert binding("c001").failure == ""
     [entry] = status["failedPlacements"]
     assert (entry["group"], entry["version"], entry["kind"], entry["name"]) == (

@@ -446,7 +446,9 @@ def test_a_stalled_rollout_is_no_success_and_a_blocked_cluster_says_what_unblock
         world.work()
     status = status_of(Placement.objects.get(), now=world.now)
     messages = {one["conditions"][-1]["message"] for one in status["placementStatuses"]}
-    assert messages == {words.replace("revision 2", "revision 3")}
+    blocked = "The rollout is being blocked by the rollout strategy"
+    later = words.replace("revision 2", "revision 3")
+    assert messages == {f"{blocked}: {later}"}
 
 
 @pytest.mark.nightly

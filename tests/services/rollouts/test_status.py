@@ -94,7 +94,7 @@ def test_a_cluster_that_refuses_names_the_objects() -> None:
 
     failing = status_of(placement, now=world.now)["placementStatuses"][0]
 
-    assert failing["conditions"][-1]["reason"] == "ApplyFailed"
+    assert failing["conditions"][-1]["reason"] == "NotAllWorkHaveBeenApplied"
     assert [(one["kind"], one["name"]) for one in failing["failedPlacements"]] == [
         ("ConfigMap", "bad")
     ]

@@ -1,0 +1,142 @@
+"""Our status of recorded situations, and what a real KubeFleet hub wrote for the same ones."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from placements.explain.hub_conditions import (
+    SORTS,
+    Condition,
+    conditions_in_all,
+    conditions_on,
+    controlled_externally,
+)
+from placements.explain.hub_status import why_selected
+from placements.manifests.placement import parse_placement
+from placements.models import Binding
+from placements.services.conditions import ConditionReader
+from tests.hubs.playing import RECORDING, Document, Player, lines
+from tests.hubs.test_played_recording import BINDINGS, PLACEMENTS, full_name, owner
+
+pytestmark = [
+    pytest.mark.django_db,
+    pytest.mark.skipif(not RECORDING.exists(), reason="needs ../shared"),
+]
+Words = list[tuple[str, str, str, str]]
+
+
+def written(conditions: list[Document], prefix: str = "") -> Words:
+    """Return type, status, reason and message of the conditions of a hub, in the order of their steps."""
+    by_type = {one["type"].removeprefix(prefix): one for one in conditions}
+    each = [(sort, by_type[sort]) for sort in ("Scheduled", *SORTS) if sort in by_type]
+    return [
+        (sort, one["status"], one["reason"], plain(sort, one["message"]))
+        for sort, one in each
+    ]
+
+
+def ours(conditions: list[Condition]) -> Words:
+    return [
+        (one.sort, one.status.value, one.reason, plain(one.sort, one.message))
+        for one in conditions
+    ]
+
+
+def plain(sort: str, message: str) -> str:
+    """Return a message without the details of a cluster that follow, such as the staged update run."""
+    if sort == "Scheduled":  # its text has the scores
+        return message
+    blocked = "because of the rollout strategy"  # of two sentences about the same
+    if message.endswith(blocked):
+        return "The rollout is being blocked by the rollout strategy"
+    return message.partition(": ")[0].removesuffix(", resourceSnapshotIndex")
+
+
+def situations(player: Player) -> Iterator[tuple[str, Words, Words]]:
+    """Yield what the hub wrote and what we write, for each cluster and for a placement.
+
+    Not where the hub had yet to copy the conditions of a binding into the status of its placement.
+    """
+    bindings = {
+        (owner(one), one["spec"]["targetCluster"]): one
+        for one in player.of_kind(*BINDINGS)
+    }
+    rows = {
+        (row.placement.full_name, row.cluster_name): row
+        for row in Binding.objects.select_related("placement")
+    }
+    for placement in player.of_kind(*PLACEMENTS):
+        name = full_name(placement)
+        status = placement.get("status", {})
+        entries = [
+            one for one in status.get("placementStatuses", ()) if "clusterName" in one
+        ]
+        keys = [(name, one["clusterName"]) for one in entries]
+        if not keys or not all(key in rows and key in bindings for key in keys):
+            continue
+        each = [
+            conditions_of(rows[key], bindings[key], entry, placement)
+            for key, entry in zip(keys, entries, strict=True)
+        ]
+        pairs = list(zip(entries, each, strict=True))
+        if any(is_behind(one, bindings[name, one["clusterName"]]) for one in entries):
+            continue
+        for entry, conditions in pairs:
+            hub = written(entry["conditions"])
+            yield f"{name} on {entry['clusterName']}", hub, ours(conditions)
+        in_all = conditions_in_all(each)
+        if placement["spec"].get("strategy", {}).get("type") == "External":
+            kind = placement["kind"]
+            in_all = [
+                controlled_externally(one, kind=kind, started=0) for one in in_all
+            ]
+        hub = written(status["conditions"], placement["kind"])
+        yield name, hub[1:], ours(in_all)
+
+
+def is_behind(entry: Document, binding: Document) -> bool:
+    now = {
+        one["type"]: one["status"]
+        for one in binding.get("status", {}).get("conditions", ())
+        if one["observedGeneration"] == binding["metadata"]["generation"]
+    }
+    return any(
+        now.get(one["type"], "Unknown") != one["status"]
+        for one in entry["conditions"][1:]
+    )
+
+
+def conditions_of(
+    row: Binding, binding: Document, entry: Document, placement: Document
+) -> list[Condition]:
+    """Return our conditions of a binding as the mirror reads it."""
+    reader = ConditionReader.of(parse_placement(placement), None, now=datetime.now(UTC))
+    states: dict[str, Any] = {
+        one["type"]: one["status"] == "True" for one in entry["conditions"]
+    }
+    wanted = row.applied_version if states.get("RolloutStarted") else ""
+    words = why_selected(
+        row.cluster_name, row.affinity_score, row.topology_spread_score
+    )
+    facts = reader.of_binding(row, wanted, why_selected=words)
+    overrides = ("clusterResourceOverrideSnapshots", "resourceOverrideSnapshots")
+    has_overrides = any(binding["spec"].get(key) for key in overrides)
+    return conditions_on(replace(facts, has_overrides=has_overrides))
+
+
+@pytest.mark.larger
+def test_our_status_of_recorded_situations_is_what_the_hub_wrote() -> None:
+    player = Player()
+    player.play(lines())
+
+    with player.live.scope():
+        compared = list(situations(player))
+
+    assert [one for one in compared if one[1] != one[2]] == []
+    assert len(compared) > 500
+    reasons = {reason for _, hub, _ in compared for _, _, reason, _ in hub}
+    assert len(reasons) == 20, sorted(reasons)
+    assert "(affinity score: 40, topology spread score: 0)" in str(compared)
