@@ -25,7 +25,7 @@ from django.contrib.auth.models import (
 )
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
-from django.db.models import Exists, F, FilteredRelation, OuterRef, Q, QuerySet
+from django.db.models import Exists, F, FilteredRelation, OuterRef, Q
 from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import render
 
@@ -71,19 +71,14 @@ def may_view_secrets(user: AnyUser) -> bool:
 
 def may_view_access_log(user: AnyUser) -> bool:
     """Return whether a user reads the access log: superusers, and those with its permission."""
-    return _has_permission(user, _ACCESS_LOG_PERMISSION)
+    if not isinstance(user, User) or not user.is_active:
+        return False
+    return user.is_superuser or _ACCESS_LOG_PERMISSION in _grants(user).permissions
 
 
 _ACCESS_LOG_PERMISSION = "access.view_access_log"
 _PERMISSIONS = (settings.NOTIFICATIONS_PERMISSION, _ACCESS_LOG_PERMISSION)
 """The permissions that many pages need."""
-
-
-def _has_permission(user: AnyUser, permission: str) -> bool:
-    """Return whether a user has one of these permissions: `has_perm` takes two queries more."""
-    if not isinstance(user, User) or not user.is_active:
-        return False
-    return user.is_superuser or permission in _grants(user).permissions
 
 
 def _has_one_of(user: AnyUser, roles: Collection[Role]) -> bool:
@@ -140,71 +135,68 @@ _GRANTED = (
 """The columns that decide what a user may do, beside the account: a row for each group and its grants."""
 
 
-def _with_grants(user: int) -> QuerySet[Any]:
-    """Return the rows of a user, by the primary key, with what it is granted on the hub in scope."""
-    hub = current_hub_id()
-    of_hub = FilteredRelation(
-        "groups__hub_grants", condition=Q(groups__hub_grants__hub=hub)
-    )
-    of_team = FilteredRelation(
-        "groups__team_grants", condition=Q(groups__team_grants__hub=hub)
-    )
-    of_user = Permission.objects.filter(
-        Q(group=OuterRef("groups")) | Q(user=OuterRef("pk"))
-    )
-    permissions = {}
-    for number, one in enumerate(_PERMISSIONS):
-        app, _, codename = one.partition(".")
-        has_it = of_user.filter(codename=codename, content_type__app_label=app)
-        permissions[f"has_{number}"] = Exists(has_it)
-    rows = User.objects.filter(pk=user).alias(of_hub=of_hub, of_team=of_team)
-    return rows.annotate(
-        group_name=F("groups__name"),
-        is_granted=Exists(Group.objects.filter(hub_grants__hub=hub)),
-        hub_role=F("of_hub__role"),
-        **{f"team_{name}": F(f"of_team__{name}") for name in _OF_TEAM},
-        **permissions,
-    )
-
-
-def grant_rows(user: int) -> list[tuple[Any, ...]]:
-    """Return all that decides what a user may do on the hub in scope, by the primary key."""
-    return list(_with_grants(user).values_list(*_GRANTED))
-
-
 class AccountBackend(ModelBackend):
     """Reads the account of a session with what it may do on the hub in scope, by one query."""
 
     def get_user(self, user_id: Any) -> User | None:
-        rows = list(_with_grants(user_id))
+        hub = current_hub_id()
+        of_hub = FilteredRelation(
+            "groups__hub_grants", condition=Q(groups__hub_grants__hub=hub)
+        )
+        of_team = FilteredRelation(
+            "groups__team_grants", condition=Q(groups__team_grants__hub=hub)
+        )
+        of_user = Permission.objects.filter(
+            Q(group=OuterRef("groups")) | Q(user=OuterRef("pk"))
+        )
+        permissions = {}
+        for number, one in enumerate(_PERMISSIONS):
+            app, _, codename = one.partition(".")
+            has_it = of_user.filter(codename=codename, content_type__app_label=app)
+            permissions[f"has_{number}"] = Exists(has_it)
+        users = User.objects.filter(pk=user_id).alias(of_hub=of_hub, of_team=of_team)
+        users = users.annotate(
+            group_name=F("groups__name"),
+            is_granted=Exists(Group.objects.filter(hub_grants__hub=hub)),
+            hub_role=F("of_hub__role"),
+            **{f"team_{name}": F(f"of_team__{name}") for name in _OF_TEAM},
+            **permissions,
+        )
+        rows: list[Any] = list(users)
         if not rows or not self.user_can_authenticate(rows[0]):
             return None
         user: User = rows[0]
-        _keep(user, map(attrgetter(*_GRANTED), rows))
+        setattr(user, _ROWS, (hub, list(map(attrgetter(*_GRANTED), rows))))
         return user
+
+
+def grant_rows(user: int) -> list[tuple[Any, ...]]:
+    """Return all that decides what a user may do on the hub in scope, by the primary key."""
+    account = AccountBackend().get_user(user)
+    return list(getattr(account, _ROWS)[1]) if account else []
+
+
+_ROWS, _KEPT = "_fleetui_rows", "_fleetui_roles"
 
 
 def _grants(user: User) -> Grants:
     """Return the roles and teams of a user on the hub in scope; at most one query for each request."""
+    hub = current_hub_id()
     known: dict[int, Grants] = getattr(user, _KEPT, {})
-    return known.get(current_hub_id()) or _keep(user, grant_rows(user.pk))
-
-
-_KEPT = "_fleetui_roles"
-
-
-def _keep(user: User, rows: Iterable[tuple[Any, ...]]) -> Grants:
-    """Keep what a user is granted on the hub in scope for the rest of a request."""
-    rows = list(rows)
-    groups = frozenset(row[0] for row in rows if row[0])
-    granted = [(name, role) for name, is_granted, role, *_ in rows if is_granted]
-    teams = frozenset(Team.of(*row[3:9]) for row in rows if row[3])
-    permissions = frozenset(
-        one for row in rows for one in compress(_PERMISSIONS, row[9:])
-    )
-    grants = Grants(groups, roles_among(groups, granted), teams, permissions)
-    setattr(user, _KEPT, {**getattr(user, _KEPT, {}), current_hub_id(): grants})
-    return grants
+    if hub not in known:
+        of_hub, rows = getattr(user, _ROWS, (None, []))
+        if of_hub != hub:
+            rows = grant_rows(user.pk)
+        groups = frozenset(row[0] for row in rows if row[0])
+        granted = [(name, role) for name, is_granted, role, *_ in rows if is_granted]
+        teams = frozenset(Team.of(*row[3:9]) for row in rows if row[3])
+        permissions = frozenset(
+            one for row in rows for one in compress(_PERMISSIONS, row[9:])
+        )
+        grants = Grants(groups, roles_among(groups, granted), teams, permissions)
+        known = {**known, hub: grants}
+        setattr(user, _KEPT, known)
+    return known[hub]
 
 
 def roles_among(
@@ -228,7 +220,10 @@ def groups_of(user: User) -> frozenset[str]:
 
 def may_manage_notifications(user: AnyUser) -> bool:
     """Return whether a user sees and changes channels and rules: superusers, and others by permission."""
-    return _has_permission(user, settings.NOTIFICATIONS_PERMISSION)
+    if not isinstance(user, User) or not user.is_active:
+        return False
+    permission = settings.NOTIFICATIONS_PERMISSION
+    return user.is_superuser or permission in _grants(user).permissions
 
 
 def roles_of(user: User) -> frozenset[str]:

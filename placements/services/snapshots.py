@@ -164,18 +164,6 @@ def _cycle(
     )
 
 
-def same_policy(
-    draft: ClusterResourcePlacement, saved: Placement
-) -> PolicySnapshot | None:
-    """Return the latest policy snapshot of a placement if a draft keeps it.
-
-    A live hub may have none yet, or one that is not understood.
-    """
-    kept, hashed = saved.policy_snapshots.all(), content_hash(draft)
-    latest = (one for one in kept if one.is_latest and one.content_hash == hashed)
-    return next(latest, None)
-
-
 def draft_cycle(
     draft: ClusterResourcePlacement, *, saved: Placement | None, fleet: Fleet
 ) -> Cycle:
@@ -185,8 +173,11 @@ def draft_cycle(
         rows = _rows_of(
             Binding.objects.filter(placement=saved).order_by("cluster_name")
         )
+        # A live hub may have none yet, or one that is not understood.
+        kept = [one for one in saved.policy_snapshots.all() if one.is_latest]
         # A draft that creates a new policy snapshot makes every binding obsolete.
-        bindings = binding_values(rows, same_policy(draft, saved))
+        is_same = bool(kept) and content_hash(draft) == kept[0].content_hash
+        bindings = binding_values(rows, kept[0] if is_same else None)
     namespace = draft.resource_namespace
     cycle = Cycle(
         fleet,

@@ -1,6 +1,6 @@
 """Rollouts and staged runs: the list and the pending approvals, one rollout, the plan, actions of users."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, NamedTuple
@@ -308,7 +308,7 @@ def _rollout(
         "health_state": badges.placement_state(health) if health else None,
         "clusters_count": len(parts),
     }
-    named = _named_in(result) if result else []
+    named = _named_in(result)
     names, first = [], 0
     if tab == "clusters":
         names = _in_order(run, parts, result)
@@ -615,21 +615,20 @@ def _in_order(
 
 
 def _clusters_context(
-    rows: Sequence[ClusterInRun],
+    rows: Iterable[ClusterInRun],
     parts: Mapping[str, Part],
     *,
     first: int,
     total: int,
 ) -> dict[str, Any]:
-    last = first + len(rows)
+    """Return a page of the clusters of a rollout, and where its neighbours start."""
+    clusters = []
+    for row in rows:
+        part = parts.get(row.cluster, Part.PENDING)
+        clusters.append((row, part_state(row.phase, part, row.block)))
+    last = first + len(clusters)
     return {
-        "clusters": [
-            (
-                row,
-                part_state(row.phase, parts.get(row.cluster, Part.PENDING), row.block),
-            )
-            for row in rows
-        ],
+        "clusters": clusters,
         "first": first + 1,
         "last": last,
         "total": total,
@@ -659,8 +658,10 @@ _ORDER: dict[Part | None, int] = {
 """The order of the table of clusters; None is a blocked one."""
 
 
-def _named_in(result: RollingUpdateResult) -> list[str]:
+def _named_in(result: RollingUpdateResult | None) -> list[str]:
     """Return the clusters whose messages the lines of what waits show."""
+    if result is None:
+        return []
     named = [one.cluster for one in result.in_progress[:_MESSAGES]]
     return named + [one.clusters[0] for one in blocked_groups(result)]
 

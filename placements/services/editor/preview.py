@@ -89,11 +89,11 @@ from placements.services.resources.queries import (
 )
 from placements.services.results import name_on_hub
 from placements.services.rollout_state import (
-    load_rollout_context,
+    load_rollout_contexts,
     version_of,
     version_of_content,
 )
-from placements.services.snapshots import draft_cycle, placed_lately, same_policy
+from placements.services.snapshots import content_hash, draft_cycle, placed_lately
 from placements.services.teams import placement_refusal
 
 _MOST_CLUSTERS_FOR_BOUND = 1_000
@@ -344,7 +344,7 @@ class SchedulePreview:
             if saved is None:
                 state = RolloutState((), manifest.spec.policy, strategy, now)
             else:
-                context = load_rollout_context(saved, now=now)
+                context = load_rollout_contexts([saved], now=now)[saved.pk]
                 state = replace(context.state, strategy=strategy)
                 if saved.pinned_snapshot is not None and context.target:
                     version = version_of(context.target, manifest)
@@ -389,7 +389,8 @@ def preview_over(
     is_incremental = False
     if saved is not None:
         prefetch_related_objects([saved], "policy_snapshots")
-        is_incremental = same_policy(manifest, saved) is not None
+        kept = [one for one in saved.policy_snapshots.all() if one.is_latest]
+        is_incremental = content_hash(manifest) in [one.content_hash for one in kept]
     decision = schedule(draft_cycle(manifest, saved=saved, fleet=fleet))
     return SchedulePreview(manifest, decision, selection, saved, is_incremental)
 

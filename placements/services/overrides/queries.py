@@ -50,38 +50,29 @@ def applying_to(placement: str, target: ResourceSnapshot) -> Applying:
     return applying_to_each({placement: target})[placement]
 
 
-def applying_to_each(targets: Mapping[str, ResourceSnapshot]) -> dict[str, Applying]:
+def applying_to_each(
+    targets: Mapping[str, ResourceSnapshot],
+) -> Mapping[str, Applying]:
     """Return the same for the resource snapshots of several placements, by name."""
-    candidates = _candidates(
-        {name: target.identities for name, target in targets.items()}
-    )
-    return {
-        name: _applying(name, target.identities, candidates[name])
-        for name, target in targets.items()
-    }
-
-
-def _applying(
-    placement: str,
-    identities: Iterable[Sequence[str]],
-    candidates: Iterable[OverrideSnapshot],
-) -> Applying:
-    rows = {(row.kind, str(row)): row for row in candidates}
-    if not rows:
-        return {}
-    objects = list(_identified(identities))
-    # What it selects needs no values of Secrets.
-    contents, fleet = (
-        (_content_of(row, row.document) for row in rows.values()),
-        current_fleet().fleet,
-    )
-    by_cluster = applicable_to_each(
-        contents, placement=placement, fleet=fleet, objects=objects
-    )
-    return {
-        name: tuple(rows[one.override.kind, one.full_name] for one in several)
-        for name, several in by_cluster.items()
-    }
+    identities = {name: target.identities for name, target in targets.items()}
+    each: dict[str, dict[str, tuple[OverrideSnapshot, ...]]] = {}
+    for name, candidates in _candidates(identities).items():
+        rows = {(row.kind, str(row)): row for row in candidates}
+        each[name] = {}
+        if not rows:
+            continue
+        # What it selects needs no values of Secrets.
+        by_cluster = applicable_to_each(
+            (_content_of(row, row.document) for row in rows.values()),
+            placement=name,
+            fleet=current_fleet().fleet,
+            objects=list(_identified(identities[name])),
+        )
+        for cluster, several in by_cluster.items():
+            each[name][cluster] = tuple(
+                rows[one.override.kind, one.full_name] for one in several
+            )
+    return each
 
 
 def target_keys(identities: Iterable[Sequence[str]]) -> frozenset[TargetKey]:
