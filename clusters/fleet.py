@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from functools import cached_property
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 from weakref import ref
@@ -164,6 +165,7 @@ class Fleet:
         self._origin: _Origin = (None, {}, {})
         self._texts: dict[_Read, LabelColumn] = {}
         self._properties: dict[str, PropertyColumn] = {}
+        self._names_digest = b""
         self.tested: dict[tuple[str, ...], dict[int, bool]] = {}
         """Results of expressions by position, kept since they take long."""
 
@@ -191,30 +193,29 @@ class Fleet:
         return self._text_column((_Sort.LABEL, key))
 
     def _text_column(self, read: "_Read") -> LabelColumn:
-        column = self._texts.get(read)
-        if column is None:
-            column = self._patched_column(read)
-            if column is None:
-                texts = list(map(_text_reader(*read), self._unsorted))
-                column = label_column(texts, self._order)
-            self._texts[read] = column
-        return column
-
-    def _patched_column(self, read: "_Read") -> LabelColumn | None:
-        """Return the column of the fleet that this one was made from, patched; None without that fleet."""
+        """Return a column, patched where the fleet that this one was made from is still there."""
+        if read in self._texts:
+            return self._texts[read]
+        reader, column = _text_reader(*read), None
         origin, before, after = self._origin
         fleet = origin() if origin else None
-        if fleet is None:
-            return None
-        column = fleet._text_column(read)
-        if after:
-            reader = _text_reader(*read)
-            return _patched({read: column}, before, after, lambda _: reader).get(read)
-        return column.without(list(before))
+        if fleet is not None:
+            column = fleet._text_column(read)
+            if after:
+                patched = _patched({read: column}, before, after, lambda _: reader)
+                column = patched.get(read)
+            else:
+                column = column.without(list(before))
+        if column is None:
+            column = label_column(list(map(reader, self._unsorted)), self._order)
+        self._texts[read] = column
+        return column
 
     def topology(self, key: str, key_type: str | None) -> LabelColumn:
         """Return the column of a topology key: a label, or for the type `Claim` a property as text."""
-        return self.claim(key) if key_type == "Claim" else self.label(key)
+        if key_type == "Claim":
+            return self._text_column((_Sort.CLAIM, key))
+        return self._text_column((_Sort.LABEL, key))
 
     def claim(self, name: str) -> LabelColumn:
         """Return the column of one property as text, which Open Cluster Management calls a claim."""
@@ -298,8 +299,7 @@ class Fleet:
             self._texts, before, after, lambda read: _text_reader(*read)
         )
         fleet._properties = _patched(self._properties, before, after, _property_reader)
-        if "_names_digest" in self.__dict__:
-            fleet._names_digest = self._names_digest
+        fleet._names_digest = self._names_digest
         if "taint_codes" in self.__dict__:
             sets = tuple(
                 dict.fromkeys(
@@ -315,10 +315,6 @@ class Fleet:
             for texts, results in self.tested.copy().items()
         }
         return fleet
-
-    @cached_property
-    def _names_digest(self) -> bytes:
-        return hashlib.sha256("\0".join(self.names).encode()).digest()
 
     @cached_property
     def _taints_digest(self) -> bytes:
@@ -344,6 +340,9 @@ class Fleet:
         (`rules/scheduler.md#record-of-a-decision`). `namespace` is that of the placement; where it has none,
         namespaces of clusters do not count.
         """
+        if not self._names_digest:
+            names = "\0".join(self.names).encode()
+            self._names_digest = hashlib.sha256(names).digest()
         reads = [(_Sort.LABEL, key) for key in sorted(set(label_keys))]
         reads += [(_Sort.PROPERTY, name) for name in sorted(set(property_names))]
         reads.append(_ELIGIBILITY)
@@ -416,7 +415,7 @@ def _text_reader(sort: _Sort, key: str) -> Callable[[Cluster], str | None]:
         return _property_reader(key)
     if sort is _Sort.NAMESPACE:
         return lambda cluster: lacks_namespace(cluster, key)
-    return lambda cluster: cluster.eligibility.kind
+    return attrgetter("eligibility.kind")
 
 
 def _property_reader(name: str) -> Callable[[Cluster], str | None]:

@@ -73,7 +73,7 @@ def may_view_access_log(user: AnyUser) -> bool:
     """Return whether a user reads the access log: superusers, and those with its permission."""
     if not isinstance(user, User) or not user.is_active:
         return False
-    return user.is_superuser or _ACCESS_LOG_PERMISSION in _grants(user).permissions
+    return user.is_superuser or _ACCESS_LOG_PERMISSION in grants_of(user).permissions
 
 
 _ACCESS_LOG_PERMISSION = "access.view_access_log"
@@ -85,7 +85,7 @@ def _has_one_of(user: AnyUser, roles: Collection[Role]) -> bool:
     if not isinstance(user, User) or not user.is_active:
         return False
     mine: Collection[str] = frozenset(Role) if user.is_superuser else roles_of(user)
-    is_reader = Role.VIEWER in roles and bool(mine or _grants(user).teams)
+    is_reader = Role.VIEWER in roles and bool(mine or grants_of(user).teams)
     return is_reader or any(role in mine and _is_in_scope(user, role) for role in roles)
 
 
@@ -179,7 +179,7 @@ def grant_rows(user: int) -> list[tuple[Any, ...]]:
 _ROWS, _KEPT = "_fleetui_rows", "_fleetui_roles"
 
 
-def _grants(user: User) -> Grants:
+def grants_of(user: User) -> Grants:
     """Return the roles and teams of a user on the hub in scope; at most one query for each request."""
     hub = current_hub_id()
     known: dict[int, Grants] = getattr(user, _KEPT, {})
@@ -214,20 +214,16 @@ def roles_among(
     return frozenset(Role).intersection(names)
 
 
-def groups_of(user: User) -> frozenset[str]:
-    return _grants(user).groups
-
-
 def may_manage_notifications(user: AnyUser) -> bool:
     """Return whether a user sees and changes channels and rules: superusers, and others by permission."""
     if not isinstance(user, User) or not user.is_active:
         return False
     permission = settings.NOTIFICATIONS_PERMISSION
-    return user.is_superuser or permission in _grants(user).permissions
+    return user.is_superuser or permission in grants_of(user).permissions
 
 
 def roles_of(user: User) -> frozenset[str]:
-    return _grants(user).roles
+    return grants_of(user).roles
 
 
 FLEET: Labels = {}
@@ -257,7 +253,7 @@ def teams_of(user: AnyUser | None, role: Role = Role.OPERATOR) -> frozenset[Team
         or not _is_in_scope(user, role)
     ):
         return frozenset()
-    return frozenset(team for team in _grants(user).teams if team.role == role)
+    return frozenset(team for team in grants_of(user).teams if team.role == role)
 
 
 class NotOfTeamError(PermissionDenied):

@@ -45,6 +45,7 @@ PLACES = {
     "placements/hubs/watching/runner.py": NO_DATABASE,  # it puts what it reads into a queue
     "placements/hubs/watching/watcher.py": CLOSES,  # the one writer of the mirror
     "clusters/kubernetes_drivers.py": NO_DATABASE,
+    "clusters/operations/connection.py": NO_DATABASE,
     "fleetui/management/commands/up.py": NO_DATABASE,
     "fleetui/supervisor.py": NO_DATABASE,
     "placements/services/rollouts/worker.py": NO_DATABASE,  # it moves answers from an iterator to a queue

@@ -176,9 +176,12 @@ def user_of_token(secret: str, *, now: datetime) -> tuple[User, ApiToken] | None
 
 
 def visible_tokens(user: User) -> QuerySet[ApiToken]:
-    """Return the tokens of a user; for superusers those of service accounts as well."""
+    """Return the tokens of a user; for superusers those of service accounts as well.
+
+    The user of commands on this machine has no row, thus no tokens of its own.
+    """
     rows = ApiToken.objects.select_related("user")
-    own = rows.filter(user=user)
+    own = rows.filter(user_id=user.pk)
     return (
         own | rows.filter(user__service_account__isnull=False)
         if user.is_superuser

@@ -23,6 +23,7 @@ COMPUTING = {
     ("POST", "/api/v1/placements/preview/semantics"),
     ("POST", "/api/v1/placements/{name}/plan"),
     ("POST", "/api/v1/simulate"),
+    ("POST", "/api/v1/staged-strategies/{name}/preview"),
     ("POST", "/api/v1/what-if"),
 }
 """All that a token without a writing scope may send with an unsafe method: it computes and stores nothing."""

@@ -209,7 +209,7 @@ def test_columns_of_a_fleet_are_made_once_for_all_placements(
     for wanted in (10, 20, 30):
         schedule(replace(GATE, wanted=wanted).cycle(fleet))
 
-    assert len(made) == len({"tier", "stage", *GATE.keys})
+    assert len(made) == len({"eligibility", "tier", "stage", *GATE.keys})
 
 
 @BOTH

@@ -23,7 +23,12 @@ from placements.services.rollouts.staged_strategies import save_strategy
 from tests.api.test_scopes import COMPARED
 from tests.database import rolled_back
 from tests.live_hubs import live_hub
-from tests.page_samples import NOTIFICATION_PAGES, USER_PAGES, disruptions_of
+from tests.page_samples import (
+    NOTIFICATION_PAGES,
+    SAMPLES,
+    USER_PAGES,
+    disruptions_of,
+)
 from tests.rows import NOW, decided, person
 from tests.services.rollouts.staged import staged_spec, strategy_document
 from tests.web.reading import Outline
@@ -32,6 +37,7 @@ from tests.web.test_teams import stored
 pytestmark = pytest.mark.django_db
 
 READ = [
+    SAMPLES["linked-preview"],
     "/checks/",
     "/",
     "/demo/",

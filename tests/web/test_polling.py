@@ -262,8 +262,8 @@ def test_the_view_answers_at_least_once_a_minute(
 ) -> None:
     address, started = _polled_address(viewer), polling.monotonic()
     queries_after = {
-        0.0: 3,
-        polling.LONGEST: 5,
+        0.0: 2,
+        polling.LONGEST: 4,
         polling.LONGEST + 1: 0,
         polling.LONGEST + polling.SECONDS: 2,
     }

@@ -68,7 +68,7 @@ OWN_ROUTES = (
 OWN_DRAFTS = {"placement-new", "draft-discard"}
 """A draft of the caller; saving it is another address."""
 READING = {"simulate", "preview", "preview-semantics", "plan", "what-if", "resilience"}
-READING |= {"draft-completions", "exact"}
+READING |= {"draft-completions", "exact", "staged-preview"}
 """They run analyses."""
 
 

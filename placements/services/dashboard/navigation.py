@@ -10,7 +10,7 @@ from django.contrib.auth.models import AnonymousUser, User
 from django.db.models import F, QuerySet
 
 from fleetui.hub_scope import LOCAL_HUB, UNKNOWN_HUB, current_hub_id
-from fleetui.permissions import groups_of, roles_among
+from fleetui.permissions import grants_of, roles_among
 from placements.models import ProblemBook
 from placements.services.filters import count_in_all
 from placements.services.problems.book import OLDEST, compare
@@ -86,7 +86,7 @@ def _book_and_inbox(user: User) -> tuple[ProblemBook | None, int, bool]:
             granted[row.hub_id].append((row.group, row.role))
     inbox, has_live_hubs = 0, False
     for hub, book in books.items():
-        if user.is_superuser or roles_among(groups_of(user), granted[hub]):
+        if user.is_superuser or roles_among(grants_of(user).groups, granted[hub]):
             inbox += book.totals.get("inbox", 0)
             has_live_hubs = has_live_hubs or hub != LOCAL_HUB
     return books.get(current_hub_id()), inbox, has_live_hubs

@@ -22,24 +22,24 @@ class TaintFilter:
 
     def passes(self, cycle: Cycle) -> Bools:
         """Return the clusters without an untolerated taint; each distinct list of taints is checked once."""
-        passes = self._passes(cycle, is_selected=False)
-        if any(
-            taint.effect == IF_NEW
-            for taints in cycle.fleet.taint_sets
-            for taint in taints
-        ):
-            passes |= cycle.is_active & self._passes(cycle, is_selected=True)
+        sets, codes = cycle.fleet.taint_sets, cycle.fleet.taint_codes
+        passes = np.zeros(len(cycle.fleet), dtype=np.bool_)
+        has_new = any(taint.effect == IF_NEW for taints in sets for taint in taints)
+        for is_selected in (False, True)[: 1 + has_new]:
+            verdicts = [
+                not untolerated(
+                    taints,
+                    cycle.policy.tolerations,
+                    now=cycle.moment,
+                    is_selected=is_selected,
+                )
+                for taints in sets
+            ]
+            allowed = np.array(verdicts, dtype=np.bool_)[codes]
+            if is_selected:
+                allowed &= cycle.is_active
+            passes |= allowed
         return passes
-
-    def _passes(self, cycle: Cycle, *, is_selected: bool) -> Bools:
-        tolerations = cycle.policy.tolerations
-        verdicts = [
-            not untolerated(
-                taints, tolerations, now=cycle.moment, is_selected=is_selected
-            )
-            for taints in cycle.fleet.taint_sets
-        ]
-        return np.array(verdicts, dtype=np.bool_)[cycle.fleet.taint_codes]
 
     def reason(self, cycle: Cycle, position: int) -> Reason:
         taints = untolerated(
