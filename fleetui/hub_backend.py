@@ -26,9 +26,7 @@ class HubBackend:
         """Return why the page `address`, a name such as "web:cluster-new", or its form is refused."""
         return None
 
-    def refusal_of_command(
-        self, name: str, options: Mapping[str, Any]
-    ) -> HubDecidesError | None:
+    def refusal_of_command(self, name: str) -> HubDecidesError | None:
         return None
 
     def operation(

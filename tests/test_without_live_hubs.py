@@ -12,7 +12,7 @@ import sys
 import django
 django.setup()
 from django.conf import settings
-from tests.commands import call_command, get_commands
+from django.core.management import call_command, get_commands
 from django.test import Client
 from django.contrib.auth.models import User
 from fleetui.hub_scope import LOCAL_HUB, in_hub

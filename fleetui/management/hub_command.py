@@ -69,7 +69,7 @@ class HubCommand(BaseCommand):
                 noticed_changes(),
             ):
                 name = self.__module__.rpartition(".")[2]
-                if refusal := current_backend().refusal_of_command(name, options):
+                if refusal := current_backend().refusal_of_command(name):
                     raise refusal
                 return super().execute(*args, **options)
         except FleetError as error:

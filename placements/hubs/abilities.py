@@ -4,7 +4,6 @@ The hub decides what its objects are; this console keeps what belongs to itself,
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 from fleetui.hub_scope import HubDecidesError
 
@@ -143,18 +142,11 @@ SAME_IN_REST = frozenset(
     }
 )
 """Operations of REST that are the same there: they change nothing, or what this console keeps."""
-_COMMANDS: Mapping[str, frozenset[str]] = {
-    "rollout": frozenset({"status"}),
-    "staged": frozenset({"list", "status"}),
-}
-"""The subcommands of commands that may change something, of those that only read."""
 READING = frozenset(
     {
         "checks",
-        "export",
         "prune",
         "verify_decisions",
-        "wait",
         "credentials",
         "connect_hub",
         "hubs",
@@ -163,16 +155,11 @@ READING = frozenset(
     }
 )
 """Commands that change nothing of the hub in scope, or act on the hub that their argument names."""
-_LOCAL_COMMANDS = frozenset({"fault", "load_demo", "reschedule", "what_if"})
+_LOCAL_COMMANDS = frozenset({"fault", "load_demo", "what_if"})
 
 
-COMMANDS = (
-    READING
-    | _COMMANDS.keys()
-    | _LOCAL_COMMANDS
-    | {"drain", "import_clusters", "join", "removals"}
-)
-"""The commands that are named here."""
+COMMANDS = READING | _LOCAL_COMMANDS | {"import_clusters", "join", "removals"}
+"""The commands that are named here; those that are requests have the rules of their operations."""
 
 
 def refusal_of_page(name: str, *, is_form: bool) -> HubDecidesError | None:
@@ -185,12 +172,11 @@ def refusal_of_operation(name: str) -> HubDecidesError:
     return HubDecidesError(_WAY_OF.get(name, usual))
 
 
-def refusal_of_command(name: str, options: Mapping[str, Any]) -> HubDecidesError | None:
-    is_reading = name in READING or options.get("action") in _COMMANDS.get(name, ())
-    if is_reading or (name == "drain" and options.get("status")):
+def refusal_of_command(name: str) -> HubDecidesError | None:
+    if name in READING:
         return None
     if name in _LOCAL_COMMANDS:
         return HubDecidesError(_LOCAL)
     if name in ("join", "import_clusters"):
         return HubDecidesError(_MEMBERSHIP)
-    return HubDecidesError(_ROLLOUT if name in ("rollout", "removals") else _MANIFEST)
+    return HubDecidesError(_ROLLOUT if name == "removals" else _MANIFEST)

@@ -34,10 +34,8 @@ class LiveHubBackend(HubBackend):
             else None
         )
 
-    def refusal_of_command(
-        self, name: str, options: Mapping[str, Any]
-    ) -> HubDecidesError | None:
-        return abilities.refusal_of_command(name, options)
+    def refusal_of_command(self, name: str) -> HubDecidesError | None:
+        return abilities.refusal_of_command(name)
 
     def operation(
         self, kind: str, name: str, _here: Callable[..., Any]

@@ -120,7 +120,7 @@ def test_a_report_that_only_the_local_hub_has_is_refused_with_that_reason(
 
 @pytest.mark.parametrize("name", sorted(get_commands()))
 def test_a_command_that_may_change_something_is_refused(name: str) -> None:
-    refusal = live_backend().refusal_of_command(name, {})
+    refusal = live_backend().refusal_of_command(name)
 
     assert (refusal is None) == (name in abilities.READING)
     assert refusal is None or isinstance(refusal, HubDecidesError)

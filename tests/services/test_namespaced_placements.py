@@ -386,7 +386,7 @@ def test_an_export_applied_again_changes_nothing(tmp_path: Path) -> None:
         one["metadata"]["namespace"]
         for one in documents_in(run("export", "placements", "team/web")[0])
     ]
-    with pytest.raises(CommandError, match="Not found: web"):
+    with pytest.raises(CommandError, match="no placement is named 'web'"):
         run("export", "placements", "web")
     [conditions] = [one["status"]["conditions"] for one in exported("placements")]
     assert conditions[0]["type"] == "ResourcePlacementScheduled"
