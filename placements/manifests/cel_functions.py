@@ -19,7 +19,7 @@ from fleetui.apimachinery.fields import (
     subdomain_problem,
 )
 from fleetui.apimachinery.quantity import QuantityError, parse_quantity
-from placements.manifests.cel.expression import VARIABLE
+from placements.manifests.cel_expression import VARIABLE
 
 Opaque = Mapping[str, Any]
 _NANO = 10**9
