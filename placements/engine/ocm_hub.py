@@ -4,15 +4,16 @@ See `rules/other-schedulers.md#objects-of-a-hub`.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 from clusters.fleet import AddOnScores, Cluster, Fleet
 from clusters.managed_cluster import parse_managed_cluster, parse_moment
-from fleetui.apimachinery.errors import FieldError, InvalidManifest, format_path
+from fleetui.apimachinery.errors import InvalidManifest, format_path
 from fleetui.apimachinery.kinds import OCM_GROUP
 from fleetui.apimachinery.model import DEFAULT_SEMANTICS, parse_manifest
 from placements.engine.scheduling.cycle import Cycle
@@ -35,10 +36,6 @@ _Raw = Mapping[str, Any]
 
 class BlockedSetError(ValueError):
     """A set that a placement may use has a selector that a hub cannot read: nothing is decided there."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"the selector of ManagedClusterSet {name} is invalid")
-        self.name = name
 
 
 @dataclass(frozen=True)
@@ -81,7 +78,8 @@ class OcmHub:
                 LabelSelector, raw, semantics=DEFAULT_SEMANTICS, path=""
             )
         except InvalidManifest as error:
-            raise BlockedSetError(name) from error
+            message = f"the selector of ManagedClusterSet {name} is invalid"
+            raise BlockedSetError(message) from error
         return partial(selects, selector)
 
     @staticmethod
@@ -145,7 +143,8 @@ def parse_hub(documents: Sequence[Any], *, path: str = "objects") -> OcmHub:
     clusters = []
     sets = {}
     decisions = []
-    for place, kind, one in _objects(documents, path):
+    # A cluster holds its scores, which come first.
+    for kind, place, one in sorted(_objects(documents, path), key=itemgetter(0)):
         try:
             metadata = one["metadata"]
             name = metadata["name"]
@@ -170,21 +169,15 @@ def parse_hub(documents: Sequence[Any], *, path: str = "objects") -> OcmHub:
     return OcmHub(tuple(clusters), sets, bindings, tuple(decisions))
 
 
-def _objects(documents: Sequence[Any], path: str) -> list[tuple[str, str, _Raw]]:
-    """Return the objects that a hub reads, with place and kind. Raise InvalidManifest."""
-    objects = []
-    errors = []
+def _objects(documents: Sequence[Any], path: str) -> Iterator[tuple[str, str, _Raw]]:
+    """Yield the objects that a hub reads, with kind and place. Raise InvalidManifest."""
     for index, one in enumerate(documents):
         place = format_path((path, index)) if path else ""
-        if is_hub_object(one) and isinstance(one.get("metadata"), Mapping):
-            objects.append((place, one["kind"], one))
-        elif not isinstance(one, Mapping):
+        if not isinstance(one, Mapping):
             message = "Invalid value: must be an object"
-            errors.append(FieldError(place, "wrong-type", message, "an object"))
-    if errors:
-        raise InvalidManifest(errors)
-    # A cluster holds its scores.
-    return sorted(objects, key=lambda entry: entry[1])
+            raise InvalidManifest.of(place, "wrong-type", message, "an object")
+        if is_hub_object(one):
+            yield one["kind"], place, one
 
 
 def _add_on_scores(status: _Raw) -> AddOnScores:

@@ -95,18 +95,19 @@ _END = Token("sign", "")
 
 @dataclass
 class Bracket:
-    """What is between two brackets, or the whole expression."""
+    """What is between two brackets, or the whole expression.
+
+    `macros`: how many it is within. `chain`: how many operators and selections follow one another. `levels`:
+    how deep the library calls itself for it, in steps of a chain.
+    """
 
     opening: int
     holder: "Bracket | None" = None
     macros: int = 0
-    """How many macros it is within."""
     commas: int = 0
     chain: int = 0
-    """How many operators and selections follow one another without a separator."""
     longest_chain: int = 0
     levels: int = 0
-    """How deep the library calls itself for it, in steps of a chain."""
 
 
 @lru_cache(maxsize=1024)
