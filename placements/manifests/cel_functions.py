@@ -55,37 +55,19 @@ class CelScope:
 
 @cache
 def _functions() -> dict[str, Callable[..., Any]]:
-    from cel import OptionalValue  # noqa: PLC0415 -- see `compile_cel`
-
-    def select(holder: Any, key: Any) -> Any:
-        if isinstance(holder, OptionalValue):
-            if not holder.has_value():
-                return holder
-            holder = holder.value()
-        is_list = isinstance(holder, list)
-        keys = range(len(holder)) if is_list else holder
-        is_there = key in keys
-        return OptionalValue.of(holder[key]) if is_there else OptionalValue.none()
+    from cel import OptionalValue, stdlib  # noqa: PLC0415 -- see `compile_cel`
 
     def validate(name: Opaque, text: str) -> Any:
         problem = _FORMATS[name["@format"]](text)
         return OptionalValue.of([str(problem)]) if problem else OptionalValue.none()
 
     def named(_formats: Any, name: str) -> Any:
-        found = name in _FORMATS
-        return OptionalValue.of({"@format": name}) if found else OptionalValue.none()
+        if name not in _FORMATS:
+            return OptionalValue.none()
+        return OptionalValue.of({"@format": name})
 
     def of_format(name: str) -> Callable[[Any], Opaque]:
         return lambda _formats: {"@format": name}
-
-    formats = {name: of_format(name) for name in _FORMATS}
-    own = {"optSelect": select, "validate": validate, "named": named}
-    return {**_texts(), **_OWN, **formats, **own}
-
-
-def _texts() -> dict[str, Callable[..., Any]]:
-    """Return the extended strings of the library, where lists have functions of the same name."""
-    from cel import stdlib  # noqa: PLC0415 -- see `compile_cel`
 
     def index_of(holder: Any, part: Any, *offset: int) -> int:
         if isinstance(holder, list):
@@ -98,8 +80,30 @@ def _texts() -> dict[str, Callable[..., Any]]:
             return max(places, default=-1)
         return stdlib.last_index_of(holder, part, *offset)
 
-    lists = {"indexOf": index_of, "lastIndexOf": last_index_of}
-    return {**stdlib.EXTENSIONS["strings"], **lists}
+    return {
+        **stdlib.EXTENSIONS["strings"],
+        **_OWN,
+        **{name: of_format(name) for name in _FORMATS},
+        "indexOf": index_of,
+        "lastIndexOf": last_index_of,
+        "named": named,
+        "optSelect": select_optional,
+        "validate": validate,
+    }
+
+
+def select_optional(holder: Any, key: Any) -> Any:
+    """Return a field or element, if it is there, of a value or an optional value."""
+    from cel import OptionalValue  # noqa: PLC0415 -- see `compile_cel`
+
+    if isinstance(holder, OptionalValue):
+        if not holder.has_value():
+            return holder
+        holder = holder.value()
+    keys = holder
+    if isinstance(holder, list):
+        keys = range(len(holder))
+    return OptionalValue.of(holder[key]) if key in keys else OptionalValue.none()
 
 
 def parse_json(text: str) -> Any:
@@ -251,10 +255,10 @@ def find_all(text: str, pattern: str, most: int = -1) -> list[str]:
     return found if most < 0 else found[:most]
 
 
-def _is(parse: Callable[[str], Any]) -> Callable[[Any], bool]:
-    def check(text: str) -> bool:
+def _is(parse: Callable[[Any], Any]) -> Callable[[Any], bool]:
+    def check(value: Any) -> bool:
         try:
-            parse(text)
+            parse(value)
         except (ValueError, QuantityError):
             return False
         return True

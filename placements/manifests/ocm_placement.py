@@ -44,6 +44,8 @@ from placements.manifests.policy import (
 NEEDS_HUB = "needs-hub"
 _HUB_ONLY = "ignored, except in simulations that have the objects of a hub"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_TERMS = f"policy.affinity.clusterAffinity.{_REQUIRED}.clusterSelectorTerms"
+_CONSTRAINTS = "policy.topologySpreadConstraints"
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,14 +179,12 @@ def _refuse_options_given_twice(options: object, path: str) -> None:
 
 
 def _places(spec: OcmSpec, constraints: Iterable[str], path: str) -> dict[str, str]:
-    terms = f"policy.affinity.clusterAffinity.{_REQUIRED}.clusterSelectorTerms"
     spreads = (
-        (f"policy.topologySpreadConstraints[{index}]", place)
-        for index, place in enumerate(constraints)
+        (f"{_CONSTRAINTS}[{index}]", place) for index, place in enumerate(constraints)
     )
     indices = [index for index, one in enumerate(spec.predicates) if one is not None]
     predicates = (
-        (f"{terms}[{index}]", f"predicates[{place}].requiredClusterSelector")
+        (f"{_TERMS}[{index}]", f"predicates[{place}].requiredClusterSelector")
         for index, place in enumerate(indices)
     )
     return {here: f"{path}.{there}" for here, there in (*spreads, *predicates)}
@@ -292,8 +292,6 @@ def _constraint(
 
 Document = dict[str, Any]
 Entry = TypeVar("Entry")
-_TERMS = "policy.affinity.clusterAffinity.requiredDuringSchedulingIgnoredDuringExecution.clusterSelectorTerms"
-_CONSTRAINTS = "policy.topologySpreadConstraints"
 
 
 def with_policy(document: Document, policy: PlacementPolicy) -> Document:
