@@ -15,7 +15,7 @@ from clusters.fleet import AddOnScores, Cluster, Fleet
 from clusters.managed_cluster import parse_managed_cluster, parse_moment
 from fleetui.apimachinery.errors import InvalidManifest, format_path
 from fleetui.apimachinery.kinds import OCM_GROUP
-from fleetui.apimachinery.model import DEFAULT_SEMANTICS, parse_manifest
+from fleetui.apimachinery.model import DEFAULT_SEMANTICS, items_at, parse_manifest
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.selectors import selects
 from placements.manifests.affinity import LabelSelector
@@ -160,7 +160,7 @@ def parse_hub(documents: Sequence[Any], *, path: str = "objects") -> OcmHub:
                 case "ManagedClusterSetBinding":
                     bindings[namespace].add(name)
                 case "PlacementDecision":
-                    entries = status.get("decisions") or []
+                    entries = items_at(status, "decisions")
                     names = tuple(entry["clusterName"] for entry in entries)
                     decisions.append((metadata, names))
         except (AttributeError, KeyError, TypeError, ValueError) as error:

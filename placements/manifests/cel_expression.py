@@ -123,9 +123,6 @@ def compile_cel(text: str) -> "Expression":
         raise CelError(message)
     tokens = tuple(tokens_of(text))
     brackets = brackets_of(tokens)
-    if max(one.levels for one in brackets) > MOST_LEVELS:
-        message = f"deeper than {MOST_LEVELS} levels (a limit of this console)"
-        raise CelError(message)
     logging.getLogger("cel").setLevel(logging.CRITICAL)
     words = {one.text for one in tokens}
     if words & {".?", "[?"}:
@@ -134,7 +131,7 @@ def compile_cel(text: str) -> "Expression":
         program = cel.compile(text)
     except ValueError as error:
         reason = str(error).partition("ERROR: ")[2].splitlines()
-        raise CelError(reason[0] if reason else "syntax error") from error
+        raise CelError(next(iter(reason), "syntax error")) from error
     bound = {
         _at(tokens, one.opening + 1).text
         for one in brackets
@@ -168,7 +165,7 @@ def _at(tokens: tuple[Token, ...], position: int) -> Token:
 
 
 def brackets_of(tokens: tuple[Token, ...]) -> list[Bracket]:
-    """Return the pairs of brackets by their opening, after the whole expression."""
+    """Return the pairs of brackets by their opening, after the whole expression. Raise CelError."""
     holder = Bracket(-1)
     brackets = [holder]
     for at, token in enumerate(tokens):
@@ -186,6 +183,9 @@ def brackets_of(tokens: tuple[Token, ...]) -> list[Bracket]:
     for one in brackets:
         outside = one.holder.levels if one.holder else 0
         one.levels = outside + one.longest_chain + _LEVELS_OF_A_BRACKET
+        if one.levels > MOST_LEVELS:
+            message = f"deeper than {MOST_LEVELS} levels (a limit of this console)"
+            raise CelError(message)
     return brackets
 
 
