@@ -3,7 +3,7 @@
 The mapping and its sources: `rules/other-schedulers.md#objects-of-a-hub`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,42 +15,38 @@ from clusters.fleet import (
     ResourceUsage,
     Taint,
 )
-from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.quantity import QuantityError, parse_quantity
 
+_AMOUNTS = ("capacity", "allocatable")
 _NO_SELECT = "NoSelect"
 _DECIMAL_SUFFIXES = ("n", "u", "m", "", "k", "M", "G", "T", "P", "E")
 _BINARY_SUFFIXES = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 
 
 def parse_managed_cluster(
-    document: Mapping[str, Any],
-    scores: Mapping[str, AddOnScores] | None = None,
-    *,
-    path: str = "",
+    document: Mapping[str, Any], scores: Mapping[str, AddOnScores]
 ) -> Cluster:
-    """Return the cluster of an object that its API server has accepted. Raise InvalidManifest."""
-    try:
-        metadata = document["metadata"]
-        status = document.get("status") or {}
-        taints = (document.get("spec") or {}).get("taints") or []
-        claims = status.get("clusterClaims") or []
-        usage = [
-            {name: str(value) for name, value in (status.get(sort) or {}).items()}
-            for sort in ("capacity", "allocatable")
-        ]
-        return Cluster(
-            metadata["name"],
-            metadata.get("labels") or {},
-            tuple(map(_taint, taints)),
-            {one["name"]: one["value"] for one in claims},
-            ResourceUsage(*usage),
-            managed=ManagedObject(document, scores or {}),
-        )
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise InvalidManifest.of(
-            path, "bad-format", "Invalid value: must be a ManagedCluster"
-        ) from error
+    """Return the cluster of an object that its API server has accepted.
+
+    Raise AttributeError, KeyError, TypeError or ValueError for another one.
+    """
+    metadata = document["metadata"]
+    status = document.get("status") or {}
+    taints = (document.get("spec") or {}).get("taints") or []
+    claims = status.get("clusterClaims") or []
+    return Cluster(
+        metadata["name"],
+        metadata.get("labels") or {},
+        tuple(map(_taint, taints)),
+        {one["name"]: one["value"] for one in claims},
+        ResourceUsage(*(_amounts(status, name) for name in _AMOUNTS)),
+        managed=ManagedObject(document, scores),
+    )
+
+
+def _amounts(status: Mapping[str, Any], name: str) -> dict[str, str]:
+    amounts = status.get(name) or {}
+    return {resource: str(amount) for resource, amount in amounts.items()}
 
 
 def _taint(raw: Mapping[str, Any]) -> Taint:
@@ -77,44 +73,39 @@ def managed_cluster(cluster: Cluster) -> dict[str, Any]:
     metadata = raw.get("metadata") or {}
     spec = raw.get("spec") or {}
     status = raw.get("status") or {}
-    taints = spec.get("taints") or []
-    conditions = status.get("conditions")
     typed_spec = {
         **spec,
-        "hubAcceptsClient": spec.get("hubAcceptsClient", False),
-        "leaseDurationSeconds": spec.get("leaseDurationSeconds", 0),
-        "taints": [{"timeAdded": None, **_filled(one)} for one in taints],
+        "taints": [
+            {"timeAdded": None, **_filled(one)} for one in spec.get("taints") or []
+        ],
     }
-    typed_status = {
-        **status,
-        **{
-            sort: {
-                name: canonical_quantity(str(value))
-                for name, value in (status.get(sort) or {}).items()
-            }
-            for sort in ("capacity", "allocatable")
-        },
+    amounts = {
+        name: {
+            resource: canonical_quantity(amount)
+            for resource, amount in _amounts(status, name).items()
+        }
+        for name in _AMOUNTS
     }
     return {
         "apiVersion": raw.get("apiVersion", ""),
         "kind": raw.get("kind", ""),
-        "metadata": _filled({**metadata}),
-        "spec": _filled(typed_spec, kept=("hubAcceptsClient", "leaseDurationSeconds")),
+        "metadata": _filled(metadata),
+        "spec": {
+            "hubAcceptsClient": False,
+            "leaseDurationSeconds": 0,
+            **_filled(typed_spec),
+        },
         "status": {
-            **_filled(typed_status),
-            "conditions": conditions,
+            **_filled({**status, **amounts}),
+            "conditions": status.get("conditions"),
             "version": status.get("version") or {},
         },
     }
 
 
-def _filled(value: Mapping[str, Any], *, kept: Iterable[str] = ()) -> dict[str, Any]:
+def _filled(value: Mapping[str, Any]) -> dict[str, Any]:
     """Return a map without its empty values, which a typed client leaves out."""
-    return {
-        key: item
-        for key, item in value.items()
-        if key in kept or item not in (None, "", [], {})
-    }
+    return {key: item for key, item in value.items() if item not in (None, "", [], {})}
 
 
 def _object_of(cluster: Cluster) -> dict[str, Any]:
@@ -142,20 +133,21 @@ def canonical_quantity(text: str) -> str:
         nano = parse_quantity(text).nano
     except QuantityError:
         return text
-    whole, rest = divmod(nano, 10**9)
-    if text[-1:] == "i" and not rest:
-        for suffix in _BINARY_SUFFIXES:
-            if whole % 1024 or not whole or suffix == _BINARY_SUFFIXES[-1]:
-                return f"{whole}{suffix}"
-            whole //= 1024
-    is_exponent = text[-1:].isdigit() and "e" in text.lower()
-    index = 0
-    while nano and nano % 1000 == 0 and index < len(_DECIMAL_SUFFIXES) - 1:
-        nano //= 1000
-        index += 1
     if not nano:
         return "0"
-    exponent = 3 * index - 9
+    whole, rest = divmod(nano, 10**9)
+    if text.endswith("i") and not rest:
+        power = _largest_power(whole, 1024, len(_BINARY_SUFFIXES))
+        return f"{whole // 1024**power}{_BINARY_SUFFIXES[power]}"
+    power = _largest_power(nano, 1000, len(_DECIMAL_SUFFIXES))
+    number = nano // 1000**power
+    exponent = 3 * power - 9
+    is_exponent = text[-1:].isdigit() and "e" in text.lower()
     if is_exponent and exponent:
-        return f"{nano}e{exponent}"
-    return f"{nano}{_DECIMAL_SUFFIXES[index]}"
+        return f"{number}e{exponent}"
+    return f"{number}{_DECIMAL_SUFFIXES[power]}"
+
+
+def _largest_power(number: int, base: int, count: int) -> int:
+    """Return the largest of the first powers of a base that divides a number."""
+    return max(power for power in range(count) if number % base**power == 0)

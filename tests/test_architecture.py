@@ -44,11 +44,11 @@ CORE_EXCEPTIONS = {
         "imports rapidfuzz.distance",
     ): "the distance of two words",
     (
-        "placements/manifests/cel/expression.py",
+        "placements/manifests/cel_expression.py",
         "imports logging",
     ): "an expression that fails on a cluster is no event: the library logs it",
     (
-        "placements/manifests/cel/functions.py",
+        "placements/manifests/cel_functions.py",
         "imports urllib.parse",
     ): "takes URLs apart, opens none",
     (

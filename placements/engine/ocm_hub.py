@@ -4,15 +4,18 @@ See `rules/other-schedulers.md#objects-of-a-hub`.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
+from functools import partial
+from operator import itemgetter
 from typing import Any
 
 from clusters.fleet import AddOnScores, Cluster, Fleet
 from clusters.managed_cluster import parse_managed_cluster, parse_moment
-from fleetui.apimachinery.errors import FieldError, InvalidManifest, format_path
+from fleetui.apimachinery.errors import InvalidManifest, format_path
 from fleetui.apimachinery.kinds import OCM_GROUP
-from fleetui.apimachinery.model import DEFAULT_SEMANTICS, parse_manifest
+from fleetui.apimachinery.model import DEFAULT_SEMANTICS, items_at, parse_manifest
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.selectors import selects
 from placements.manifests.affinity import LabelSelector
@@ -34,10 +37,6 @@ _Raw = Mapping[str, Any]
 class BlockedSetError(ValueError):
     """A set that a placement may use has a selector that a hub cannot read: nothing is decided there."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(f"the selector of ManagedClusterSet {name} is invalid")
-        self.name = name
-
 
 @dataclass(frozen=True)
 class OcmHub:
@@ -45,7 +44,7 @@ class OcmHub:
 
     clusters: tuple[Cluster, ...] = ()
     sets: Mapping[str, _Raw] = field(default_factory=dict)
-    bindings: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    bindings: Mapping[str, AbstractSet[str]] = field(default_factory=dict)
     decisions: tuple[tuple[_Raw, tuple[str, ...]], ...] = ()
 
     def eligible_sets(self, namespace: str, names: Sequence[str]) -> list[str]:
@@ -54,38 +53,34 @@ class OcmHub:
         return [one for one in bound if not names or one in names]
 
     def bound_sets(self, namespace: str) -> list[str]:
-        bound = self.bindings.get(namespace, frozenset())
+        bound = self.bindings.get(namespace, set())
         return sorted(bound & self.sets.keys())
 
     def members(self, sets: Iterable[str]) -> list[Cluster]:
         """Return the clusters in any of the sets that are not being deleted. Raise BlockedSetError."""
-        tests = [(name, *self._membership(name)) for name in sets]
+        tests = [self._membership(name) for name in sets]
         return [
             one
             for one in self.clusters
-            if not self._is_leaving(one)
-            and any(
-                one.labels.get(SET_LABEL) == name
-                if is_exclusive
-                else selector is not None and selects(selector, one.labels)
-                for name, is_exclusive, selector in tests
-            )
+            if not self._is_leaving(one) and any(test(one.labels) for test in tests)
         ]
 
-    def _membership(self, name: str) -> tuple[bool, LabelSelector | None]:
-        """Return whether the label names the set, else the selector of its members; None selects nothing."""
+    def _membership(self, name: str) -> Callable[[Mapping[str, str]], bool]:
+        """Return the test of a cluster's labels; a set without a selector is named by a label."""
         chosen = (self.sets[name].get("spec") or {}).get("clusterSelector") or {}
         if chosen.get("selectorType", "") != "LabelSelector":
-            return True, None
+            return lambda labels: labels.get(SET_LABEL) == name
         raw = chosen.get("labelSelector")
         if raw is None:
-            return False, None
+            return lambda _labels: False
         try:
-            return False, parse_manifest(
+            selector = parse_manifest(
                 LabelSelector, raw, semantics=DEFAULT_SEMANTICS, path=""
             )
         except InvalidManifest as error:
-            raise BlockedSetError(name) from error
+            message = f"the selector of ManagedClusterSet {name} is invalid"
+            raise BlockedSetError(message) from error
+        return partial(selects, selector)
 
     @staticmethod
     def _is_leaving(cluster: Cluster) -> bool:
@@ -143,49 +138,49 @@ def is_hub_object(document: object) -> bool:
 
 def parse_hub(documents: Sequence[Any], *, path: str = "objects") -> OcmHub:
     """Return what these objects of a hub hold; other kinds are ignored. Raise InvalidManifest."""
-    by_kind: dict[str, list[tuple[str, _Raw]]] = defaultdict(list)
-    errors = []
+    scores: dict[str, dict[str, AddOnScores]] = defaultdict(dict)
+    bindings: dict[str, set[str]] = defaultdict(set)
+    clusters = []
+    sets = {}
+    decisions = []
+    # A cluster holds its scores, which come first.
+    for kind, place, one in sorted(_objects(documents, path), key=itemgetter(0)):
+        try:
+            metadata = one["metadata"]
+            name = metadata["name"]
+            namespace = metadata.get("namespace", "")
+            status = one.get("status") or {}
+            match kind:
+                case "AddOnPlacementScore":
+                    scores[namespace][name] = _add_on_scores(status)
+                case "ManagedCluster":
+                    clusters.append(parse_managed_cluster(one, scores[name]))
+                case "ManagedClusterSet":
+                    sets[name] = one
+                case "ManagedClusterSetBinding":
+                    bindings[namespace].add(name)
+                case "PlacementDecision":
+                    entries = items_at(status, "decisions")
+                    names = tuple(entry["clusterName"] for entry in entries)
+                    decisions.append((metadata, names))
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            message = f"Invalid value: no valid {kind}"
+            raise InvalidManifest.of(place, "bad-format", message) from error
+    return OcmHub(tuple(clusters), sets, bindings, tuple(decisions))
+
+
+def _objects(documents: Sequence[Any], path: str) -> Iterator[tuple[str, str, _Raw]]:
+    """Yield the objects that a hub reads, with kind and place. Raise InvalidManifest."""
     for index, one in enumerate(documents):
         place = format_path((path, index)) if path else ""
-        if is_hub_object(one) and isinstance(one.get("metadata"), Mapping):
-            by_kind[one["kind"]].append((place, one))
-        elif not isinstance(one, Mapping):
+        if not isinstance(one, Mapping):
             message = "Invalid value: must be an object"
-            errors.append(FieldError(place, "wrong-type", message, "an object"))
-    if errors:
-        raise InvalidManifest(errors)
+            raise InvalidManifest.of(place, "wrong-type", message, "an object")
+        if is_hub_object(one):
+            yield one["kind"], place, one
 
-    scores: dict[str, dict[str, AddOnScores]] = defaultdict(dict)
-    for place, one in by_kind["AddOnPlacementScore"]:
-        metadata = one["metadata"]
-        status = one.get("status") or {}
-        end = status.get("validUntil")
-        try:
-            scores[metadata.get("namespace", "")][metadata["name"]] = AddOnScores(
-                {row["name"]: int(row["value"]) for row in status.get("scores") or []},
-                parse_moment(end) if end else None,
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            message = "Invalid value: must be an AddOnPlacementScore"
-            raise InvalidManifest.of(place, "bad-format", message) from error
-    bindings: dict[str, set[str]] = defaultdict(set)
-    for _, one in by_kind["ManagedClusterSetBinding"]:
-        bindings[one["metadata"].get("namespace", "")].add(one["metadata"]["name"])
-    decisions = [
-        (one["metadata"], (one.get("status") or {}).get("decisions") or [])
-        for _, one in by_kind["PlacementDecision"]
-    ]
-    return OcmHub(
-        tuple(
-            parse_managed_cluster(
-                one, scores.get(one["metadata"].get("name")), path=place
-            )
-            for place, one in by_kind[CLUSTER_KIND]
-        ),
-        {one["metadata"]["name"]: one for _, one in by_kind["ManagedClusterSet"]},
-        {namespace: frozenset(names) for namespace, names in bindings.items()},
-        tuple(
-            (metadata, tuple(each["clusterName"] for each in entries))
-            for metadata, entries in decisions
-        ),
-    )
+
+def _add_on_scores(status: _Raw) -> AddOnScores:
+    end = status.get("validUntil")
+    values = {row["name"]: int(row["value"]) for row in status.get("scores") or []}
+    return AddOnScores(values, parse_moment(end) if end else None)

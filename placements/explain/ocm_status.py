@@ -82,26 +82,35 @@ def satisfied_condition(
     unscheduled: int,
 ) -> Mapping[str, str]:
     """Return PlacementSatisfied: the first reason that applies, in upstream's order and words."""
-    if not bound:
-        reason = "NoManagedClusterSetBindings"
-        message = "No valid ManagedClusterSetBindings found in placement namespace"
-    elif not eligible:
-        reason = "NoIntersection"
-        sets = ",".join(named)
-        message = f"None of ManagedClusterSets [{sets}] is bound to placement namespace"
-    elif not available:
-        reason = "AllManagedClusterSetsEmpty"
-        sets = ",".join(eligible)
-        message = f"All ManagedClusterSets [{sets}] have no member ManagedCluster"
-    elif not selected:
-        reason = "NoManagedClusterMatched"
-        message = "No ManagedCluster matches any of the cluster predicate"
-    elif unscheduled:
-        reason = "NotAllDecisionsScheduled"
-        message = f"{unscheduled} cluster decisions unscheduled"
-    else:
-        reason = "AllDecisionsScheduled"
-        message = "All cluster decisions scheduled"
+    reasons = (
+        (
+            not bound,
+            "NoManagedClusterSetBindings",
+            "No valid ManagedClusterSetBindings found in placement namespace",
+        ),
+        (
+            not eligible,
+            "NoIntersection",
+            f"None of ManagedClusterSets [{','.join(named)}] is bound to placement namespace",
+        ),
+        (
+            not available,
+            "AllManagedClusterSetsEmpty",
+            f"All ManagedClusterSets [{','.join(eligible)}] have no member ManagedCluster",
+        ),
+        (
+            not selected,
+            "NoManagedClusterMatched",
+            "No ManagedCluster matches any of the cluster predicate",
+        ),
+        (
+            unscheduled > 0,
+            "NotAllDecisionsScheduled",
+            f"{unscheduled} cluster decisions unscheduled",
+        ),
+        (True, "AllDecisionsScheduled", "All cluster decisions scheduled"),
+    )
+    reason, message = next(words for applies, *words in reasons if applies)
     return {
         "type": "PlacementSatisfied",
         "status": str(reason == "AllDecisionsScheduled"),

@@ -31,7 +31,7 @@ from fleetui.apimachinery.model import (
     mapping_at,
 )
 from fleetui.apimachinery.quantity import QuantityError, parse_quantity
-from placements.manifests.cel.expression import CelError, compile_cel
+from placements.manifests.cel_expression import CelError, compile_cel
 
 MOST_REQUIRED_TERMS = 10
 MOST_PREFERRED_TERMS = 1000

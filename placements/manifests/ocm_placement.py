@@ -44,6 +44,8 @@ from placements.manifests.policy import (
 NEEDS_HUB = "needs-hub"
 _HUB_ONLY = "ignored, except in simulations that have the objects of a hub"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_TERMS = f"policy.affinity.clusterAffinity.{_REQUIRED}.clusterSelectorTerms"
+_CONSTRAINTS = "policy.topologySpreadConstraints"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,58 +76,51 @@ def parse_ocm_placement(
     plain_options = parse_ocm_options(options, path=options_path).to_plain()
     _refuse_options_given_twice(options, options_path)
 
-    terms = enumerate(parsed.spec.spread_constraints)
-    even = [(index, one) for index, one in terms if one.type is ConstraintType.EVEN]
-    even.sort(key=lambda term: term[1].order or 0)
-    merged = enumerate(
-        parsed.spec.spread_policy.spread_constraints
-        if parsed.spec.spread_policy
-        else ()
-    )
-    constraints: dict[str, dict[str, Any]] = {}
-    for index, one in even:
-        when = "ScheduleAnyway" if one.max_skew is None else "DoNotSchedule"
-        constraints[f"spreadConstraints[{index}]"] = _constraint(one, when)
-    for index, term in merged:
-        place, when = (
-            f"spreadPolicy.spreadConstraints[{index}]",
-            term.when_unsatisfiable.value,
-        )
-        constraints[place] = _constraint(term, when)
-
+    constraints = _constraints(parsed.spec)
     spec = parsed.spec
-    if spec.number_of_clusters is None:
-        constraints = {}  # all clusters are selected: there is nothing to spread
     raw_policy = _policy(spec, list(constraints.values()))
     policy = parse_policy(raw_policy, semantics=Semantics.OCM, path=spec_path)
-    plain: dict[str, Any] = {}
-    affinity = [
-        one
+    plain = _weights(spec)
+    plain["clusterSets"] = list(spec.cluster_sets)
+    plain["affinityTerms"] = [
+        {
+            "topologyKey": one.topology_key,
+            "topologyKeyType": one.topology_key_type.value,
+            "topologyWeights": [row.to_plain() for row in one.rows],
+        }
         for one in spec.spread_constraints
         if one.type is ConstraintType.AFFINITY and one.rows
     ]
-    if affinity:
-        plain["affinityTerms"] = [
-            {
-                "topologyKey": one.topology_key,
-                "topologyKeyType": one.topology_key_type.value,
-                "topologyWeights": [row.to_plain() for row in one.rows],
-            }
-            for one in affinity
-        ]
-    plain |= _weights(spec)
-    plain["clusterSets"] = list(spec.cluster_sets)
     chosen = parse_ocm_options({**plain_options, **plain})
     refuse_weighted_limits(
         policy, chosen, places=[f"{spec_path}.{place}" for place in constraints]
     )
-    warnings, places = (
-        tuple(_warnings(parsed.spec, spec_path)),
-        _places(parsed.spec, constraints, spec_path),
-    )
     return ParsedOcmPlacement(
-        parsed.metadata.name, policy, chosen, warnings, places, spec
+        parsed.metadata.name,
+        policy,
+        chosen,
+        tuple(_warnings(spec, spec_path)),
+        _places(spec, constraints, spec_path),
+        spec,
     )
+
+
+def _constraints(spec: OcmSpec) -> dict[str, dict[str, Any]]:
+    """Return the constraints of a policy by their place in the spec, in the order in which they count."""
+    constraints: dict[str, dict[str, Any]] = {}
+    if spec.number_of_clusters is None:
+        return constraints  # all clusters are selected: there is nothing to spread
+    terms = enumerate(spec.spread_constraints)
+    even = [(index, one) for index, one in terms if one.type is ConstraintType.EVEN]
+    even.sort(key=lambda term: term[1].order or 0)
+    for index, one in even:
+        when = "ScheduleAnyway" if one.max_skew is None else "DoNotSchedule"
+        constraints[f"spreadConstraints[{index}]"] = _constraint(one, when)
+    if spec.spread_policy is not None:
+        for index, term in enumerate(spec.spread_policy.spread_constraints):
+            place = f"spreadPolicy.spreadConstraints[{index}]"
+            constraints[place] = _constraint(term, term.when_unsatisfiable.value)
+    return constraints
 
 
 def _weights(spec: OcmSpec) -> dict[str, Any]:
@@ -184,14 +179,12 @@ def _refuse_options_given_twice(options: object, path: str) -> None:
 
 
 def _places(spec: OcmSpec, constraints: Iterable[str], path: str) -> dict[str, str]:
-    terms = f"policy.affinity.clusterAffinity.{_REQUIRED}.clusterSelectorTerms"
     spreads = (
-        (f"policy.topologySpreadConstraints[{index}]", place)
-        for index, place in enumerate(constraints)
+        (f"{_CONSTRAINTS}[{index}]", place) for index, place in enumerate(constraints)
     )
     indices = [index for index, one in enumerate(spec.predicates) if one is not None]
     predicates = (
-        (f"{terms}[{index}]", f"predicates[{place}].requiredClusterSelector")
+        (f"{_TERMS}[{index}]", f"predicates[{place}].requiredClusterSelector")
         for index, place in enumerate(indices)
     )
     return {here: f"{path}.{there}" for here, there in (*spreads, *predicates)}
@@ -299,8 +292,6 @@ def _constraint(
 
 Document = dict[str, Any]
 Entry = TypeVar("Entry")
-_TERMS = "policy.affinity.clusterAffinity.requiredDuringSchedulingIgnoredDuringExecution.clusterSelectorTerms"
-_CONSTRAINTS = "policy.topologySpreadConstraints"
 
 
 def with_policy(document: Document, policy: PlacementPolicy) -> Document:

@@ -1,13 +1,14 @@
 """CEL expressions: what compiles, what matches, and that a process without any does not load the library."""
 
+import json
 import subprocess
 import sys
 from typing import Any
 
 import pytest
 
-from placements.manifests.cel.expression import CelError, compile_cel
-from placements.manifests.cel.functions import CelScope
+from placements.manifests.cel_expression import CelError, compile_cel
+from placements.manifests.cel_functions import CelScope
 
 DOCUMENT: dict[str, Any] = {
     "metadata": {
@@ -42,6 +43,9 @@ def matches(text: str) -> bool:
         'semver("1.10.0").isGreaterThan(semver("1.9.0")) && semver("1.9.0-rc.1").isLessThan(semver("1.9.0"))',
         'semver(managedCluster.metadata.labels["version"]).minor() == 31',
         '!isSemver("v1.30.0") && !isSemver("1.30") && isSemver("1.30.0+k3s1")',
+        'isSemver("1.0.0+001") && !isSemver("1.0.0-001") && !isSemver("1.0.0+a..b") && !isSemver("1.0.0-a..b")',
+        'semver("1.0.0-a.2+b-c").isLessThan(semver("1.0.0-a.10"))',
+        '!quantity("1.5").isInteger() && quantity("2").isInteger()',
         'managedCluster.metadata.name.find("[0-9]+") == "1"',
         '"a1b22".findAll("[0-9]+") == ["1", "22"] && "a1b22".findAll("[0-9]+", 1) == ["1"]',
         '["a", "b"].isSorted() && [1, 2].sum() == 3 && [3, 1].min() == 1',
@@ -116,6 +120,77 @@ def test_does_not_compile(text: str) -> None:
 )
 def test_literals_of_one_type_compare(text: str) -> None:
     assert matches(text)
+
+
+CHAINS = [
+    "+".join(["1"] * 2001) + " > 0",
+    "(" * 16 + "0" + "+1" * 2000 + ")" * 16 + " > 0",
+    "(" * 1000,
+    "true" + " == true" * 400,
+    "managedCluster" + ".a" * 1900 + " == 1",
+    "managedCluster" + "[0]" * 1300 + " == 1",
+    "managedCluster" + ".?a" * 1300 + ".hasValue()",
+    '"a"' + ".trim()" * 580 + ' == "a"',
+    "!(" * 1000 + "true" + ")" * 1000,
+    "{1:" * 1000 + "1" + "}" * 1000 + " == {}",
+    "false ? true : " * 250 + "true",
+    "-" * 4000 + "1 < 2",
+]
+_IN_A_SMALL_STACK = """
+import json, sys, threading
+from placements.manifests.cel_expression import CelError, compile_cel
+from placements.manifests.cel_functions import CelScope
+
+def run():
+    scope = CelScope()
+    scope.enter({}, {})
+    for text in json.load(sys.stdin):
+        try:
+            compile_cel(text).matches({}, scope.context)
+        except CelError:
+            print("refused", flush=True)
+        else:
+            print("evaluated", flush=True)
+
+threading.stack_size(256 * 1024)
+thread = threading.Thread(target=run)
+thread.start()
+thread.join()
+"""
+
+
+def _in_a_small_stack(texts: list[str]) -> list[str]:
+    """Return what becomes of each expression in a thread with a stack of 256 KiB."""
+    command = [sys.executable, "-c", _IN_A_SMALL_STACK]
+    process = subprocess.run(
+        command,
+        input=json.dumps(texts),
+        check=False,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    return process.stdout.split()
+
+
+def test_long_chains_do_not_overflow_a_small_stack() -> None:
+    outcomes = _in_a_small_stack(CHAINS)
+
+    assert len(outcomes) == len(CHAINS)
+    assert outcomes[0] == "refused"
+
+
+def test_what_the_bound_allows_fits_a_small_stack() -> None:
+    texts = [
+        "0" + "+1" * 180 + " > 0",
+        "(" * 7 + "0" + "+1" * 90 + ")" * 7 + " > 0",
+        "(" * 15 + "true" + ")" * 15,
+        "[1].all(x, " * 13 + "true" + ")" * 13,
+        "size(" * 13 + "[1]" + ")" * 13 + " == 1",
+        " || ".join(["managedCluster.metadata.name == 'a'"] * 100),
+        "false ? true : " * 70 + "(" * 15 + "true" + ")" * 15,
+    ]
+
+    assert _in_a_small_stack(texts) == ["evaluated"] * len(texts)
 
 
 def test_nested_macros_have_a_limit_of_steps() -> None:

@@ -18,8 +18,8 @@ from placements.manifests.affinity import (
     LabelSelector,
     PropertyRequirement,
 )
-from placements.manifests.cel.expression import compile_cel
-from placements.manifests.cel.functions import CelScope
+from placements.manifests.cel_expression import compile_cel
+from placements.manifests.cel_functions import CelScope
 
 
 @dataclass(frozen=True, slots=True)

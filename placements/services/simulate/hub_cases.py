@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
+from datetime import datetime
 from typing import Any
 
 from clusters.fleet import NO_SCHEDULE, Cluster, Fleet
@@ -18,8 +19,13 @@ from placements.engine.scheduling.filters.taint_toleration import (
 )
 from placements.engine.scheduling.profile import profile_of
 from placements.engine.scheduling.scheduler import schedule
-from placements.engine.scheduling.scores.ocm_prioritizers import is_expired, weighed
+from placements.engine.scheduling.scores.ocm_prioritizers import (
+    is_expired,
+    reported_scores,
+    weighed,
+)
 from placements.explain.ocm_status import decision_groups, satisfied_condition
+from placements.manifests.ocm_options import AddOnWeight
 from placements.manifests.ocm_placement import ParsedOcmPlacement, parse_ocm_placement
 
 Answer = dict[str, Any]
@@ -109,10 +115,9 @@ def _decided(
     )
     has_expired = any(
         is_expired(scores, cycle.moment)
-        for position in passing
-        if (managed := cycle.fleet.clusters[position].managed)
-        for one in placement.options.add_ons
-        if one.weight and (scores := managed.scores.get(one.resource_name))
+        for one in _add_ons(cycle)
+        for position, scores in reported_scores(one, cycle.fleet)
+        if position in passing
     )
     answer = {
         "afterPredicates": [names[at] for at in columns["affinity"].nonzero()[0]],
@@ -131,18 +136,22 @@ def _decided(
     }
     kept = {one.cluster for one in cycle.bindings}
     before = [one for one in hub.clusters if one.name in kept]
-    if (seconds := _requeue(cycle, before)) is not None:
-        answer["requeueAfterSeconds"] = seconds
+    now = cycle.moment
+    if now is not None and (ends := list(_toleration_ends(cycle, before))):
+        answer["requeueAfterSeconds"] = round((min(ends) - now).total_seconds())
     return answer
+
+
+def _add_ons(cycle: Cycle) -> list[AddOnWeight]:
+    return [one for one in cycle.ocm_options.add_ons if one.weight]
 
 
 def _scores(cycle: Cycle, passing: list[int]) -> Iterator[Answer]:
     """Yield the prioritizers by name and weight, with the scores of the clusters that pass the filters."""
-    options = cycle.ocm_options
-    add_ons = iter([one for one in options.add_ons if one.weight])
+    add_ons = iter(_add_ons(cycle))
     entries = []
     candidates = candidates_of(cycle).passes
-    for source, weight, score in weighed(options, cycle, candidates):
+    for source, weight, score in weighed(cycle.ocm_options, cycle, candidates):
         if source in _PRIORITIZERS:
             name = _PRIORITIZERS[source]
         else:
@@ -158,26 +167,20 @@ def _scores(cycle: Cycle, passing: list[int]) -> Iterator[Answer]:
     yield from sorted(entries, key=lambda one: (one["prioritizer"], one["weight"]))
 
 
-def _requeue(cycle: Cycle, clusters: list[Cluster]) -> int | None:
-    """Return in how many seconds the first toleration of a cluster selected before the cycle ends.
+def _toleration_ends(cycle: Cycle, clusters: list[Cluster]) -> Iterator[datetime]:
+    """Yield when the tolerations end of clusters that are selected and tolerated at the moment.
 
     Per taint that is the first toleration that tolerates it, even if a later one has no end.
     """
-    now = cycle.moment
-    if now is None:
-        return None
     tolerations = cycle.policy.tolerations
-    ends = []
+    now = cycle.moment
     for cluster in clusters:
         if untolerated(cluster.taints, tolerations, now=now, is_selected=True):
             continue
         for taint in cluster.taints:
             if taint.effect != NO_SCHEDULE:
                 continue  # accepted without a toleration
-            first = next(
-                (one for one in tolerations if tolerates(one, taint, now)), None
-            )
-            if first is not None and first.toleration_seconds is not None:
-                ends.append(toleration_end(taint, first.toleration_seconds))
-    times = [(end - now).total_seconds() for end in ends if end is not None]
-    return round(min(times)) if times else None
+            first = next(one for one in tolerations if tolerates(one, taint, now))
+            seconds = first.toleration_seconds
+            if seconds is not None and (end := toleration_end(taint, seconds)):
+                yield end

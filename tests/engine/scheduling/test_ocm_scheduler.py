@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
+from fleetui.apimachinery.errors import InvalidManifest
 from placements.services.simulate.cases import answers
+from placements.services.simulate.inputs import read_fleet
 
 FOLDER = Path(__file__).parents[2] / "data" / "conformance"
 FILES = (
@@ -102,3 +104,39 @@ def test_all_902_cases_come_out_equal() -> None:
     assert (len(lines), misconfigured) == (902, 82)
     assert differing == {}
     assert refused == REFUSED_WITHOUT_EFFECT
+
+
+@pytest.mark.parametrize(
+    ("kind", "version", "fields"),
+    [
+        ("ManagedClusterSet", "v1beta2", {"metadata": {}}),
+        ("ManagedClusterSetBinding", "v1beta2", {"metadata": {"namespace": "shop"}}),
+        ("ManagedCluster", "v1", {}),
+        (
+            "AddOnPlacementScore",
+            "v1alpha1",
+            {"metadata": {"name": "usage"}, "status": 1},
+        ),
+        (
+            "PlacementDecision",
+            "v1beta1",
+            {"metadata": {"name": "web"}, "status": {"decisions": [{}]}},
+        ),
+    ],
+)
+def test_an_object_without_what_a_hub_requires_is_refused_with_its_place(
+    kind: str, version: str, fields: dict[str, Any]
+) -> None:
+    version = f"cluster.open-cluster-management.io/{version}"
+    document = {"apiVersion": version, "kind": kind, **fields}
+    placement = {"metadata": {"name": "web", "namespace": "shop"}, "spec": {}}
+    case = {"objects": [document], "placement": placement}
+
+    (answer,) = answers([json.dumps(case).encode()])
+
+    assert (answer["error"]["path"], answer["error"]["code"]) == (
+        "objects[0]",
+        "bad-format",
+    )
+    with pytest.raises(InvalidManifest, match=f"no valid {kind}"):
+        read_fleet(json.dumps(document).encode())

@@ -72,11 +72,20 @@ def weighed(
 def _add_on(add_on: AddOnWeight, cycle: Cycle) -> Floats:
     """Return the score that each cluster reports; 0 without one or after its end."""
     score = np.zeros(len(cycle.fleet), dtype=np.float64)
-    for position, cluster in enumerate(cycle.fleet.clusters):
-        scores = cluster.managed and cluster.managed.scores.get(add_on.resource_name)
-        if scores and not is_expired(scores, cycle.moment):
+    for position, scores in reported_scores(add_on, cycle.fleet):
+        if not is_expired(scores, cycle.moment):
             score[position] = scores.values.get(add_on.score_name, 0)
     return score
+
+
+def reported_scores(
+    add_on: AddOnWeight, fleet: Fleet
+) -> Iterator[tuple[int, AddOnScores]]:
+    """Yield the position and scores of each cluster that an add-on has scores of."""
+    for position, cluster in enumerate(fleet.clusters):
+        scores = cluster.managed and cluster.managed.scores.get(add_on.resource_name)
+        if scores:
+            yield position, scores
 
 
 def is_expired(scores: AddOnScores, now: datetime | None) -> bool:

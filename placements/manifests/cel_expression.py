@@ -12,7 +12,9 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 LONGEST_EXPRESSION = 4096
-"""Longer ones could exhaust the stack of the library's parser."""
+MOST_LEVELS = 200
+"""The library overflows the stack of its thread on deeper ones: one of 256 KiB has room for 377 levels."""
+_LEVELS_OF_A_BRACKET = 12
 MOST_STEPS = 1_000_000
 """The cost limit of Open Cluster Management for an expression, here in iterations of nested macros."""
 VARIABLE = "managedCluster"
@@ -50,47 +52,31 @@ m: getDate,1 getDayOfMonth,1 getDayOfWeek,1 getDayOfYear,1 getFullYear,1 getHour
 m: getMinutes,1 getMonth,1 getSeconds,1
 m: all,2 exists,2 exists_one,2 existsOne,2 filter,2 map,2 map,3
 """
-
-
-def _signatures() -> frozenset[tuple[str, str, int]]:
-    """Return (kind, name, count of arguments) of all functions; kind m is called on a receiver."""
-    parsed = set()
-    for line in _SIGNATURES.split("\n"):
-        kind, _, names = line.partition(": ")
-        for entry in names.split():
-            name, _, count = entry.partition(",")
-            parsed.add((kind, name, int(count or kind == "f")))
-    return frozenset(parsed)
-
-
-_KNOWN = _signatures()
-_KNOWN_NAMES = frozenset(name for _, name, _ in _KNOWN)
-_TEXT_ARGUMENT = frozenset(
-    [
-        "scores",
-        "quantity",
-        "semver",
-        "isSemver",
-        "isQuantity",
-        "url",
-        "isURL",
-        "cidr",
-        "isCIDR",
-        "isIP",
-        "startsWith",
-        "endsWith",
-        "contains",
-        "matches",
-        "find",
-        "findAll",
-    ]
+_KNOWN = frozenset(
+    (kind, name, int(count or kind == "f"))
+    for kind, _, names in (
+        line.partition(": ") for line in _SIGNATURES.strip().splitlines()
+    )
+    for name, _, count in (entry.partition(",") for entry in names.split())
 )
+"""Kind, name and count of arguments of all functions; kind m is called on a receiver."""
+_KNOWN_NAMES = frozenset(name for _, name, _ in _KNOWN)
+_WITH_TEXT = (
+    "cidr contains endsWith find findAll isCIDR isIP isQuantity isSemver isURL"
+    " matches quantity scores semver startsWith url"
+)
+_TEXT_ARGUMENT = frozenset(_WITH_TEXT.split())
 _LITERALS = frozenset({"string", "double", "int", "uint", "bool"})
 _OPERATORS = frozenset(["+", "-", "*", "/", "%", "==", "!=", "<", "<=", ">", ">="])
 _COMPARISONS = frozenset(["==", "!=", "<", "<=", ">", ">="])
 _OPENERS = frozenset({"", "(", "[", "[?", ",", "&&", "||", "?", ":", "!"})
 _LONG_TEXTS = frozenset({"parseJSON", "split", "findAll"})
-_CLOSING = {"(": ")", "[": "]", "{": "}"}
+_CLOSING = {"(": ")", "[": "]", "[?": ")", "{": "}"}
+_CLOSERS = frozenset({")", "]", "}"})
+_OPENING = {"[?": ".optSelect("}
+_OPTIONALS = {".": ".?", "[": "[?"}
+_SEPARATORS = frozenset({",", "&&", "||", "?", ":"})
+_LINKS = _OPERATORS | {".", ".?", "[", "[?", "in"}
 
 
 class CelError(ValueError):
@@ -107,6 +93,23 @@ class Token(NamedTuple):
 _END = Token("sign", "")
 
 
+@dataclass
+class Bracket:
+    """What is between two brackets, or the whole expression.
+
+    `macros`: how many it is within. `chain`: how many operators and selections follow one another. `levels`:
+    how deep the library calls itself for it, in steps of a chain.
+    """
+
+    opening: int
+    holder: "Bracket | None" = None
+    macros: int = 0
+    commas: int = 0
+    chain: int = 0
+    longest_chain: int = 0
+    levels: int = 0
+
+
 @lru_cache(maxsize=1024)
 def compile_cel(text: str) -> "Expression":
     """Return the compiled expression. Raise CelError."""
@@ -118,26 +121,30 @@ def compile_cel(text: str) -> "Expression":
             f"longer than {LONGEST_EXPRESSION} characters (a limit of this console)"
         )
         raise CelError(message)
-    logging.getLogger("cel").setLevel(logging.CRITICAL)
     tokens = tuple(tokens_of(text))
+    brackets = brackets_of(tokens)
+    logging.getLogger("cel").setLevel(logging.CRITICAL)
+    words = {one.text for one in tokens}
+    if words & {".?", "[?"}:
+        text = _with_optionals(tokens)
     try:
-        program = cel.compile(_with_optionals(tokens) or text)
+        program = cel.compile(text)
     except ValueError as error:
         reason = str(error).partition("ERROR: ")[2].splitlines()
-        raise CelError(reason[0] if reason else "syntax error") from error
+        raise CelError(next(iter(reason), "syntax error")) from error
     bound = {
-        tokens[at + 2].text
-        for at, token in enumerate(tokens[:-2])
-        if token.text in _MACROS and tokens[at + 1].text == "("
+        _at(tokens, one.opening + 1).text
+        for one in brackets
+        if _is_macro(tokens, one.opening)
     }
     for name in program.variables():
         if name not in _NAMES | bound:
             message = f"undeclared reference to {name!r}"
             raise CelError(message)
-    check_calls(tokens)
+    check_calls(tokens, brackets)
     check_operands(tokens)
-    reads_long_texts = any(one.text in _LONG_TEXTS for one in tokens)
-    return Expression(program, _depth(tokens), reads_long_texts)
+    depth = max(one.macros for one in brackets)
+    return Expression(program, depth, bool(words & _LONG_TEXTS))
 
 
 def tokens_of(text: str) -> Iterator[Token]:
@@ -157,34 +164,58 @@ def _at(tokens: tuple[Token, ...], position: int) -> Token:
     return tokens[position] if 0 <= position < len(tokens) else _END
 
 
-def _with_optionals(tokens: tuple[Token, ...]) -> str:
-    """Return the expression with optional selection written as calls; "" if it has none.
+def brackets_of(tokens: tuple[Token, ...]) -> list[Bracket]:
+    """Return the pairs of brackets by their opening, after the whole expression. Raise CelError."""
+    holder = Bracket(-1)
+    brackets = [holder]
+    for at, token in enumerate(tokens):
+        if token.text in _LINKS:
+            holder.chain += 1
+            holder.longest_chain = max(holder.longest_chain, holder.chain)
+        if token.text in _CLOSING:
+            holder = Bracket(at, holder, holder.macros + _is_macro(tokens, at))
+            brackets.append(holder)
+        elif token.text in _CLOSERS:
+            holder = holder.holder or holder
+        elif token.text in _SEPARATORS:
+            holder.commas += token.text == ","
+            holder.chain = 0
+    for one in brackets:
+        outside = one.holder.levels if one.holder else 0
+        one.levels = outside + one.longest_chain + _LEVELS_OF_A_BRACKET
+        if one.levels > MOST_LEVELS:
+            message = f"deeper than {MOST_LEVELS} levels (a limit of this console)"
+            raise CelError(message)
+    return brackets
 
-    What follows `a.?b` in the same chain is optional as well.
+
+def _is_macro(tokens: tuple[Token, ...], opening: int) -> bool:
+    return _at(tokens, opening).text == "(" and _at(tokens, opening - 1).text in _MACROS
+
+
+def _with_optionals(tokens: tuple[Token, ...]) -> str:
+    """Return the expression with optional selection written as calls.
+
+    What follows `a.?b` in the same chain is optional as well, but for a call.
     """
-    if not any(one.text in (".?", "[?") for one in tokens):
-        return ""
     words: list[str] = []
     brackets: list[tuple[str, bool]] = []
     is_optional = False
     position = 0
     while position < len(tokens):
         word = tokens[position].text
-        following = _at(tokens, position + 1)
-        is_field = following.kind == "name" and _at(tokens, position + 2).text != "("
-        if word == ".?" or (word == "." and is_optional and is_field):
-            words.append(f'.optSelect("{following.text}")')
+        is_call = word == "." and _at(tokens, position + 2).text == "("
+        if is_optional and not is_call:
+            word = _OPTIONALS.get(word, word)
+        if word == ".?":
+            words.append(f'.optSelect("{_at(tokens, position + 1).text}")')
             position += 1
             is_optional = True
-        elif word == "[?" or (word == "[" and is_optional):
-            words.append(".optSelect(")
-            brackets.append((")", True))
-            is_optional = False
         elif word in _CLOSING:
-            words.append(word)
-            brackets.append((_CLOSING[word], False))
+            brackets.append((_CLOSING[word], word == "[?"))
+            words.append(_OPENING.get(word, word))
             is_optional = False
-        elif word in (")", "]", "}") and brackets:
+        elif word in _CLOSERS and brackets:
             closing, is_optional = brackets.pop()
             words.append(closing)
         else:
@@ -194,43 +225,24 @@ def _with_optionals(tokens: tuple[Token, ...]) -> str:
     return " ".join(words)
 
 
-def check_calls(tokens: tuple[Token, ...]) -> None:
+def check_calls(tokens: tuple[Token, ...], brackets: list[Bracket]) -> None:
     """Raise CelError for an unknown function, or one with arguments that it does not take."""
-    for at, token in enumerate(tokens):
-        if token.kind != "name" or _at(tokens, at + 1).text != "(":
+    for one in brackets:
+        name = _at(tokens, one.opening - 1)
+        if name.kind != "name" or tokens[one.opening].text != "(":
             continue
-        kind = "m" if _at(tokens, at - 1).text == "." else "f"
-        count = _arguments(tokens, at + 1)
-        if token.text not in _KNOWN_NAMES:
-            message = f"undeclared reference to {token.text!r}"
+        if name.text not in _KNOWN_NAMES:
+            message = f"undeclared reference to {name.text!r}"
             raise CelError(message)
-        argument = _at(tokens, at + 2).kind
-        is_alone = _at(tokens, at + 3).text == ")"
-        needs_text = token.text in _TEXT_ARGUMENT and is_alone
-        is_wrong = needs_text and argument in _LITERALS and argument != "string"
-        if is_wrong or (kind, token.text, count) not in _KNOWN:
-            message = f"found no matching overload for {token.text!r}"
+        kind = "m" if _at(tokens, one.opening - 2).text == "." else "f"
+        argument = _at(tokens, one.opening + 1)
+        count = one.commas + (argument.text != ")")
+        is_alone = _at(tokens, one.opening + 2).text == ")"
+        needs_text = name.text in _TEXT_ARGUMENT and is_alone
+        is_wrong = needs_text and argument.kind in _LITERALS - {"string"}
+        if is_wrong or (kind, name.text, count) not in _KNOWN:
+            message = f"found no matching overload for {name.text!r}"
             raise CelError(message)
-
-
-def _arguments(tokens: tuple[Token, ...], opening: int) -> int:
-    """Return how many arguments the call has whose bracket opens at this token."""
-    if _at(tokens, opening + 1).text == ")":
-        return 0
-    depth = 0
-    count = 1
-    for token in tokens[opening:]:
-        if token.kind != "sign":
-            continue
-        if token.text in ("(", "[", "{", "[?"):
-            depth += 1
-        elif token.text in (")", "]", "}"):
-            depth -= 1
-            if depth == 0:
-                break
-        elif token.text == "," and depth == 1:
-            count += 1
-    return count
 
 
 def check_operands(tokens: tuple[Token, ...]) -> None:
@@ -250,21 +262,6 @@ def check_operands(tokens: tuple[Token, ...]) -> None:
                 f" applied to ({left.kind}, {right.kind})"
             )
             raise CelError(message)
-
-
-def _depth(tokens: tuple[Token, ...]) -> int:
-    """Return how deep macros are nested."""
-    brackets: list[bool] = []
-    deepest = 0
-    for at, token in enumerate(tokens):
-        if token.kind != "sign":
-            continue
-        if token.text in ("(", "[", "{", "[?"):
-            brackets.append(token.text == "(" and _at(tokens, at - 1).text in _MACROS)
-            deepest = max(deepest, sum(brackets))
-        elif token.text in (")", "]", "}") and brackets:
-            brackets.pop()
-    return deepest
 
 
 def _largest(value: object, *, counts_texts: bool) -> int:
@@ -290,7 +287,7 @@ class Expression:
     def matches(self, document: Mapping[str, Any], context: Any) -> bool:
         """Return whether a cluster matches; an error, another type or too many steps mean that it does not.
 
-        `context` has the functions and the document as a variable (`functions.CelScope`).
+        `context` has the functions and the document as a variable (`cel_functions.CelScope`).
         """
         if self.depth > 1:
             largest = _largest(document, counts_texts=self.reads_long_texts)

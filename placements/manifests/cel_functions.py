@@ -19,13 +19,15 @@ from fleetui.apimachinery.fields import (
     subdomain_problem,
 )
 from fleetui.apimachinery.quantity import QuantityError, parse_quantity
-from placements.manifests.cel.expression import VARIABLE
+from placements.manifests.cel_expression import VARIABLE
 
 Opaque = Mapping[str, Any]
 _NANO = 10**9
+_WORD = "(0|[1-9][0-9]*|[0-9]*[A-Za-z-][0-9A-Za-z-]*)"
+"""A number without leading zeros, or not only digits."""
 _SEMVER = re.compile(
-    r"(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)"
-    r"(?:-([0-9A-Za-z.-]+))?(?:\+([0-9A-Za-z.-]+))?"
+    r"(0|[1-9][0-9]*)(\.(0|[1-9][0-9]*)){2}"
+    rf"(-{_WORD}(\.{_WORD})*)?(\+[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?"
 )
 _LARGEST_INT = 2**63
 
@@ -53,37 +55,19 @@ class CelScope:
 
 @cache
 def _functions() -> dict[str, Callable[..., Any]]:
-    from cel import OptionalValue  # noqa: PLC0415 -- see `compile_cel`
-
-    def select(holder: Any, key: Any) -> Any:
-        if isinstance(holder, OptionalValue):
-            if not holder.has_value():
-                return holder
-            holder = holder.value()
-        is_list = isinstance(holder, list)
-        keys = range(len(holder)) if is_list else holder
-        is_there = key in keys
-        return OptionalValue.of(holder[key]) if is_there else OptionalValue.none()
+    from cel import OptionalValue, stdlib  # noqa: PLC0415 -- see `compile_cel`
 
     def validate(name: Opaque, text: str) -> Any:
         problem = _FORMATS[name["@format"]](text)
         return OptionalValue.of([str(problem)]) if problem else OptionalValue.none()
 
     def named(_formats: Any, name: str) -> Any:
-        found = name in _FORMATS
-        return OptionalValue.of({"@format": name}) if found else OptionalValue.none()
+        if name not in _FORMATS:
+            return OptionalValue.none()
+        return OptionalValue.of({"@format": name})
 
     def of_format(name: str) -> Callable[[Any], Opaque]:
         return lambda _formats: {"@format": name}
-
-    formats = {name: of_format(name) for name in _FORMATS}
-    own = {"optSelect": select, "validate": validate, "named": named}
-    return {**_texts(), **_OWN, **formats, **own}
-
-
-def _texts() -> dict[str, Callable[..., Any]]:
-    """Return the extended strings of the library, where lists have functions of the same name."""
-    from cel import stdlib  # noqa: PLC0415 -- see `compile_cel`
 
     def index_of(holder: Any, part: Any, *offset: int) -> int:
         if isinstance(holder, list):
@@ -97,27 +81,35 @@ def _texts() -> dict[str, Callable[..., Any]]:
         return stdlib.last_index_of(holder, part, *offset)
 
     return {
-        "charAt": stdlib.char_at,
+        **stdlib.EXTENSIONS["strings"],
+        **_OWN,
+        **{name: of_format(name) for name in _FORMATS},
         "indexOf": index_of,
-        "join": stdlib.join,
         "lastIndexOf": last_index_of,
-        "lowerAscii": stdlib.lower_ascii,
-        "replace": stdlib.replace,
-        "reverse": lambda text: text[::-1],
-        "split": stdlib.split,
-        "substring": stdlib.substring,
-        "trim": stdlib.trim,
-        "upperAscii": stdlib.upper_ascii,
+        "named": named,
+        "optSelect": select_optional,
+        "validate": validate,
     }
+
+
+def select_optional(holder: Any, key: Any) -> Any:
+    """Return a field or element, if it is there, of a value or an optional value."""
+    from cel import OptionalValue  # noqa: PLC0415 -- see `compile_cel`
+
+    if isinstance(holder, OptionalValue):
+        if not holder.has_value():
+            return holder
+        holder = holder.value()
+    keys = holder
+    if isinstance(holder, list):
+        keys = range(len(holder))
+    return OptionalValue.of(holder[key]) if key in keys else OptionalValue.none()
 
 
 def parse_json(text: str) -> Any:
     """Return the value of a JSON text; every number is a double."""
-
-    def refuse(word: str) -> float:
-        raise ValueError(word)
-
-    return json.loads(text, parse_int=float, parse_constant=refuse)
+    # `int` refuses NaN and Infinity, which are no JSON.
+    return json.loads(text, parse_int=float, parse_constant=int)
 
 
 def _format(template: str, values: list[Any]) -> str:
@@ -154,29 +146,17 @@ def whole_of(value: Opaque) -> int:
     return number
 
 
-def is_integer(value: Opaque) -> bool:
-    number, rest = divmod(nano_of(value), _NANO)
-    return not rest and -_LARGEST_INT <= number < _LARGEST_INT
-
-
 def semver_of(text: str) -> Opaque:
     """Return a version; as Kubernetes reads it, without `v` and with all three numbers."""
-    match = _SEMVER.fullmatch(text)
-    if match is None:
-        raise ValueError(text)
-    words = [*(match[4] or "").split("."), *(match[5] or "").split(".")]
-    has_zero = any(one.isdigit() and one[0] == "0" and one != "0" for one in words)
-    if has_zero or (match[4] is not None and "" in match[4].split(".")):
+    if _SEMVER.fullmatch(text) is None:
         raise ValueError(text)
     return {"@semver": text}
 
 
 def _order_of_version(version: Opaque) -> Any:
-    match = _SEMVER.fullmatch(version["@semver"])
-    if match is None:
-        raise ValueError(version)
-    numbers = tuple(map(int, match.groups()[:3]))
-    words = list(filter(None, (match[4] or "").split(".")))
+    release, _, rest = version["@semver"].partition("+")[0].partition("-")
+    numbers = tuple(map(int, release.split(".")))
+    words = list(filter(None, rest.split(".")))
     # A version comes after its previews; a number within a preview comes before a word.
     preview = [
         (not one.isdigit(), int(one) if one.isdigit() else 0, one) for one in words
@@ -188,10 +168,6 @@ def _order(value: Opaque | int) -> Any:
     if isinstance(value, Mapping) and "@semver" in value:
         return _order_of_version(value)
     return nano_of(value)
-
-
-def _part_of_version(index: int) -> Callable[[Opaque], int]:
-    return lambda version: int(_order_of_version(version)[0][index])
 
 
 def compare(left: Opaque, right: Opaque) -> int:
@@ -217,10 +193,6 @@ def hostname_of(parts: Any) -> str:
     if host.startswith("["):
         return str(host[1 : host.index("]")])
     return str(host.partition(":")[0])
-
-
-def query_of(parts: Any) -> dict[str, list[str]]:
-    return parse_qs(parts.query, keep_blank_values=True)
 
 
 def ip_of(value: Any) -> Opaque:
@@ -272,28 +244,21 @@ def is_link_local_multicast(address: Any) -> bool:
     return any(address in one for one in networks if one.version == address.version)
 
 
-def _pattern(pattern: str) -> Any:
+def find_all(text: str, pattern: str, most: int = -1) -> list[str]:
+    """Return the first matches, or all, in the order of the text."""
     # Kubernetes has RE2 as well: other engines take exponential time for some patterns.
     import re2  # noqa: PLC0415 -- see `compile_cel`
 
     options = re2.Options()
     options.log_errors = False
-    return re2.compile(pattern, options)
-
-
-def find(text: str, pattern: str) -> str:
-    return next(iter(find_all(text, pattern, 1)), "")
-
-
-def find_all(text: str, pattern: str, most: int = -1) -> list[str]:
-    found = [match.group() for match in _pattern(pattern).finditer(text)]
+    found = [match.group() for match in re2.compile(pattern, options).finditer(text)]
     return found if most < 0 else found[:most]
 
 
-def _is(parse: Callable[[str], Any]) -> Callable[[Any], bool]:
-    def check(text: str) -> bool:
+def _is(parse: Callable[[Any], Any]) -> Callable[[Any], bool]:
+    def check(value: Any) -> bool:
         try:
-            parse(text)
+            parse(value)
         except (ValueError, QuantityError):
             return False
         return True
@@ -328,7 +293,7 @@ _OWN: dict[str, Callable[..., Any]] = {
     "format": _format,
     "quantity": quantity_of,
     "isQuantity": _is(quantity_of),
-    "isInteger": is_integer,
+    "isInteger": _is(whole_of),
     "asInteger": whole_of,
     "asApproximateFloat": lambda value: nano_of(value) / _NANO,
     "sign": lambda value: (nano_of(value) > 0) - (nano_of(value) < 0),
@@ -336,9 +301,9 @@ _OWN: dict[str, Callable[..., Any]] = {
     "sub": lambda left, right: {"@quantity": str(nano_of(left) - nano_of(right))},
     "semver": semver_of,
     "isSemver": _is(semver_of),
-    "major": _part_of_version(0),
-    "minor": _part_of_version(1),
-    "patch": _part_of_version(2),
+    "major": lambda version: _order_of_version(version)[0][0],
+    "minor": lambda version: _order_of_version(version)[0][1],
+    "patch": lambda version: _order_of_version(version)[0][2],
     "compareTo": compare,
     "isLessThan": lambda left, right: compare(left, right) < 0,
     "isGreaterThan": lambda left, right: compare(left, right) > 0,
@@ -349,7 +314,7 @@ _OWN: dict[str, Callable[..., Any]] = {
     "getHostname": _of_url(hostname_of),
     "getPort": _of_url(lambda parts: str(parts.port or "")),
     "getEscapedPath": _of_url(lambda parts: parts.path),
-    "getQuery": _of_url(query_of),
+    "getQuery": _of_url(lambda parts: parse_qs(parts.query, keep_blank_values=True)),
     "ip": ip_of,
     "isIP": _is(ip_of),
     "isCanonical": lambda _library, text: ip_of(text)["@ip"] == text,
@@ -365,7 +330,7 @@ _OWN: dict[str, Callable[..., Any]] = {
     "containsCIDR": contains_cidr,
     "masked": lambda value: {"@cidr": str(_network(value))},
     "prefixLength": lambda value: _network(value).prefixlen,
-    "find": find,
+    "find": lambda text, pattern: "".join(find_all(text, pattern, 1)),
     "findAll": find_all,
     "isSorted": lambda values: values == sorted(values),
     "sum": sum,

@@ -1,1 +1,0 @@
-"""CEL expressions of Open Cluster Management over one cluster."""
