@@ -505,7 +505,7 @@ def inventory_of(data: object) -> InventoryKind | None:
     return next((one for one in INVENTORIES if (one.group, one.kind) == wanted), None)
 
 
-def read_inventory(inventory: InventoryKind, data: Mapping[str, Any]) -> InventoryDraft:
+def read_inventory(inventory: InventoryKind, data: Any) -> InventoryDraft:
     """Return a cluster of another system in the plain form, with a note for each field that is not known."""
     draft = InventoryDraft()
     taken: dict[tuple[int, Keys], None] = {}
