@@ -34,11 +34,11 @@ from fleetui.apimachinery.yaml import (
     LARGEST_UPLOAD,
     MOST_DOCUMENTS,
     Document,
+    attach_lines,
     decoded,
     entries_of,
     items_in,
     kind_of,
-    lines_of,
     load_json,
     written_name,
 )
@@ -143,7 +143,7 @@ NO_CHOICES = ImportChoices()
 
 @dataclass(frozen=True, slots=True)
 class MemberRead:
-    """One cluster of a file: its document, the parsed value, and its first line.
+    """One cluster of a file: its document, and the parsed value.
 
     For anything but a MemberCluster the document is generated, with an identity for the agent. `source` is
     the kind that it was read from, `path` the place of its name. `kubeconfig` holds secrets; the cluster is
@@ -152,7 +152,6 @@ class MemberRead:
 
     document: dict[str, Any]
     member: MemberClusterManifest
-    line: int | None = None
     key: str = ""
     source: str = MEMBER_KIND
     notes: tuple[ManifestWarning, ...] = ()
@@ -427,8 +426,8 @@ class _Reading:
     def __init__(self, entries: list[ImportEntry], choices: ImportChoices) -> None:
         self.entries = entries
         self.choices = choices
-        self.read: list[tuple[ImportEntry, MemberRead]] = []
-        self.errors: list[tuple[ImportEntry, FieldError]] = []
+        self.members: list[MemberRead] = []
+        self.errors: list[tuple[Document | None, FieldError]] = []
         self.kinds: dict[str, str] = {}  # by the name of a cluster
         self.offered: dict[str, NameChoice] = {}
         self.notes: dict[ManifestWarning, list[str]] = {}
@@ -438,7 +437,7 @@ class _Reading:
                 self._take(entry)
             else:
                 self.notes |= {note: [] for note in entry.notes}
-        if sum(bool(entry.context) for entry, _ in self.read) > MOST_CONTEXTS:
+        if sum(bool(one.context) for one in self.members) > MOST_CONTEXTS:
             allowed = f"at most {MOST_CONTEXTS} at a time"
             error = FieldError("context", "too-many", "Too many contexts", allowed)
             self._refuse(ImportEntry(None), error)
@@ -450,22 +449,15 @@ class _Reading:
                 self._refuse(ImportEntry(None), error)
 
     def result(self) -> ImportRead:
-        """Return all clusters with their lines, and the notes. Raise InvalidManifest."""
+        """Return all clusters and the notes. Raise InvalidManifest with the lines of the errors."""
         choices = list(self.offered.values())
         if self.errors:
-            lines = _lines((entry, error.path) for entry, error in self.errors)
-            errors = (
-                replace(error, line=error.line or line)
-                for (_, error), line in zip(self.errors, lines, strict=True)
-            )
+            in_documents = [(item, error) for item, error in self.errors if item]
+            placed = iter(attach_lines(in_documents))
+            errors = [next(placed) if item else error for item, error in self.errors]
             raise InvalidImport(errors, choices)
-        lines = _lines((entry, "") for entry, _ in self.read)
-        members = [
-            replace(one, line=line)
-            for (_, one), line in zip(self.read, lines, strict=True)
-        ]
         notes = [ImportNote(note, tuple(names)) for note, names in self.notes.items()]
-        return ImportRead(members, notes, choices)
+        return ImportRead(self.members, notes, choices)
 
     def _take(self, entry: ImportEntry) -> None:
         written = written_name(entry.data) or ""
@@ -492,7 +484,7 @@ class _Reading:
         except InvalidManifest as invalid:
             self._refuse(entry, *invalid.errors)
             return name
-        self.read.append((entry, replace(member, key=key)))
+        self.members.append(replace(member, key=key))
         for note in member.notes:
             self.notes.setdefault(note, []).append(member.name)
         return member.name
@@ -520,16 +512,8 @@ class _Reading:
     def _refuse(self, entry: ImportEntry, *errors: FieldError) -> None:
         called = (written_name(entry.data) or "")[:63]
         prefix = f"{called}: " if called and len(self.entries) > 1 else ""
-        self.errors += (
-            (entry, replace(error, message=prefix + error.message)) for error in errors
-        )
-
-
-def _lines(paths: Iterable[tuple[ImportEntry, str]]) -> list[int | None]:
-    pairs = list(paths)
-    lines = iter(
-        lines_of(
-            [(entry.item, path) for entry, path in pairs if entry.item is not None]
-        )
-    )
-    return [entry.line if entry.item is None else next(lines) for entry, _ in pairs]
+        for error in errors:
+            placed = replace(
+                error, message=prefix + error.message, line=error.line or entry.line
+            )
+            self.errors.append((entry.item, placed))
