@@ -509,22 +509,21 @@ def read_inventory(inventory: InventoryKind, data: Any) -> InventoryDraft:
     """Return a cluster of another system in the plain form, with a note for each field that is not known."""
     draft = InventoryDraft()
     taken: dict[tuple[int, Keys], None] = {}
-    unknown: dict[Keys, None] = {}
     for keys, _ in leaves_of(data):
         shape = tuple(ANY if isinstance(key, int) else key for key in keys)
         number, depth = _rule_at(inventory, shape)
-        if number is None:
-            unknown[keys[:depth]] = None
-        else:
-            taken[number, keys[:depth]] = None
+        taken[number, keys[:depth]] = None
     # In the order of the rules: labels of the object come before those that are made of other fields.
     for number, keys in sorted(taken, key=itemgetter(0)):
+        if number == len(inventory.rules):
+            message = (
+                f"Not used: unknown field of {inventory.kind} of {inventory.system}"
+            )
+            draft.note(keys, message, "unknown-field")
+            continue
         rule = inventory.rules[number]
         if rule.convert:
             rule.convert(draft, rule.target, keys, reduce(getitem, keys, data))
-    for keys in unknown:
-        message = f"Not used: unknown field of {inventory.kind} of {inventory.system}"
-        draft.note(keys, message, "unknown-field")
     return draft
 
 
@@ -541,10 +540,10 @@ def leaves_of(data: Any, keys: Keys = ()) -> Iterator[tuple[Keys, Any]]:
 
 
 @lru_cache(maxsize=4096)
-def _rule_at(inventory: InventoryKind, shape: Keys) -> tuple[int | None, int]:
+def _rule_at(inventory: InventoryKind, shape: Keys) -> tuple[int, int]:
     """Return the number of the rule for a value, and how many of its keys lead to what the rule reads.
 
-    None without a rule, with the number of keys up to the first one that is not known.
+    Without a rule it is the number after the last, and the keys are those up to the first unknown one.
     """
     longest = 0
     for number, rule in enumerate(inventory.rules):
@@ -553,12 +552,10 @@ def _rule_at(inventory: InventoryKind, shape: Keys) -> tuple[int | None, int]:
         count = len(list(takewhile(lambda one: one[0] in (ANY, BELOW, one[1]), pairs)))
         longest = max(longest, count)
         fixed = len(pattern) - (pattern[-1] == BELOW)
-        if count < fixed:
-            continue
         rest = shape[fixed:]
         is_read = not rest or pattern[-1] == BELOW
         if rule.fields:
             is_read = bool(rest) and rest[0] in rule.fields
-        if is_read:
+        if is_read and count >= fixed:
             return number, fixed
-    return None, min(longest + 1, len(shape))
+    return len(inventory.rules), min(longest + 1, len(shape))
