@@ -95,7 +95,7 @@ def read_table(text: str) -> list[ImportEntry]:
         notes=tuple(
             unknown_note(format_path((one,)), "column of clusters")
             for one in counts
-            if not _is_known(one)
+            if one not in _COLUMNS and not one.startswith((_LABEL, _PROPERTY))
         ),
     )
     if "name" not in columns:
@@ -128,10 +128,6 @@ def _rows(text: str) -> Iterator[tuple[int, list[str]]]:
     except csv.Error as error:
         message = f"is not a table: {error}"
         raise InvalidManifest.of("", "bad-syntax", message, "", line) from error
-
-
-def _is_known(column: str) -> bool:
-    return column in _COLUMNS or column.startswith((_LABEL, _PROPERTY))
 
 
 def _column_errors(column: str) -> Iterator[FieldError]:
