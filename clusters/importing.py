@@ -34,18 +34,18 @@ from fleetui.apimachinery.yaml import (
     LARGEST_UPLOAD,
     MOST_DOCUMENTS,
     Document,
+    attach_lines,
     decoded,
     entries_of,
     items_in,
     kind_of,
-    lines_of,
     load_json,
     written_name,
 )
 
 PLAIN_FIELDS = ("name", "labels", "taints", "properties", "resourceUsage")
 _OF_DOCUMENTS = frozenset({"apiVersion", "kind", "metadata", "spec"})
-_PLACES: Mapping[tuple[str, str], str] = {
+_PLACES: Mapping[Any, str] = {
     ("metadata", "name"): "name",
     ("metadata", "labels"): "labels",
     ("spec", "taints"): "taints",
@@ -61,48 +61,38 @@ def is_plain(data: Any) -> bool:
 def member_document(plain: Mapping[str, Any]) -> dict[str, Any]:
     """Write the MemberCluster of a plain object; what is malformed stays so, for `parse_member` to find."""
     fields = {key: value for key, value in plain.items() if value not in (None, {}, [])}
-    name = fields.get("name")
-    labels = {"labels": fields["labels"]} if "labels" in fields else {}
-    taints = {"taints": fields["taints"]} if "taints" in fields else {}
-    if isinstance(fields.get("taints"), list):
-        taints["taints"] = [
+    if isinstance(taints := fields.get("taints"), list):
+        fields["taints"] = [
             {"effect": NO_SCHEDULE, **one} if isinstance(one, dict) else one
-            for one in fields["taints"]
+            for one in taints
         ]
-    status = {}
-    if "properties" in fields:
-        values = fields["properties"]
-        is_object = isinstance(values, dict)
-        status["properties"] = (
-            {key: {"value": one} for key, one in values.items()}
-            if is_object
-            else values
-        )
-    if "resourceUsage" in fields:
-        status["resourceUsage"] = fields["resourceUsage"]
-    return {
+    if isinstance(properties := fields.get("properties"), dict):
+        fields["properties"] = {key: {"value": one} for key, one in properties.items()}
+    identity = {
+        "kind": "ServiceAccount",
+        "name": f"fleet-member-{fields.get('name')}",
+        "namespace": "fleet-system",
+        "apiGroup": "",
+    }
+    document: dict[str, Any] = {
         "apiVersion": MEMBER_VERSIONS[0],
         "kind": MEMBER_KIND,
-        "metadata": {"name": name, **labels},
-        "spec": {
-            "identity": {
-                "kind": "ServiceAccount",
-                "name": f"fleet-member-{name}",
-                "namespace": "fleet-system",
-                "apiGroup": "",
-            },
-            **taints,
-        },
-        **({"status": status} if status else {}),
+        "metadata": {"name": None},
+        "spec": {"identity": identity},
     }
+    for (section, key), field_name in _PLACES.items():
+        if field_name in fields:
+            document.setdefault(section, {})[key] = fields[field_name]
+    return document
 
 
 def plain_place(keys: Keys) -> Keys:
-    field = _PLACES.get((str(keys[0]), str(keys[1]))) if len(keys) > 1 else None
-    if field is None:
+    field_name = _PLACES.get(keys[:2])
+    if field_name is None:
         return keys
-    inner = keys[2:3] if field == "properties" else keys[2:]
-    return (field, *inner)
+    if field_name == "properties":
+        return (field_name, *keys[2:3])
+    return (field_name, *keys[2:])
 
 
 _JSON_LINES = (".jsonl", ".ndjson")
@@ -153,7 +143,7 @@ NO_CHOICES = ImportChoices()
 
 @dataclass(frozen=True, slots=True)
 class MemberRead:
-    """One cluster of a file: its document, the parsed value, and its first line.
+    """One cluster of a file: its document, and the parsed value.
 
     For anything but a MemberCluster the document is generated, with an identity for the agent. `source` is
     the kind that it was read from, `path` the place of its name. `kubeconfig` holds secrets; the cluster is
@@ -162,7 +152,6 @@ class MemberRead:
 
     document: dict[str, Any]
     member: MemberClusterManifest
-    line: int | None
     key: str = ""
     source: str = MEMBER_KIND
     notes: tuple[ManifestWarning, ...] = ()
@@ -238,22 +227,21 @@ def entry_members(entry: ImportEntry) -> list[ImportEntry]:
     data = entry.data
     if not is_kubeconfig(data):
         return [entry]
-    contexts = []
-    for at, one in enumerate(data["contexts"]):
-        name = written_name(one) or ""
-        place = format_path(("contexts", at, "name"))
-        context = replace(
+    unused = [key for key in data if key not in _KUBECONFIG_KEYS]
+    what = "field of a kubeconfig"
+    notes = tuple(unknown_note(format_path((key,)), what) for key in unused)
+    names = [written_name(one) or "" for one in data["contexts"]]
+    paths = [format_path(("contexts", at, "name")) for at in range(len(names))]
+    return [
+        replace(
             entry,
             data={"name": name},
             context=name,
-            place_of=partial("{0}".format, place),
+            notes=notes,
+            place_of=partial("{0}".format, path),
         )
-        contexts.append(context)
-    unused = (key for key in data if key not in _KUBECONFIG_KEYS)
-    notes = tuple(
-        unknown_note(format_path((key,)), "field of a kubeconfig") for key in unused
-    )
-    return [replace(one, notes=notes) for one in contexts]
+        for name, path in zip(names, paths, strict=True)
+    ]
 
 
 _KUBECONFIG_KEYS = {
@@ -334,9 +322,7 @@ def _looks_like_yaml(text: str) -> bool:
 def _has_objects_by_line(text: str, name: str) -> bool:
     """Return whether a text has JSON lines: the first line is a complete object, and another one follows."""
     first, _, rest = text.strip().partition("\n")
-    if not first.startswith("{"):
-        return False
-    if name.endswith(_JSON_LINES):
+    if first.startswith("{") and name.endswith(_JSON_LINES):
         return True
     with suppress(ValueError, RecursionError):
         return rest.lstrip().startswith("{") and isinstance(json.loads(first), dict)
@@ -361,29 +347,19 @@ def _json_lines(text: str) -> Iterator[ImportEntry]:
             yield ImportEntry(None, number, errors=tuple(errors))
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedEntry:
-    """One entry as a MemberCluster, and the notes of its conversion; `source` is the kind before."""
-
-    document: dict[str, Any]
-    member: MemberClusterManifest
-    source: str
-    notes: tuple[ManifestWarning, ...] = ()
-
-    @property
-    def name(self) -> str:
-        return self.member.metadata.name
-
-
-def parse_entry(entry: ImportEntry, name: str = "") -> ParsedEntry:
+def parse_entry(entry: ImportEntry, name: str = "") -> MemberRead:
     """Parse one cluster of a file, under another name if one is given. Raise InvalidManifest.
 
     An invalid name of another system is replaced by a proposal. Errors have the places of the source.
     """
     data = entry.data
     place_of = entry.place_of
-    notes = entry.notes
-    source = "context" if entry.context else "plain"
+    notes = [*entry.notes]
+    source = "plain"
+    kubeconfig = None
+    if entry.context:
+        source = "context"
+        kubeconfig = entry.item
     inventory = inventory_of(data)
     written = written_name(data) or ""
     if written and (entry.context or inventory) and cluster_name_problem(written):
@@ -392,40 +368,44 @@ def parse_entry(entry: ImportEntry, name: str = "") -> ParsedEntry:
         draft = read_inventory(inventory, data)
         data = draft.plain
         place_of = draft.place_of
-        notes = (*notes, *draft.notes)
+        notes += draft.notes
         source = inventory.kind
     if name and name != written:
         message = f"Imported as {name}, not as {quote_value(written)}"
-        notes = (*notes, ManifestWarning("renamed", place_of(("name",)), message))
+        notes.append(ManifestWarning("renamed", place_of(("name",)), message))
     if not is_plain(data):
-        member, document, unknown_notes = _parse_leniently(_renamed(data, name))
-        return ParsedEntry(document, member, MEMBER_KIND, (*notes, *unknown_notes))
+        member, document, unknown_notes = _parse_leniently(data, name)
+        return MemberRead(document, member, notes=(*notes, *unknown_notes))
     unknown = [key for key in data if key not in PLAIN_FIELDS]
-    notes = (
-        *notes,
-        *(unknown_note(format_path((key,)), "field of a cluster") for key in unknown),
+    notes += (
+        unknown_note(format_path((key,)), "field of a cluster") for key in unknown
     )
     document = member_document({**data, "name": name or data.get("name")})
     try:
-        return ParsedEntry(document, parse_member(document), source, notes)
+        member = parse_member(document)
     except InvalidManifest as invalid:
         pairs = ((one, plain_place(split_path(one.path))) for one in invalid.errors)
         raise InvalidManifest(
             replace(one, path=place_of(keys) if keys else "") for one, keys in pairs
         ) from invalid
-
-
-def _renamed(document: Any, name: str) -> Any:
-    metadata = document.get("metadata") if isinstance(document, dict) else None
-    if not name or not isinstance(metadata, dict):
-        return document
-    return {**document, "metadata": {**metadata, "name": name}}
+    return MemberRead(
+        document,
+        member,
+        source=source,
+        notes=tuple(notes),
+        context=entry.context,
+        path=entry.place_of(("name",)),
+        kubeconfig=kubeconfig,
+    )
 
 
 def _parse_leniently(
-    document: Any,
+    document: Any, name: str
 ) -> tuple[MemberClusterManifest, Any, list[ManifestWarning]]:
     """Parse a MemberCluster; return it, the document without unknown fields, and a note for each of these."""
+    metadata = document.get("metadata") if isinstance(document, dict) else None
+    if name and isinstance(metadata, dict):
+        document = {**document, "metadata": {**metadata, "name": name}}
     try:
         return parse_member(document), document, []
     except InvalidManifest as invalid:
@@ -446,123 +426,94 @@ class _Reading:
     def __init__(self, entries: list[ImportEntry], choices: ImportChoices) -> None:
         self.entries = entries
         self.choices = choices
-        self.read: list[tuple[ImportEntry, str, ParsedEntry]] = []
-        self.errors: list[tuple[ImportEntry, FieldError]] = []
-        self.names: dict[str, str] = {}
-        self.keys: set[str] = set()
-        self.offered: list[NameChoice] = []
+        self.members: list[MemberRead] = []
+        self.errors: list[tuple[Document | None, FieldError]] = []
+        self.kinds: dict[str, str] = {}  # by the name of a cluster
+        self.offered: dict[str, NameChoice] = {}
         self.notes: dict[ManifestWarning, list[str]] = {}
         for entry in entries:
-            self._take(entry)
-        if sum(bool(entry.context) for entry, _, _ in self.read) > MOST_CONTEXTS:
+            self._refuse(entry, *entry.errors)
+            if entry.data is not None or not (entry.errors or entry.notes):
+                self._take(entry)
+            else:
+                self.notes |= {note: [] for note in entry.notes}
+        if sum(bool(one.context) for one in self.members) > MOST_CONTEXTS:
             allowed = f"at most {MOST_CONTEXTS} at a time"
             error = FieldError("context", "too-many", "Too many contexts", allowed)
-            self.errors.append((ImportEntry(None), error))
+            self._refuse(ImportEntry(None), error)
         chosen = {*choices.names, *choices.left_out}
         if not choices.is_preview:
-            for key in sorted(chosen - self.keys):
+            for key in sorted(chosen - self.offered.keys()):
                 message = f"Not found: cluster {quote_value(key)}"
                 error = FieldError("rename", "bad-reference", message)
-                self.errors.append((ImportEntry(None), error))
+                self._refuse(ImportEntry(None), error)
 
     def result(self) -> ImportRead:
-        """Return all clusters with their lines, and the notes. Raise InvalidManifest."""
+        """Return all clusters and the notes. Raise InvalidManifest with the lines of the errors."""
+        choices = list(self.offered.values())
         if self.errors:
-            lines = _lines((entry, error.path) for entry, error in self.errors)
-            placed = zip(self.errors, lines, strict=True)
-            errors = [
-                error if error.line else replace(error, line=line)
-                for (_, error), line in placed
-            ]
-            raise InvalidImport(errors, self.offered)
-        lines = _lines((entry, "") for entry, _, _ in self.read)
-        members = [
-            MemberRead(
-                parsed.document,
-                parsed.member,
-                line,
-                key,
-                parsed.source,
-                parsed.notes,
-                entry.context,
-                entry.place_of(("name",)),
-                entry.item if entry.context else None,
-            )
-            for (entry, key, parsed), line in zip(self.read, lines, strict=True)
-        ]
+            in_documents = [(item, error) for item, error in self.errors if item]
+            placed = iter(attach_lines(in_documents))
+            errors = [next(placed) if item else error for item, error in self.errors]
+            raise InvalidImport(errors, choices)
         notes = [ImportNote(note, tuple(names)) for note, names in self.notes.items()]
-        return ImportRead(members, notes, self.offered)
+        return ImportRead(self.members, notes, choices)
 
     def _take(self, entry: ImportEntry) -> None:
-        self._refuse(entry, entry.errors)
-        if entry.data is None and (entry.errors or entry.notes):
-            self.notes |= {note: [] for note in entry.notes}
-            return
         written = written_name(entry.data) or ""
         kind = kind_of(entry.data) or ("context" if entry.context else "cluster")
-        key = self.key_of(written, kind)
-        self.keys.add(key)
+        numbered = (f"{kind}/{written}#{number}" for number in count(2))
+        keys = chain([written, f"{kind}/{written}"], numbered)
+        key = next(one for one in keys if one not in self.offered)
         is_foreign = bool(entry.context) or inventory_of(entry.data) is not None
-        choice = NameChoice(key, written, kind, is_foreign)
-        if key in self.choices.left_out:
-            kept = self.choices.names.get(key, written)
-            self.offered.append(replace(choice, name=kept, is_left_out=True))
-            return
+        is_left_out = key in self.choices.left_out
         name = self.choices.names.get(key, "")
-        if not name and entry.context:
-            name = self._free_name(written)
-        try:
-            parsed = parse_entry(entry, name)
-        except InvalidManifest as invalid:
-            self._refuse(entry, invalid.errors)
-        else:
-            self.read.append((entry, key, parsed))
-            name = parsed.member.metadata.name
-            for note in parsed.notes:
-                self.notes.setdefault(note, []).append(name)
-        self.offered.append(replace(choice, name=name or written))
-        if name := name or written:
+        if not is_left_out:
+            if entry.context and not name:
+                name = self._free_name(written)
+            name = self._parse(entry, key, name) or written
             self._claim(entry, name, kind)
+        self.offered[key] = NameChoice(
+            key, name or written, kind, is_foreign, is_left_out
+        )
+
+    def _parse(self, entry: ImportEntry, key: str, name: str) -> str:
+        """Parse a cluster; return its name, the given one if it has errors."""
+        try:
+            member = parse_entry(entry, name)
+        except InvalidManifest as invalid:
+            self._refuse(entry, *invalid.errors)
+            return name
+        self.members.append(replace(member, key=key))
+        for note in member.notes:
+            self.notes.setdefault(note, []).append(member.name)
+        return member.name
 
     def _claim(self, entry: ImportEntry, name: str, kind: str) -> None:
         """Keep a name for one cluster, or add the error of the next one with it."""
-        if name not in self.names:
-            self.names[name] = kind
+        if name not in self.kinds:
+            if name:
+                self.kinds[name] = kind
             return
         path = "name" if is_plain(entry.data) else "metadata.name"
         whose = "another cluster"
-        if self.names[name] != kind:
-            whose = f"a {self.names[name]}"
+        if self.kinds[name] != kind:
+            whose = f"a {self.kinds[name]}"
         message = f"{name} is the name of {whose} above"
-        self._refuse(entry, [FieldError(path, "duplicate", message, "each name once")])
-
-    def key_of(self, written: str, kind: str) -> str:
-        keys = chain(
-            [written, f"{kind}/{written}"],
-            (f"{kind}/{written}#{number}" for number in count(2)),
-        )
-        return next(key for key in keys if key not in self.keys)
+        self._refuse(entry, FieldError(path, "duplicate", message, "each name once"))
 
     def _free_name(self, context: str) -> str:
         """Return a name that no cluster above has: two contexts may end in the same words."""
         short = context if not cluster_name_problem(context) else proposed_name(context)
         numbered = (f"{short[: _LONGEST_NAME - 4]}-{number}" for number in count(2))
         names = chain([short, _as_name(context)], numbered)
-        return next(one for one in names if one and one not in self.names)
+        return next(one for one in names if one and one not in self.kinds)
 
-    def _refuse(self, entry: ImportEntry, errors: Iterable[FieldError]) -> None:
+    def _refuse(self, entry: ImportEntry, *errors: FieldError) -> None:
         called = (written_name(entry.data) or "")[:63]
         prefix = f"{called}: " if called and len(self.entries) > 1 else ""
-        self.errors += (
-            (entry, replace(error, message=prefix + error.message)) for error in errors
-        )
-
-
-def _lines(paths: Iterable[tuple[ImportEntry, str]]) -> list[int | None]:
-    pairs = list(paths)
-    lines = iter(
-        lines_of(
-            [(entry.item, path) for entry, path in pairs if entry.item is not None]
-        )
-    )
-    return [entry.line if entry.item is None else next(lines) for entry, _ in pairs]
+        for error in errors:
+            placed = replace(
+                error, message=prefix + error.message, line=error.line or entry.line
+            )
+            self.errors.append((entry.item, placed))

@@ -6,9 +6,9 @@ object is used, left out for a reason that the table has, or named in a note.
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial, reduce
 from itertools import takewhile
-from operator import itemgetter
+from operator import getitem, itemgetter
 from typing import Any, TypeAlias
 
 from clusters.fleet import NO_SCHEDULE
@@ -16,15 +16,8 @@ from fleetui.apimachinery.errors import Keys, ManifestWarning, format_path
 from fleetui.apimachinery.fields import label_value_problem
 from fleetui.apimachinery.model import quote_value
 
-Convert: TypeAlias = Callable[["InventoryDraft", Keys, Any], None]
-VERSION = "k8s.io/k8s-version"
-NODE_COUNT = "kubernetes-fleet.io/node-count"
-REGION = "topology.kubernetes.io/region"
-ZONE = "topology.kubernetes.io/zone"
-PROVIDER = "cluster.karmada.io/provider"
-MANAGER = "x-k8s.io/cluster-manager"
+Convert: TypeAlias = Callable[["InventoryDraft", str, Keys, Any], None]
 ZONES = "topology.kubernetes.io/zones"
-CLUSTER_ID = "cluster.clusterset.k8s.io"
 ANY = "*"
 BELOW = "**"
 
@@ -34,29 +27,32 @@ class InventoryDraft:
     """A cluster in the plain form that is being filled, the place that each value is from, and the notes."""
 
     plain: dict[str, Any] = field(default_factory=dict)
-    places: dict[Keys, Keys] = field(default_factory=dict)
+    places: dict[Keys, Keys] = field(
+        default_factory=lambda: {("name",): ("metadata", "name")}
+    )
     notes: list[ManifestWarning] = field(default_factory=list)
 
     def put(self, field_name: str, key: str, value: Any, keys: Keys) -> None:
         """Set an entry of an object, unless it is there: a value of the user is kept, with a note."""
-        entries = self.plain.setdefault(field_name, {})
+        entries = self.plain
+        outer = field_name.split(".")
+        for name in outer:
+            entries = entries.setdefault(name, {})
         if entries.setdefault(key, value) != value:
             kept = quote_value(entries[key])
             self.note(keys, f"Not used: {field_name} has {key} already, {kept}")
             return
-        self.places[field_name, key] = keys
+        self.places[*outer, key] = keys
 
     def note(self, keys: Keys, message: str, code: str = "not-used") -> None:
         self.notes.append(ManifestWarning(code, format_path(keys), message))
 
     def place_of(self, keys: Keys) -> str:
         """Return the path in the source for some keys of the plain form."""
-        ends = range(len(keys), 0, -1)
-        known = (end for end in ends if keys[:end] in self.places)
-        end = next(known, 0)
-        if not end:
-            return "metadata.name" if keys == ("name",) else format_path(keys)
-        return format_path((*self.places[keys[:end]], *keys[end:]))
+        for end in range(len(keys), 0, -1):
+            if place := self.places.get(keys[:end]):
+                return format_path((*place, *keys[end:]))
+        return format_path(keys)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +60,8 @@ class InventoryRule:
     """What becomes of the values at one place; `basis` is the type of the API that has them.
 
     In `source` a `*` is any key or index, `**` everything below, as a whole. With `fields` the rule reads an
-    object with these. Without `convert` the values are left out, for the reason in `words`.
+    object with these. Without `convert`, which gets the target, the values are left out, for the reason in
+    `words`.
     """
 
     source: str
@@ -90,122 +87,95 @@ class InventoryKind:
     rules: tuple[InventoryRule, ...]
 
 
-def to_name(draft: InventoryDraft, keys: Keys, value: Any) -> None:
-    draft.plain["name"] = value
-    draft.places["name",] = keys
+def to_entry(draft: InventoryDraft, target: str, keys: Keys, value: Any) -> None:
+    """Use a value at a target `FIELD[KEY]`, or at its own key of a target `FIELD`."""
+    field_name, _, key = target.removesuffix("]").partition("[")
+    draft.put(field_name, key or str(keys[-1]), value, keys)
 
 
-def to_entry(field_name: str) -> Convert:
-    """Return a conversion that keeps the key of a value: a label, a property."""
-    return lambda draft, keys, value: draft.put(field_name, str(keys[-1]), value, keys)
-
-
-def to_named_property(draft: InventoryDraft, keys: Keys, value: Any) -> None:
+def to_named_property(
+    draft: InventoryDraft, target: str, keys: Keys, value: Any
+) -> None:
     name = value.get("name")
-    if not isinstance(name, str):
+    if isinstance(name, str):
+        draft.put(target, name, value.get("value"), keys)
+    else:
         draft.note(keys, "Not used: it has no name")
+
+
+def to_label(draft: InventoryDraft, target: str, keys: Keys, value: Any) -> None:
+    if isinstance(value, str) and not label_value_problem(value):
+        to_entry(draft, target, keys, value)
         return
-    draft.put("properties", name, value.get("value"), keys)
+    key = target.removeprefix("labels[").removesuffix("]")
+    draft.put("properties", key, value, keys)
+    draft.note(keys, f"No value of a label: stored as the property {key}")
 
 
-def to_property(name: str) -> Convert:
-    return lambda draft, keys, value: draft.put("properties", name, value, keys)
-
-
-def to_usage(sort: str) -> Convert:
-    def convert(draft: InventoryDraft, keys: Keys, value: Any) -> None:
-        amounts = draft.plain.setdefault("resourceUsage", {}).setdefault(sort, {})
-        amounts[str(keys[-1])] = value
-        draft.places["resourceUsage", sort, keys[-1]] = keys
-
-    return convert
-
-
-def to_label(key: str) -> Convert:
-    def convert(draft: InventoryDraft, keys: Keys, value: Any) -> None:
-        if isinstance(value, str) and not label_value_problem(value):
-            draft.put("labels", key, value, keys)
-            return
-        draft.put("properties", key, value, keys)
-        draft.note(keys, f"No value of a label: stored as the property {key}")
-
-    return convert
-
-
-def to_zone(draft: InventoryDraft, keys: Keys, value: Any) -> None:
+def to_zone(draft: InventoryDraft, target: str, keys: Keys, value: Any) -> None:
     """Use the only zone as a label; several are one property, since a label has one value."""
     entries = [value] if isinstance(value, str) else value
     names = sorted(
         str(one.get("name") if isinstance(one, Mapping) else one) for one in entries
     )
     if len(names) == 1:
-        to_label(ZONE)(draft, keys, names[0])
+        to_label(draft, target, keys, names[0])
         return
     draft.put("properties", ZONES, ",".join(names), keys)
     draft.note(keys, f"Several zones are no label: stored as the property {ZONES}")
 
 
-def to_taint(effects: Mapping[str, str]) -> Convert:
-    """Return the conversion of a taint; `effects` are those that become NoSchedule, with a note or ""."""
-
-    def convert(draft: InventoryDraft, keys: Keys, value: Any) -> None:
-        effect = str(value.get("effect"))
-        if effect not in effects:
-            draft.note(keys, f"Taint left out: {quote_value(effect)} has no equal here")
-            return
-        taint = {"key": value.get("key"), "value": value.get("value") or ""}
-        taint["effect"] = NO_SCHEDULE
-        if effects[effect]:
-            draft.note(keys, effects[effect])
-        taints = draft.plain.setdefault("taints", [])
-        if taint in taints:
-            draft.note(keys, "Taint left out: it is there already")
-            return
-        draft.places["taints", len(taints)] = keys
-        taints.append(taint)
-
-    return convert
+def to_region(draft: InventoryDraft, target: str, keys: Keys, value: Any) -> None:
+    if value.get("name") in ("region", "location"):
+        to_label(draft, target, keys, value.get("value"))
+    else:
+        draft.note(keys, f"Not used: variable {quote_value(value.get('name'))}")
 
 
-def noted_condition(*health: str) -> Convert:
-    """Return the conversion of a condition: a note where one of these types is not True."""
+def to_taint(
+    draft: InventoryDraft,
+    target: str,
+    keys: Keys,
+    value: Any,
+    *,
+    effects: Mapping[str, str],
+) -> None:
+    """Use a taint; `effects` are those that become NoSchedule, with a note or ""."""
+    effect = str(value.get("effect"))
+    if effect not in effects:
+        draft.note(keys, f"Taint left out: {quote_value(effect)} has no equal here")
+        return
+    if effects[effect]:
+        draft.note(keys, effects[effect])
+    taint = {"key": value.get("key"), "value": value.get("value") or ""}
+    taint["effect"] = NO_SCHEDULE
+    taints = draft.plain.setdefault(target, [])
+    if taint in taints:
+        draft.note(keys, "Taint left out: it is there already")
+        return
+    draft.places[target, len(taints)] = keys
+    taints.append(taint)
 
-    def convert(draft: InventoryDraft, keys: Keys, value: Any) -> None:
-        if value.get("type") in health and value.get("status") != "True":
-            message = f"{value['type']} is {value.get('status')}; not used: readiness is observed here"
-            draft.note(keys, message, "not-ready")
 
-    return convert
+def note_condition(
+    draft: InventoryDraft, _: str, keys: Keys, value: Any, *, health: tuple[str, ...]
+) -> None:
+    """Note a condition of one of these types that is not True."""
+    if value.get("type") in health and value.get("status") != "True":
+        message = f"{value['type']} is {value.get('status')}; not used: readiness is observed here"
+        draft.note(keys, message, "not-ready")
 
 
-def noted_unless_accepted(draft: InventoryDraft, keys: Keys, value: Any) -> None:
+def note_unless_accepted(draft: InventoryDraft, _: str, keys: Keys, value: Any) -> None:
     if value is not True:
         draft.note(keys, "The other hub does not accept this cluster")
-
-
-def to_region(draft: InventoryDraft, keys: Keys, value: Any) -> None:
-    if value.get("name") in ("region", "location"):
-        to_label(REGION)(draft, keys, value.get("value"))
-        return
-    draft.note(keys, f"Not used: variable {quote_value(value.get('name'))}")
 
 
 _LEAVING = "The cluster is being deleted in the other system"
 _META = "ObjectMeta"
 _UNCONNECTED = "An address without credentials: connect the cluster after the import."
 _MACHINES = "How machines are made."
-_TAINT_FIELDS = ("key", "value", "effect")
 _NAME_AND_VALUE = ("name", "value")
-_CONDITION_FIELDS = (
-    "type",
-    "status",
-    "reason",
-    "message",
-    "severity",
-    "lastTransitionTime",
-    "lastUpdateTime",
-    "observedGeneration",
-)
 
 
 def _left_out(words: str, basis: str, *sources: str) -> Iterator[InventoryRule]:
@@ -213,44 +183,51 @@ def _left_out(words: str, basis: str, *sources: str) -> Iterator[InventoryRule]:
         yield InventoryRule(source, "", words, basis)
 
 
-def _condition_rule(*health: str) -> InventoryRule:
-    types = " or ".join(f"`{one}`" for one in health)
-    return InventoryRule(
-        "status.conditions.*",
-        "",
-        f"Readiness is observed here. A note if {types} is not `True`.",
-        "Condition",
-        noted_condition(*health),
-        _CONDITION_FIELDS,
-    )
-
-
-def _version_rule(source: str, basis: str) -> InventoryRule:
-    words = "The version of Kubernetes, unless the property is there."
-    target = f"properties[{VERSION}]"
-    return InventoryRule(source, target, words, basis, to_property(VERSION))
-
-
-def _label_rule(source: str, key: str, basis: str) -> InventoryRule:
-    words = "Unless the label is there. What is no value of a label becomes a property, with a note."
-    return InventoryRule(source, f"labels[{key}]", words, basis, to_label(key))
-
-
-def _usage_rule(source: str, sort: str, basis: str) -> InventoryRule:
-    target = f"resourceUsage.{sort}"
-    return InventoryRule(source, target, "Each quantity.", basis, to_usage(sort))
-
-
-def _properties_rule(source: str, basis: str) -> InventoryRule:
-    words = "Each value, by its name."
-    return InventoryRule(
-        source, "properties", words, basis, to_named_property, _NAME_AND_VALUE
-    )
-
-
-def _zone_rule(source: str, basis: str) -> InventoryRule:
-    words = f"The only one. Several become the property `{ZONES}`, with a note."
-    return InventoryRule(source, f"labels[{ZONE}]", words, basis, to_zone)
+_label_rule = partial(
+    InventoryRule,
+    words="Unless the label is there. What is no value of a label becomes a property, with a note.",
+    convert=to_label,
+)
+_region_rule = partial(_label_rule, target="labels[topology.kubernetes.io/region]")
+_zone_rule = partial(_label_rule, target="labels[topology.kubernetes.io/zone]")
+_zones_rule = partial(
+    _zone_rule,
+    words=f"The only one. Several become the property `{ZONES}`, with a note.",
+    convert=to_zone,
+)
+_version_rule = partial(
+    InventoryRule,
+    target="properties[k8s.io/k8s-version]",
+    words="The version of Kubernetes, unless the property is there.",
+    convert=to_entry,
+)
+_properties_rule = partial(
+    InventoryRule,
+    target="properties",
+    words="Each value, by its name.",
+    convert=to_named_property,
+    fields=_NAME_AND_VALUE,
+)
+_usage_rule = partial(InventoryRule, words="Each quantity.", convert=to_entry)
+_taint_rule = partial(
+    InventoryRule, "spec.taints.*", "taints", fields=("key", "value", "effect")
+)
+_condition_rule = partial(
+    InventoryRule,
+    "status.conditions.*",
+    "",
+    basis="Condition",
+    fields=(
+        "type",
+        "status",
+        "reason",
+        "message",
+        "severity",
+        "lastTransitionTime",
+        "lastUpdateTime",
+        "observedGeneration",
+    ),
+)
 
 
 _METADATA = (
@@ -260,11 +237,9 @@ _METADATA = (
         "name",
         "A valid one is proposed for one that is not.",
         _META,
-        to_name,
+        lambda draft, _target, _keys, value: draft.plain.update(name=value),
     ),
-    InventoryRule(
-        "metadata.labels.*", "labels", "Each label.", _META, to_entry("labels")
-    ),
+    InventoryRule("metadata.labels.*", "labels", "Each label.", _META, to_entry),
     *_left_out("Member clusters have no namespace.", _META, "metadata.namespace"),
     *_left_out("Scheduling reads no annotations.", _META, "metadata.annotations.*"),
     InventoryRule(
@@ -272,7 +247,7 @@ _METADATA = (
         "",
         "A note: the cluster is being deleted.",
         _META,
-        lambda draft, keys, _: draft.note(keys, _LEAVING),
+        lambda draft, _target, keys, _value: draft.note(keys, _LEAVING),
     ),
     *_left_out(
         "Written by the other API server.",
@@ -296,32 +271,39 @@ _OCM = InventoryKind(
     "open-cluster-management-io/api cluster/v1/types.go",
     (
         *_METADATA,
-        InventoryRule(
-            "spec.taints.*",
-            "taints",
-            "`NoSelectIfNew` becomes `NoSchedule`, which has the same meaning. `NoSelect` does, too, with a"
+        _taint_rule(
+            words="`NoSelectIfNew` becomes `NoSchedule`, which has the same meaning. `NoSelect` does, too, with a"
             " note: what is placed already stays. `PreferNoSelect` is left out, with a note.",
-            "Taint, TaintEffect",
-            to_taint(
-                {
+            basis="Taint, TaintEffect",
+            convert=partial(
+                to_taint,
+                effects={
                     "NoSelect": "NoSelect becomes NoSchedule: what is placed already stays",
                     "NoSelectIfNew": "",
-                }
+                },
             ),
-            _TAINT_FIELDS,
         ),
         *_left_out("Has no effect on placements.", "Taint", "spec.taints.*.timeAdded"),
-        _properties_rule("status.clusterClaims.*", "ManagedClusterClaim"),
-        _usage_rule("status.capacity.*", "capacity", "ResourceList"),
-        _usage_rule("status.allocatable.*", "allocatable", "ResourceList"),
-        _version_rule("status.version.kubernetes", "ManagedClusterVersion"),
-        _condition_rule("ManagedClusterConditionAvailable"),
+        _properties_rule("status.clusterClaims.*", basis="ManagedClusterClaim"),
+        _usage_rule(
+            "status.capacity.*", "resourceUsage.capacity", basis="ResourceList"
+        ),
+        _usage_rule(
+            "status.allocatable.*", "resourceUsage.allocatable", basis="ResourceList"
+        ),
+        _version_rule("status.version.kubernetes", basis="ManagedClusterVersion"),
+        _condition_rule(
+            words="Readiness is observed here. A note if `ManagedClusterConditionAvailable` is not `True`.",
+            convert=partial(
+                note_condition, health=("ManagedClusterConditionAvailable",)
+            ),
+        ),
         InventoryRule(
             "spec.hubAcceptsClient",
             "",
             "Joining is decided here. A note if it is false.",
             "ManagedClusterSpec",
-            noted_unless_accepted,
+            note_unless_accepted,
         ),
         *_left_out(
             "A heartbeat of the other agent.",
@@ -343,46 +325,51 @@ _KARMADA = InventoryKind(
     "karmada-io/karmada pkg/apis/cluster/v1alpha1/types.go",
     (
         *_METADATA,
-        _label_rule("spec.provider", PROVIDER, "ClusterSpec"),
-        _label_rule("spec.region", REGION, "ClusterSpec"),
-        _zone_rule("spec.zones.**", "ClusterSpec"),
-        _label_rule("spec.zone", ZONE, "ClusterSpec"),
-        InventoryRule(
-            "spec.taints.*",
-            "taints",
-            "`NoSchedule` stays. `NoExecute` becomes `NoSchedule`, with a note: what is placed already stays."
+        _label_rule(
+            "spec.provider", "labels[cluster.karmada.io/provider]", basis="ClusterSpec"
+        ),
+        _region_rule("spec.region", basis="ClusterSpec"),
+        _zones_rule("spec.zones.**", basis="ClusterSpec"),
+        _zone_rule("spec.zone", basis="ClusterSpec"),
+        _taint_rule(
+            words="`NoSchedule` stays. `NoExecute` becomes `NoSchedule`, with a note: what is placed already stays."
             " `PreferNoSchedule` is left out, with a note.",
-            "core/v1 Taint",
-            to_taint(
-                {
+            basis="core/v1 Taint",
+            convert=partial(
+                to_taint,
+                effects={
                     NO_SCHEDULE: "",
                     "NoExecute": "NoExecute becomes NoSchedule: what is placed already stays",
-                }
+                },
             ),
-            _TAINT_FIELDS,
         ),
         *_left_out(
             "Has no effect on placements.", "core/v1 Taint", "spec.taints.*.timeAdded"
         ),
         InventoryRule(
             "spec.id",
-            f"properties[{CLUSTER_ID}]",
+            "properties[cluster.clusterset.k8s.io]",
             "The identifier, by the name of the ClusterProperty that Karmada takes it from.",
             "ClusterSpec",
-            to_property(CLUSTER_ID),
+            to_entry,
         ),
-        _version_rule("status.kubernetesVersion", "ClusterStatus"),
+        _version_rule("status.kubernetesVersion", basis="ClusterStatus"),
         InventoryRule(
             "status.nodeSummary.totalNum",
-            f"properties[{NODE_COUNT}]",
+            "properties[kubernetes-fleet.io/node-count]",
             "The number of nodes.",
             "NodeSummary",
-            to_property(NODE_COUNT),
+            to_entry,
         ),
         _usage_rule(
-            "status.resourceSummary.allocatable.*", "allocatable", "ResourceSummary"
+            "status.resourceSummary.allocatable.*",
+            "resourceUsage.allocatable",
+            basis="ResourceSummary",
         ),
-        _condition_rule("Ready"),
+        _condition_rule(
+            words="Readiness is observed here. A note if `Ready` is not `True`.",
+            convert=partial(note_condition, health=("Ready",)),
+        ),
         *_left_out(
             "Of the connection of Karmada: connect the cluster after the import.",
             "ClusterSpec",
@@ -418,15 +405,22 @@ _PROFILE = InventoryKind(
     "kubernetes-sigs/cluster-inventory-api apis/v1alpha1/clusterprofile_types.go",
     (
         *_METADATA,
-        _label_rule("spec.clusterManager.name", MANAGER, "LabelClusterManagerKey"),
-        _properties_rule("status.properties.*", "Property"),
+        _label_rule(
+            "spec.clusterManager.name",
+            "labels[x-k8s.io/cluster-manager]",
+            basis="LabelClusterManagerKey",
+        ),
+        _properties_rule("status.properties.*", basis="Property"),
         *_left_out(
             "Has no effect on placements.",
             "Property",
             "status.properties.*.lastObservedTime",
         ),
-        _version_rule("status.version.kubernetes", "ClusterVersion"),
-        _condition_rule("ControlPlaneHealthy"),
+        _version_rule("status.version.kubernetes", basis="ClusterVersion"),
+        _condition_rule(
+            words="Readiness is observed here. A note if `ControlPlaneHealthy` is not `True`.",
+            convert=partial(note_condition, health=("ControlPlaneHealthy",)),
+        ),
         *_left_out("For people.", "ClusterProfileSpec", "spec.displayName"),
         *_left_out(
             _UNCONNECTED,
@@ -443,17 +437,25 @@ _CLUSTER_API = InventoryKind(
     "kubernetes-sigs/cluster-api api/core/v1beta2/cluster_types.go (and v1beta1)",
     (
         *_METADATA,
-        _version_rule("spec.topology.version", "Topology"),
-        InventoryRule(
+        _version_rule("spec.topology.version", basis="Topology"),
+        _region_rule(
             "spec.topology.variables.*",
-            f"labels[{REGION}]",
-            "The variable `region` or `location`, unless the label is there; a note for any other.",
-            "ClusterVariable",
-            to_region,
-            _NAME_AND_VALUE,
+            words="The variable `region` or `location`, unless the label is there; a note for any other.",
+            basis="ClusterVariable",
+            convert=to_region,
+            fields=_NAME_AND_VALUE,
         ),
-        _zone_rule("status.failureDomains.**", "FailureDomain"),
-        _condition_rule("Available", "Ready"),
+        _zones_rule("status.failureDomains.**", basis="FailureDomain"),
+        _condition_rule(
+            words="Readiness is observed here. A note if `Available` or `Ready` is not `True`.",
+            convert=partial(
+                note_condition,
+                health=(
+                    "Available",
+                    "Ready",
+                ),
+            ),
+        ),
         *_left_out(
             _MACHINES,
             "Topology",
@@ -503,49 +505,45 @@ def inventory_of(data: object) -> InventoryKind | None:
     return next((one for one in INVENTORIES if (one.group, one.kind) == wanted), None)
 
 
-def read_inventory(inventory: InventoryKind, data: Mapping[str, Any]) -> InventoryDraft:
+def read_inventory(inventory: InventoryKind, data: Any) -> InventoryDraft:
     """Return a cluster of another system in the plain form, with a note for each field that is not known."""
     draft = InventoryDraft()
     taken: dict[tuple[int, Keys], None] = {}
-    unknown: dict[Keys, None] = {}
     for keys, _ in leaves_of(data):
         shape = tuple(ANY if isinstance(key, int) else key for key in keys)
         number, depth = _rule_at(inventory, shape)
-        if number is None:
-            unknown[keys[:depth]] = None
-        else:
-            taken[number, keys[:depth]] = None
+        taken[number, keys[:depth]] = None
     # In the order of the rules: labels of the object come before those that are made of other fields.
     for number, keys in sorted(taken, key=itemgetter(0)):
-        convert = inventory.rules[number].convert
-        if convert is not None:
-            value: Any = data
-            for key in keys:
-                value = value[key]
-            convert(draft, keys, value)
-    for keys in unknown:
-        message = f"Not used: unknown field of {inventory.kind} of {inventory.system}"
-        draft.note(keys, message, "unknown-field")
+        if number == len(inventory.rules):
+            message = (
+                f"Not used: unknown field of {inventory.kind} of {inventory.system}"
+            )
+            draft.note(keys, message, "unknown-field")
+            continue
+        rule = inventory.rules[number]
+        if rule.convert:
+            rule.convert(draft, rule.target, keys, reduce(getitem, keys, data))
     return draft
 
 
 def leaves_of(data: Any, keys: Keys = ()) -> Iterator[tuple[Keys, Any]]:
     """Yield every value that holds no others, with its keys; what is empty or null says nothing."""
-    if isinstance(data, Mapping):
-        for key, value in data.items():
+    inner = data
+    if isinstance(data, list):
+        inner = dict(enumerate(data))
+    if isinstance(inner, Mapping):
+        for key, value in inner.items():
             yield from leaves_of(value, (*keys, key))
-    elif isinstance(data, list):
-        for at, value in enumerate(data):
-            yield from leaves_of(value, (*keys, at))
     elif data is not None:
         yield keys, data
 
 
 @lru_cache(maxsize=4096)
-def _rule_at(inventory: InventoryKind, shape: Keys) -> tuple[int | None, int]:
+def _rule_at(inventory: InventoryKind, shape: Keys) -> tuple[int, int]:
     """Return the number of the rule for a value, and how many of its keys lead to what the rule reads.
 
-    None without a rule, with the number of keys up to the first one that is not known.
+    Without a rule it is the number after the last, and the keys are those up to the first unknown one.
     """
     longest = 0
     for number, rule in enumerate(inventory.rules):
@@ -554,12 +552,10 @@ def _rule_at(inventory: InventoryKind, shape: Keys) -> tuple[int | None, int]:
         count = len(list(takewhile(lambda one: one[0] in (ANY, BELOW, one[1]), pairs)))
         longest = max(longest, count)
         fixed = len(pattern) - (pattern[-1] == BELOW)
-        if count < fixed:
-            continue
         rest = shape[fixed:]
         is_read = not rest or pattern[-1] == BELOW
         if rule.fields:
             is_read = bool(rest) and rest[0] in rule.fields
-        if is_read:
+        if is_read and count >= fixed:
             return number, fixed
-    return None, min(longest + 1, len(shape))
+    return len(inventory.rules), min(longest + 1, len(shape))

@@ -10,10 +10,10 @@ import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from fleetui.apimachinery import fields
@@ -80,20 +80,33 @@ def read_table(text: str) -> list[ImportEntry]:
     """
     rows = _rows(text)
     line, cells = next(rows, (1, []))
-    header = _Header(line, tuple(cell.strip() for cell in cells))
-    if "name" not in header.cells:
-        raise InvalidManifest(
-            [
-                FieldError("", "required", "has no column `name`", COLUMNS, line),
-                *header.errors,
-            ]
-        )
+    columns = tuple(cell.strip() for cell in cells)
+    counts = Counter(filter(None, columns))
+    faults = {one: error for one in counts for error in _column_errors(one)}
+    twice = (
+        FieldError(format_path((one,)), "duplicate", "is a column twice", "each once")
+        for one, count in counts.items()
+        if count > 1
+    )
+    header = ImportEntry(
+        None,
+        line,
+        errors=(*faults.values(), *twice),
+        notes=tuple(
+            unknown_note(format_path((one,)), "column of clusters")
+            for one in counts
+            if one not in _COLUMNS and not one.startswith((_LABEL, _PROPERTY))
+        ),
+    )
+    if "name" not in columns:
+        missing = FieldError("", "required", "has no column `name`", COLUMNS)
+        errors = (replace(one, line=line) for one in (missing, *header.errors))
+        raise InvalidManifest(errors)
     entries = []
     if header.errors or header.notes:
-        first = ImportEntry(None, line, errors=header.errors, notes=header.notes)
-        entries.append(first)
+        entries.append(header)
     try:
-        entries += (header.entry(at, cells) for at, cells in rows)
+        entries += (_entry(columns, faults, at, cells) for at, cells in rows)
     except InvalidManifest as broken:
         entries.append(ImportEntry(None, errors=broken.errors))
     return entries
@@ -104,172 +117,93 @@ def _rows(text: str) -> Iterator[tuple[int, list[str]]]:
     divider = _divider_of(text) or _DIVIDERS[0]
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=divider, strict=True)
     line = 1
-    for count in range(MOST_DOCUMENTS + 2):
-        try:
-            cells = next(reader, None)
-        except csv.Error as error:
-            raise InvalidManifest.of(
-                "", "bad-syntax", f"is not a table: {error}", "", line
-            ) from error
-        if cells is None:
-            return
-        if count > MOST_DOCUMENTS:
-            break
-        if any(cell.strip() for cell in cells):
-            yield line, cells
-        line = reader.line_num + 1
-    raise InvalidManifest.of(
-        "", "too-many", f"has more than {MOST_DOCUMENTS} rows", "", line
-    )
+    try:
+        for count, cells in enumerate(reader):
+            if count > MOST_DOCUMENTS:
+                message = f"has more than {MOST_DOCUMENTS} rows"
+                raise InvalidManifest.of("", "too-many", message, "", line)
+            if any(cell.strip() for cell in cells):
+                yield line, cells
+            line = reader.line_num + 1
+    except csv.Error as error:
+        message = f"is not a table: {error}"
+        raise InvalidManifest.of("", "bad-syntax", message, "", line) from error
 
 
-@dataclass(frozen=True)
-class _Header:
-    """The columns of a table."""
-
-    line: int
-    cells: tuple[str, ...]
-
-    @cached_property
-    def errors(self) -> tuple[FieldError, ...]:
-        """Return the errors of the columns; a column without a name may be empty, so its rows report it."""
-        counts = Counter(filter(None, self.cells))
-        twice = (
-            FieldError(
-                format_path((one,)),
-                "duplicate",
-                "is a column twice",
-                "each once",
-                self.line,
-            )
-            for one, count in counts.items()
-            if count > 1
-        )
-        return (*filter(None, (self._fault(one) for one in counts)), *twice)
-
-    @property
-    def notes(self) -> tuple[ManifestWarning, ...]:
-        unknown = dict.fromkeys(one for one in self.cells if one and not _is_known(one))
-        paths = (format_path((one,)) for one in unknown)
-        return tuple(unknown_note(path, "column of clusters") for path in paths)
-
-    @cached_property
-    def readable(self) -> frozenset[str]:
-        known = filter(_is_known, self.cells)
-        return frozenset(one for one in known if not self._fault(one))
-
-    def _fault(self, column: str) -> FieldError | None:
-        problem = None
-        if column.startswith(_LABEL):
-            problem = fields.label_key_problem(column.removeprefix(_LABEL))
-        elif column.startswith(_PROPERTY):
-            problem = fields.property_name_problem(column.removeprefix(_PROPERTY))
-        if problem is None:
-            return None
+def _column_errors(column: str) -> Iterator[FieldError]:
+    """Yield the error of a column; one without a name may be empty, so its rows report it."""
+    problem = None
+    if column.startswith(_LABEL):
+        problem = fields.label_key_problem(column.removeprefix(_LABEL))
+    elif column.startswith(_PROPERTY):
+        problem = fields.property_name_problem(column.removeprefix(_PROPERTY))
+    if problem:
         message = f"{quote_value(column)} {problem.words}"
-        return FieldError(
-            format_path((column,)), problem.code, message, COLUMNS, self.line
-        )
-
-    def entry(self, line: int, cells: list[str]) -> ImportEntry:
-        row = _Row(self, line, cells)
-        return ImportEntry(
-            row.plain(), line, errors=tuple(row.errors), place_of=self.column_of
-        )
-
-    def column_of(self, keys: Keys) -> str:
-        """Return the path of the column for some keys of the plain form."""
-        field, *inner = keys
-        column = str(field)
-        if field == "labels" and inner and f"{_LABEL}{inner[0]}" in self.cells:
-            column = f"{_LABEL}{inner[0]}"
-        if field == "properties" and inner:
-            column = f"{_PROPERTY}{inner[0]}"
-        return format_path((column,))
+        yield FieldError(format_path((column,)), problem.code, message, COLUMNS)
 
 
-def _is_known(column: str) -> bool:
-    return column in _COLUMNS or column.startswith((_LABEL, _PROPERTY))
+def _entry(
+    columns: tuple[str, ...], faults: Container[str], line: int, cells: list[str]
+) -> ImportEntry:
+    """Return the cluster of a row; cells in columns with a fault are not read."""
+    texts = [cell.strip() for cell in cells]
+    row = {
+        column: text
+        for column, text in zip(columns, texts, strict=False)
+        if text and column not in faults
+    }
+    errors = []
+    named = len(columns)
+    beyond = [
+        at for at, text in enumerate(texts) if text and (at >= named or not columns[at])
+    ]
+    if beyond:
+        message = f"has something in cell {beyond[0] + 1}, where no column has a name"
+        allowed = f"as many cells as the {named} columns"
+        errors.append(FieldError("", "too-many", message, allowed))
+    labels = _values_under(_LABEL, row)
+    for part in _parts(row, "labels"):
+        key, sign, value = map(str.strip, part.partition("="))
+        if not sign:
+            message = f"{quote_value(part)} is not key=value"
+            errors.append(FieldError("labels", "bad-format", message, _PAIR))
+        elif key in labels:
+            message = f"the label {quote_value(key)} appears twice in the row"
+            errors.append(FieldError("labels", "duplicate", message, "once"))
+        else:
+            labels[key] = value
+    taints = []
+    for part in _parts(row, "taints"):
+        subject, colon, effect = map(str.strip, part.rpartition(":"))
+        key, _, value = map(str.strip, subject.partition("="))
+        if colon:
+            taints.append({"key": key, "value": value, "effect": effect})
+        else:
+            message = f"{quote_value(part)} has no effect"
+            errors.append(FieldError("taints", "bad-format", message, _TAINT))
+    plain = {
+        "name": row.get("name"),
+        "labels": labels,
+        "taints": taints,
+        "properties": _values_under(_PROPERTY, row),
+    }
+    place_of = partial(_column_of, columns)
+    return ImportEntry(plain, line, errors=tuple(errors), place_of=place_of)
 
 
-class _Row:
-    """One row, and the faults found in reading it."""
+def _values_under(prefix: str, row: Mapping[str, str]) -> dict[str, str]:
+    found = {one: text for one, text in row.items() if one.startswith(prefix)}
+    return {one.removeprefix(prefix): text for one, text in found.items()}
 
-    def __init__(self, header: _Header, line: int, cells: list[str]) -> None:
-        self.line = line
-        self.errors: list[FieldError] = []
-        stripped = [cell.strip() for cell in cells]
-        named_cells = zip(header.cells, stripped, strict=False)
-        self.cells = {
-            column: cell
-            for column, cell in named_cells
-            if cell and column in header.readable
-        }
-        named = len(header.cells)
-        beyond = [
-            at
-            for at, cell in enumerate(stripped)
-            if cell and (at >= named or not header.cells[at])
-        ]
-        if beyond:
-            message = (
-                f"has something in cell {beyond[0] + 1}, where no column has a name"
-            )
-            self.refuse(
-                "", "too-many", message, f"as many cells as the {named} columns"
-            )
 
-    def plain(self) -> dict[str, Any]:
-        labels = dict(self._under(_LABEL))
-        for part in self._parts("labels"):
-            key, sign, value = (piece.strip() for piece in part.partition("="))
-            if not sign:
-                self.refuse(
-                    "labels",
-                    "bad-format",
-                    f"{quote_value(part)} is not key=value",
-                    _PAIR,
-                )
-            elif key in labels:
-                self.refuse(
-                    "labels",
-                    "duplicate",
-                    f"the label {quote_value(key)} appears twice in the row",
-                    "once",
-                )
-            else:
-                labels[key] = value
-        return {
-            "name": self.cells.get("name"),
-            "labels": labels,
-            "taints": [
-                taint for part in self._parts("taints") for taint in self._taint(part)
-            ],
-            "properties": dict(self._under(_PROPERTY)),
-        }
+def _parts(row: Mapping[str, str], column: str) -> Iterator[str]:
+    return filter(None, map(str.strip, re.split("[;,]", row.get(column, ""))))
 
-    def refuse(self, column: str, code: str, message: str, allowed: str) -> None:
-        path = format_path((column,)) if column else ""
-        self.errors.append(FieldError(path, code, message, allowed, self.line))
 
-    def _under(self, prefix: str) -> Iterator[tuple[str, str]]:
-        for column, cell in self.cells.items():
-            if column.startswith(prefix):
-                yield column.removeprefix(prefix), cell
-
-    def _taint(self, part: str) -> Iterator[dict[str, str]]:
-        subject, colon, effect = (piece.strip() for piece in part.rpartition(":"))
-        if not colon:
-            self.refuse(
-                "taints", "bad-format", f"{quote_value(part)} has no effect", _TAINT
-            )
-            return
-        key, _, value = (piece.strip() for piece in subject.partition("="))
-        yield {"key": key, "value": value, "effect": effect}
-
-    def _parts(self, column: str) -> list[str]:
-        return [
-            part.strip()
-            for part in re.split("[;,]", self.cells.get(column, ""))
-            if part.strip()
-        ]
+def _column_of(columns: tuple[str, ...], keys: Keys) -> str:
+    """Return the path of the column for some keys of the plain form."""
+    column = str(keys[0])
+    prefix = {"labels": _LABEL, "properties": _PROPERTY}.get(column)
+    if prefix and len(keys) > 1 and f"{prefix}{keys[1]}" in columns:
+        column = f"{prefix}{keys[1]}"
+    return format_path((column,))

@@ -15,7 +15,6 @@ from django.db import transaction
 
 from clusters.connection_input import parse_connection_document
 from clusters.drivers.base import KUBERNETES
-from clusters.drivers.kubernetes.check import CheckResult, CheckStep
 from clusters.importing import MemberRead
 from clusters.kubeconfig import ParsedConnection
 from clusters.models import MemberCluster, Membership
@@ -47,10 +46,6 @@ _ALLOWED = "another name, or a change of its connection on its page"
 KindsOf = Callable[[Mapping[str, Any]], Kinds]
 
 
-def failed_steps(found: CheckResult) -> list[CheckStep]:
-    return [one for one in found.steps if one.ok is False and not one.is_optional]
-
-
 class ImportCheckFailed(FleetError):
     """Nothing was imported: connections fail their check, or are those of other clusters than before."""
 
@@ -61,7 +56,7 @@ class ImportCheckFailed(FleetError):
         lines = [
             f"{name}: {step.message.rstrip('.')}"
             for name, one in failed.items()
-            for step in failed_steps(one)
+            for step in one.failed
         ]
         super().__init__("; ".join(lines))
 
@@ -78,13 +73,13 @@ class ImportRow:
     check: ConnectionExamination | None = None
 
     @property
-    def failed(self) -> list[CheckStep]:
-        return failed_steps(self.check) if self.check else []
-
-    @property
     def result(self) -> JoinResult:
-        failed = [f"check failed: {one.message.rstrip('.')}" for one in self.failed]
-        detail = ", ".join(filter(None, (self.change, self.server, *failed)))
+        parts = [self.change, self.server]
+        if self.check:
+            parts += (
+                f"check failed: {one.message.rstrip('.')}" for one in self.check.failed
+            )
+        detail = ", ".join(filter(None, parts))
         return JoinResult(self.row.name, self.did, self.row.revision, detail)
 
 
@@ -101,10 +96,11 @@ def check_roles(members: Sequence[MemberRead], by: User | None) -> None:
     """Raise PermissionDenied to a user who may not add these; None is a command, which may."""
     if by is None:
         return
-    if any(one.kubeconfig for one in members) and not may_administer_clusters(by):
+    connected = [one for one in members if one.kubeconfig]
+    if connected and not may_administer_clusters(by):
         message = "A kubeconfig requires the role cluster-administrator."
         raise PermissionDenied(message)
-    if not (all(one.kubeconfig for one in members) or may_operate(by)):
+    if len(connected) < len(members) and not may_operate(by):
         message = "Clusters without a connection require the role operator."
         raise PermissionDenied(message)
 
@@ -113,8 +109,7 @@ def preview_import(
     members: Sequence[MemberRead], *, kinds_of: KindsOf, by: User | None, now: datetime
 ) -> list[ImportRow]:
     """Return what an import would do; connections are checked. Raise InvalidManifest, PermissionDenied."""
-    check_roles(members, by)
-    planned = _planned(members, driver=None, now=now)
+    planned = _planned(members, by=by, now=now)
     checks = _checks(planned, kinds_of)
     rows = dry_run([one.spec for one in planned], now=now)
     return [
@@ -144,33 +139,29 @@ def import_members(
     `confirmed`: save connections although their check fails; that of another cluster than before is never
     saved here. Raise InvalidManifest, ImportCheckFailed, PermissionDenied.
     """
-    check_roles(members, by)
-    planned = _planned(members, driver=driver, now=now)
-    connected = [one for one in planned if one.parsed]
+    planned = _planned(members, driver=driver, by=by, now=now)
+    connected = [(one, one.parsed) for one in planned if one.parsed]
     specs = [one.spec for one in planned if not one.parsed]
     if not connected:
         return upsert_clusters(specs, by=by, now=now)
     checks = _checks(planned, kinds_of)
-    for one in connected:
+    for one, _ in connected:
+        name = one.read.name
         with _refusals_at(one.read):
-            found = checks[one.read.name]
-            refuse_unconfirmed(found, one.read.name, confirmed=True)
+            refuse_unconfirmed(checks[name], name, confirmed=True)
     failed = {name: one for name, one in checks.items() if not one.is_passed}
     if failed and not confirmed:
         raise ImportCheckFailed(failed)
     keep_keys()
-    outcomes = dry_run([one.spec for one in connected], now=now)
+    outcomes = dry_run([one.spec for one, _ in connected], now=now)
     with transaction.atomic():
         lock_fleet()
         results = upsert_clusters(specs, by=by, now=now)
-        for one, (did, row, _) in zip(connected, outcomes, strict=True):
-            if one.parsed:
-                document = one.spec.document
-                with _refusals_at(one.read):
-                    saved = save_checked(
-                        document, one.parsed, checks[row.name], by=by, now=now
-                    )
-                results.append(JoinResult(row.name, did, saved.owner.revision))
+        for (one, parsed), (did, row, _) in zip(connected, outcomes, strict=True):
+            found = checks[row.name]
+            with _refusals_at(one.read):
+                saved = save_checked(one.spec.document, parsed, found, by=by, now=now)
+            results.append(JoinResult(row.name, did, saved.owner.revision))
     return results
 
 
@@ -185,9 +176,14 @@ def _refusals_at(read: MemberRead) -> Iterator[None]:
 
 
 def _planned(
-    members: Sequence[MemberRead], *, driver: str | None, now: datetime
+    members: Sequence[MemberRead],
+    *,
+    driver: str | None = None,
+    by: User | None,
+    now: datetime,
 ) -> list[_Planned]:
-    """Return the clusters with their connections. Raise InvalidManifest with the errors of all."""
+    """Return the clusters with their connections. Raise PermissionDenied, InvalidManifest with all errors."""
+    check_roles(members, by)
     names = [one.name for one in members if one.kubeconfig]
     there = {row.name: row for row in MemberCluster.objects.filter(name__in=names)}
     planned = []

@@ -3,7 +3,6 @@
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -37,7 +36,7 @@ from fleetui.permissions import (
     for_roles,
 )
 from placements.services.filters import kinds_for
-from placements.services.loss.evaluation import Impact, impact_of
+from placements.services.loss.evaluation import impact_of
 from placements.web.request import file_or_text
 
 _ROWS_SHOWN = 100
@@ -47,18 +46,6 @@ IMPORT_WORDS = {
     JoinOutcome.CHANGED: "changed",
     JoinOutcome.UNCHANGED: "unchanged",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class ImportPlan:
-    """The preview of an import: the first clusters, each with what would be done; None for one left out."""
-
-    rows: list[tuple[NameChoice, str, ImportRow | None]]
-    more: int
-    count: int
-    counts: dict[str, int]
-    impact: Impact
-    has_failed: bool
 
 
 @for_roles(Role.OPERATOR, Role.CLUSTER_ADMINISTRATOR, action="import clusters")
@@ -117,25 +104,25 @@ def _submitted(
     return redirect_page(request, reverse("web:clusters"))
 
 
-def _plan(found: ImportRead, rows: list[ImportRow]) -> ImportPlan:
+def _plan(found: ImportRead, rows: list[ImportRow]) -> dict[str, Any]:
+    """Return the preview: the first clusters, each with what would be done; None for one left out."""
     changed = [
         cluster_of(one.row) for one in rows if one.did is not JoinOutcome.UNCHANGED
     ]
     by_key = {one.read.key: one for one in rows}
     counts = Counter(str(one.did) for one in rows)
-    shown: list[tuple[NameChoice, str, ImportRow | None]] = []
-    for choice in found.choices[:_ROWS_SHOWN]:
-        row = by_key.get(choice.key)
-        words = IMPORT_WORDS[row.did] if row else "left out"
-        shown.append((choice, words, row))
-    return ImportPlan(
-        shown,
-        max(0, len(found.choices) - _ROWS_SHOWN),
-        len(rows),
-        {str(did): counts[str(did)] for did in JoinOutcome},
-        impact_of(changed),
-        any(one.check and not one.check.is_passed for one in rows),
-    )
+    shown = [(one, by_key.get(one.key)) for one in found.choices[:_ROWS_SHOWN]]
+    return {
+        "rows": [
+            (choice, IMPORT_WORDS[row.did] if row else "left out", row)
+            for choice, row in shown
+        ],
+        "more": max(0, len(found.choices) - _ROWS_SHOWN),
+        "count": len(rows),
+        "counts": {str(did): counts[str(did)] for did in JoinOutcome},
+        "impact": impact_of(changed),
+        "has_failed": any(one.check and not one.check.is_passed for one in rows),
+    }
 
 
 def _choices(entered: QueryDict) -> ImportChoices:

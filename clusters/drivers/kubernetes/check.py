@@ -100,6 +100,11 @@ class CheckResult:
         """Return whether all steps succeeded, apart from permissions that are not required."""
         return all(one.ok or one.is_optional for one in self.steps)
 
+    @property
+    def failed(self) -> list[CheckStep]:
+        """Return the steps that failed, apart from permissions that are not required."""
+        return [one for one in self.steps if one.ok is False and not one.is_optional]
+
 
 class ConnectionCheckFailed(FleetError):
     """A connection was not saved, since its check failed."""
