@@ -166,7 +166,7 @@ def test_the_plan_counts_clusters_that_have_the_revision_already_once() -> None:
 
     picture = _picture(columns, [(0.0, _progress(0, 4, 1))])
 
-    assert [one.words for one in picture.labels][0] == "5 expected"
+    assert picture.labels[0].words == "5 expected"
 
 
 def test_thinning_loses_no_dip(monkeypatch: pytest.MonkeyPatch) -> None:
