@@ -161,7 +161,9 @@ def test_the_plan_counts_what_is_updated_after_each_wave() -> None:
 def test_the_plan_counts_clusters_that_have_the_revision_already_once() -> None:
     columns = [
         RunColumn("1 canary", dots=tuple(_dots({"a": "healthy"}).values())),
-        RunColumn("2 rest", dots=tuple(_dots(dict.fromkeys("bcd", "pending")).values())),
+        RunColumn(
+            "2 rest", dots=tuple(_dots(dict.fromkeys("bcd", "pending")).values())
+        ),
     ]
 
     picture = _picture(columns, [(0.0, _progress(0, 4, 1))])
