@@ -68,7 +68,9 @@ from placements.services.fleet.forms import (
     TAINTS_PATH,
     read_cluster,
     row_context,
+    taints_without_cordon,
     typed_rows,
+    with_cordon,
     write_labels,
     write_taints,
 )
@@ -311,7 +313,12 @@ class ClusterForm(forms.ModelForm):
             self.initial[f"identity_{field}"] = identity.get(key, "")
         self.initial["heartbeat_period"] = spec.get("heartbeatPeriodSeconds")
         self.initial["labels"] = write_labels(document["metadata"].get("labels") or {})
-        self.initial["taints"] = write_taints(spec.get("taints") or ())
+        self.initial["taints"] = write_taints(taints_without_cordon(document))
+        if self.instance.pk and self.instance.is_cordoned:
+            self.fields["taints"].help_text = (
+                f"Cordoned until {self.instance.name} is uncordoned,"
+                " whatever its taints are."
+            )
         if self.instance.pk:
             self.initial["started_from"] = self.instance.revision
 
@@ -367,7 +374,7 @@ class ClusterForm(forms.ModelForm):
         if typed.get("labels", "") != self.initial["labels"]:
             document["metadata"]["labels"] = rows.labels
         if typed.get("taints", "") != self.initial["taints"]:
-            spec["taints"] = rows.taints
+            spec["taints"] = with_cordon(rows.taints, document)
         return document
 
 

@@ -109,7 +109,7 @@ def wait_rows(
         names = group.clusters[:_MOST_NAMES]
         level, state = _BLOCKED.get(group.reason, ("pending", Part.PENDING))
         message = messages.get(names[0], "")
-        why = f"{group.why} {message}" if message else group.why
+        why = f"{group.why} {message.removesuffix('.')}." if message else group.why
         rows.append(
             WaitRow(
                 level,

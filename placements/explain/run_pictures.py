@@ -472,7 +472,8 @@ def _planned_points(
                 at = place + width * turn / len(batches)
                 old = max(0, old - updated)
                 points.append(LinePoint(at, old, new, is_planned=True))
-                new += updated
+                # Clusters that have the revision already are among those of the plan.
+                new = min(number, new + updated)
             points.append(LinePoint(place + width, old, new, is_planned=True))
     return points
 

@@ -130,9 +130,7 @@ def _suggested(request: HttpRequest, cluster: MemberCluster) -> HttpResponse:
     """Show the form as saved, or with the labels of the query filled in and their impact."""
     fields = {
         "labels": forms.write_labels(cluster.document["metadata"].get("labels") or {}),
-        "taints": forms.write_taints(
-            [one for one in _taints_of(cluster) if one != CORDON]
-        ),
+        "taints": forms.write_taints(forms.taints_without_cordon(cluster.document)),
         "revision": str(cluster.revision),
     }
     lines = request.GET.getlist("label")[:_MOST_SUGGESTED]
@@ -162,25 +160,12 @@ def _key(line: str) -> str:
     return line.partition("=")[0].strip()
 
 
-def _taints_of(cluster: MemberCluster) -> list[dict[str, Any]]:
-    return cluster.document["spec"].get("taints") or []
-
-
 def _document(cluster: MemberCluster, fields: dict[str, str]) -> dict[str, Any]:
-    """Return the manifest with the labels and taints of the form. Raises InvalidManifest.
-
-    A cordon stays, and is no taint of the form: it has actions of its own.
-    """
-    typed, document = (
-        forms.read_cluster(fields["labels"], fields["taints"]),
-        deepcopy(cluster.document),
-    )
-    document["metadata"]["labels"], document["spec"]["taints"] = (
-        typed.labels,
-        typed.taints,
-    )
-    if CORDON in _taints_of(cluster) and CORDON not in typed.taints:
-        document["spec"]["taints"] = [*typed.taints, CORDON]
+    """Return the manifest with the labels and taints of the form. Raises InvalidManifest."""
+    typed = forms.read_cluster(fields["labels"], fields["taints"])
+    document = deepcopy(cluster.document)
+    document["metadata"]["labels"] = typed.labels
+    document["spec"]["taints"] = forms.with_cordon(typed.taints, cluster.document)
     errors = list(typed.errors)
     try:
         parse_member(document)
@@ -213,7 +198,7 @@ def _form(
     context = {
         **row_context(fields["labels"], fields["taints"]),
         "cluster": cluster,
-        "is_cordoned": CORDON in _taints_of(cluster),
+        "is_cordoned": cluster.is_cordoned,
         "fields": fields,
         "similar": similar_keys(typed),
         "label_errors": on_labels,

@@ -3,8 +3,9 @@
 import pytest
 from django.test import Client
 
+from clusters.fleet import is_cordon
 from clusters.models import MemberCluster
-from clusters.operations.edit import change_labels, change_taints
+from clusters.operations.edit import change_labels, change_taints, cordon
 from clusters.operations.join import ClusterSpec, upsert_clusters
 from fleetui.models import Event
 from tests.admin.pages import ADD, change_url, fields_of, submit, text_of
@@ -84,6 +85,25 @@ def test_labels_and_taints_are_edited_beside_the_rest(operator: Client) -> None:
     assert document["spec"]["taints"] == [
         {"key": "disk", "value": "slow", "effect": "NoSchedule"}
     ]
+
+
+def test_a_cordon_is_no_taint_of_the_form_and_stays(operator: Client) -> None:
+    joined("a")
+    cordon(["a"], by=None, now=NOW)
+    page = operator.get(change_url("a"))
+
+    rows = fields_of(page) | {
+        "taint_key": "disk",
+        "taint_value": "slow",
+        "taint_effect": "NoSchedule",
+    }
+    operator.post(change_url("a"), rows)
+
+    slow, cordoned = MemberCluster.objects.get().document["spec"]["taints"]
+    assert 'value="cordon-key"' not in text_of(page)
+    assert "Cordoned until a is uncordoned, whatever its taints are." in text_of(page)
+    assert slow["key"] == "disk"
+    assert is_cordon(cordoned)
 
 
 @pytest.mark.parametrize(

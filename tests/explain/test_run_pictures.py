@@ -158,6 +158,19 @@ def test_the_plan_counts_what_is_updated_after_each_wave() -> None:
     assert picture.labels[0].words == "5 expected"
 
 
+def test_the_plan_counts_clusters_that_have_the_revision_already_once() -> None:
+    columns = [
+        RunColumn("1 canary", dots=tuple(_dots({"a": "healthy"}).values())),
+        RunColumn(
+            "2 rest", dots=tuple(_dots(dict.fromkeys("bcd", "pending")).values())
+        ),
+    ]
+
+    picture = _picture(columns, [(0.0, _progress(0, 4, 1))])
+
+    assert picture.labels[0].words == "5 expected"
+
+
 def test_thinning_loses_no_dip(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_pictures, "MOST_POINTS", 10)
     moments = [(float(second), _progress(5, 0)) for second in range(100)]

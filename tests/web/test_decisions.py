@@ -8,6 +8,7 @@ import pytest
 from django.test import Client
 
 from clusters.models import MemberCluster
+from clusters.operations.edit import cordon
 from placements.models import Decision, DecisionRecord, Placement
 from placements.services.decisions.records import decisions_named
 from placements.services.placements import delete_placement
@@ -67,6 +68,16 @@ def test_advice_on_a_label_leads_to_the_form_with_it_filled_in(
     assert re.search(r'name="label_key"[^>]*value="region"', form)
     assert re.search(r'name="label_value"[^>]*value="east"', form)
     assert "eastern" in form
+
+
+def test_a_cordoned_cluster_is_not_ready_today(
+    viewer: Client, text_of: Fetch, decision_id: str
+) -> None:
+    cordon(["bravelion"], by=None, now=NOW)
+
+    page = text_of(viewer, f"/decisions/{decision_id}/?cluster=bravelion")
+
+    assert "Today: cordoned" in page
 
 
 def test_says_what_a_cluster_is_today_before_what_it_was_at_the_decision(

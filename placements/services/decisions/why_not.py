@@ -36,7 +36,7 @@ def state_today(name: str, *, decided_at: datetime, now: datetime) -> str:
     cluster = MemberCluster.objects.filter(name=name).first()
     if cluster is None:
         return "Today: not in the fleet"
-    words = "ready"
+    words = "cordoned" if cluster.is_cordoned else "ready"
     if cluster.verdict:
         since = age_words(cluster.verdict_since, now=now)
         words = f"not ready for {since} ({ELIGIBILITY_WORDS[EligibilityKind(cluster.verdict)]})"

@@ -8,6 +8,7 @@ from typing import Any
 from django.http import QueryDict
 
 from clusters.filters import label_keys
+from clusters.fleet import is_cordon
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, Keys, split_path
 from fleetui.apimachinery.kinds import NAMESPACED_STRATEGY_KIND, STAGED_STRATEGY_KIND
 from fleetui.apimachinery.yaml import Document, attach_lines, items_of, load_documents
@@ -82,6 +83,21 @@ def _numbered_lines(text: str) -> Iterable[tuple[int, str]]:
 
 def write_labels(labels: Mapping[str, str]) -> str:
     return "\n".join(f"{key}={value}" for key, value in sorted(labels.items()))
+
+
+def taints_without_cordon(document: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Return the taints that forms show: a cordon has actions of its own."""
+    taints = document["spec"].get("taints") or ()
+    return [one for one in taints if not is_cordon(one)]
+
+
+def with_cordon(
+    taints: Sequence[dict[str, str]], document: Mapping[str, Any]
+) -> list[dict[str, str]]:
+    """Return typed taints with the cordon of a manifest, which no form removes."""
+    saved = document["spec"].get("taints") or ()
+    cordons = [one for one in saved if is_cordon(one) and one not in taints]
+    return [*taints, *cordons]
 
 
 def write_taints(taints: Sequence[Mapping[str, Any]]) -> str:
