@@ -91,10 +91,12 @@ def _read(options: Namespace) -> Iterator[ManifestFile]:
         from placements.services.impact.kustomize import (  # noqa: PLC0415
             NotRenderedError,
             build,
+            command_for,
         )
 
         try:
-            yield _manifest_file(folder, build(Path.cwd(), folder))
+            command = command_for(Path.cwd(), folder)
+            yield _manifest_file(folder, build(Path.cwd(), command))
         except NotRenderedError as error:
             message = f"{folder}: {error}"
             raise RemoteError(message, returncode=BAD_INPUT) from error
