@@ -3,20 +3,18 @@
 import json
 import os
 import re
-import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode, urlsplit
-from urllib.request import getproxies, proxy_bypass
-
-import urllib3
-from urllib3.exceptions import HTTPError
 
 from fleetui import LOCAL_HUB_NAME, __version__
 from fleetui.apimachinery.errors import FieldError
 from fleetui.errors import BAD_INPUT, ENVIRONMENT, UNCONFIRMED, exit_code_of
+
+if TYPE_CHECKING:
+    import urllib3
 
 SERVER, TOKEN = "FLEETUI_SERVER", "FLEETUI_TOKEN"
 LARGEST_ANSWER = 64 * 1024 * 1024
@@ -183,6 +181,8 @@ class RemoteClient:
 
         Raise RemoteError, RemoteErrors.
         """
+        from urllib3.exceptions import HTTPError  # noqa: PLC0415 -- as in _pool_of
+
         parameters = f"?{urlencode(query, doseq=True)}" if query else ""
         address = self._base + path + parameters
         headers = {
@@ -257,8 +257,14 @@ def field_error(plain: Mapping[str, Any]) -> FieldError:
     return FieldError(path, code, message, allowed, plain.get("line"))
 
 
-def _pool_of(server: Server) -> urllib3.PoolManager:
+def _pool_of(server: Server) -> "urllib3.PoolManager":
     """Return a pool that verifies TLS, through the proxy of the environment if there is one."""
+    # Their import takes longer than a command of this machine needs for all else.
+    import ssl  # noqa: PLC0415
+    from urllib.request import getproxies, proxy_bypass  # noqa: PLC0415
+
+    import urllib3  # noqa: PLC0415
+
     options: dict[str, Any] = {
         "retries": False,
         "timeout": urllib3.Timeout(

@@ -22,8 +22,8 @@ from fleetui.apimachinery import kinds
 from fleetui.apimachinery.model import Semantics
 from fleetui.apimachinery.yaml import load_documents
 from fleetui.env import Variables
-from placements.client.arguments import connection_options
-from placements.client.main import verbs_of
+from placements.client.arguments import connection_options, new_parser
+from placements.client.main import KUBECTL, verbs_of
 from placements.client.operations import nouns
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.filters.topology_keys import TopologyKeyFilter
@@ -345,6 +345,26 @@ def test_every_command_line_is_understood() -> None:
         _parser(name).parse_args(arguments)
 
     assert len(lines) >= 30
+
+
+def test_every_line_of_the_installed_command_is_understood() -> None:
+    plugin = new_parser(KUBECTL, has_kubeconfig=True)
+    lines = [
+        line
+        for page in PAGES.values()
+        for line in re.findall(
+            r"^\$ ((?:kubectl )?fleetui [\w-]+.*)$", page, re.MULTILINE
+        )
+    ]
+    for line in lines:
+        words = shlex.split(re.split(r"  +#| > ", line)[0])
+        if words[0] == "kubectl":
+            plugin.parse_args(words[2:])
+        else:
+            assert words[1] in _commands(), line
+            _parser(words[1]).parse_args(words[2:])
+
+    assert len(lines) >= 8
 
 
 def test_the_simulation_prints_what_is_shown() -> None:

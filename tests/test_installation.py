@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -177,6 +178,18 @@ def test_help_and_completion_name_every_command_and_option(
     ):
         answer = run("bash", "-c", f"source {script}; {complete.format(words)}")
         assert answer.stdout.split() == found.split(), answer.stderr
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(not shutil.which("kubectl"), reason="kubectl is needed")
+def test_kubectl_finds_the_installed_plugin(installed: Path, tmp_path: Path) -> None:
+    path = f"{installed}{os.pathsep}{os.environ['PATH']}"
+
+    shown = run("kubectl", "fleetui", "--help", PATH=path, HOME=str(tmp_path))
+    version = run("kubectl", "fleetui", "version", PATH=path, HOME=str(tmp_path))
+
+    assert shown.stdout.startswith("usage: kubectl fleetui "), shown.stderr
+    assert version.stdout == f"fleetui {__version__}\n"
 
 
 @pytest.mark.nightly

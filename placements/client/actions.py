@@ -5,7 +5,7 @@ from argparse import Namespace
 
 from fleetui.errors import BAD_INPUT, REFUSED
 from fleetui.remote import RemoteError
-from placements.client.objects import list_rows, query_of
+from placements.client.objects import list_rows, values_of
 from placements.client.operations import Operation, nouns, path_to
 from placements.client.output import Console
 
@@ -27,19 +27,12 @@ def run(console: Console, options: Namespace) -> int:
     operation = next(
         (one for one in operations if (one.method == "GET") is is_read), operations[0]
     )
-    fields = {
-        name: value
-        for name in operation.fields
-        if (value := getattr(options, f"field_{name}")) is not None
-    }
+    fields = values_of(options, "field", operation.fields)
     body = {**operation.body, **fields}
-    query = {
-        key: value for key, value in query_of(options).items() if key in operation.query
-    }
     answer = console.client.request(
         operation.method,
         path_to(operation.path, options.name),
-        query=query,
+        query=values_of(options, "query", operation.query),
         body=json.dumps(body).encode() if body or operation.fields else None,
         content_type="application/json",
     )

@@ -7,7 +7,13 @@ from typing import Any
 
 from fleetui import LOCAL_HUB_NAME
 from fleetui.remote import SERVER, TOKEN
-from placements.client.operations import Noun, Operation, bulk_actions, commands, nouns
+from placements.client.operations import (
+    ListedNoun,
+    Operation,
+    bulk_actions,
+    commands,
+    nouns,
+)
 
 FORMATS = ("table", "wide", "json", "yaml", "name")
 CONFIRMATION = "unschedule-everything"
@@ -140,11 +146,7 @@ def _add_nouns(verbs: Any, connection: ArgumentParser) -> None:
             dest="noun", required=True, metavar="NOUN"
         )
         for noun in nouns().values():
-            if verb != "get" and not noun.object:
-                continue
-            if verb == "delete" and not noun.is_deleted:
-                continue
-            if verb == "export" and not noun.is_manifest:
+            if verb not in noun.verbs:
                 continue
             parser = below.add_parser(
                 noun.name, aliases=noun.aliases, help=noun.help, parents=[connection]
@@ -165,7 +167,7 @@ def _add_nouns(verbs: Any, connection: ArgumentParser) -> None:
                 )
 
 
-def _add_query(parser: ArgumentParser, noun: Noun) -> None:
+def _add_query(parser: ArgumentParser, noun: ListedNoun) -> None:
     for name, field in noun.query.items():
         if name not in ("limit", "hub"):
             _add_field(parser, name, field, where="query")
@@ -289,19 +291,24 @@ def _add_manifests(verbs: Any, connection: ArgumentParser) -> None:
         add("-R", "--recursive", action="store_true", help="folders with those below")
         add(
             "--strict",
-            action="store_true",
+            action="store_const",
+            const="true",
+            dest="query_strict",
             help="refuse policies and clusters of other systems",
         )
         if verb == "diff":
             continue
         add(
             "--confirm",
+            dest="query_confirm",
             choices=[CONFIRMATION],
             help="continue even if a placement would be removed from all clusters",
         )
         add(
             "--dry-run",
-            action="store_true",
+            action="store_const",
+            const="All",
+            dest="query_dryRun",
             help="validate everything and show results and decisions; write nothing",
         )
         add(
@@ -337,7 +344,13 @@ def _add_bulk(verbs: Any, connection: ArgumentParser) -> None:
         ("remove", "KEY", "label key or taint to remove"),
     ):
         add(f"--{name}", action="append", default=[], metavar=metavar, help=meaning)
-    add("--dry-run", action="store_true", help="print the changes and change nothing")
+    add(
+        "--dry-run",
+        action="store_const",
+        const="All",
+        dest="query_dryRun",
+        help="print the changes and change nothing",
+    )
 
 
 def _add_questions(verbs: Any, connection: ArgumentParser) -> None:

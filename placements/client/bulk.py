@@ -7,20 +7,23 @@ from typing import Any
 from clusters.filters import filter_params, parse_filter_text
 from fleetui.errors import BAD_INPUT
 from fleetui.remote import RemoteError
+from placements.client.objects import values_of
 from placements.client.output import Console
 from placements.services.fleet.forms import read_cluster
 
 
 def run(console: Console, options: Namespace) -> int:
     """Send the change, and print that of each cluster. Raise RemoteError."""
-    is_taints = options.action == "taints"
     typed = read_cluster("\n".join(options.set), "\n".join(options.add))
-    removed = read_cluster("", "\n".join(options.remove) if is_taints else "")
+    labels: dict[str, str | None] = {**typed.labels}
+    removed_taints = ""
+    if options.action == "taints":
+        removed_taints = "\n".join(options.remove)
+    else:
+        labels |= dict.fromkeys(options.remove)
+    removed = read_cluster("", removed_taints)
     if errors := (*typed.errors, *removed.errors):
         raise RemoteError("\n".join(map(str, errors)), returncode=BAD_INPUT)
-    labels: dict[str, str | None] = {**typed.labels}
-    if not is_taints:
-        labels |= dict.fromkeys(options.remove)
     body: dict[str, Any] = {
         "action": options.action,
         "names": options.names,
@@ -36,7 +39,7 @@ def run(console: Console, options: Namespace) -> int:
     answer = console.client.request(
         "POST",
         "cluster-changes",
-        query={"dryRun": "All"} if options.dry_run else {},
+        query=values_of(options, "query", ["dryRun"]),
         body=json.dumps(body).encode(),
         content_type="application/json",
     )

@@ -11,8 +11,8 @@ from fleetui.apimachinery.words import counted
 from fleetui.errors import BAD_INPUT
 from fleetui.remote import RemoteError, RemoteErrors, field_error
 from placements.client.arguments import CONFIRMATION
-from placements.client.objects import delete, list_rows, manifest_at
-from placements.client.operations import Noun, nouns
+from placements.client.objects import delete, list_rows, manifest_at, values_of
+from placements.client.operations import ListedNoun, nouns
 from placements.client.output import Console
 from placements.engine.limits import ExceededLimit, balance_sentence
 
@@ -55,7 +55,7 @@ def run(console: Console, options: Namespace) -> int:
         message = f"{names}: Empty manifest" if files else "-f or -k is missing"
         raise RemoteError(message, returncode=BAD_INPUT)
     manifests = _DIVIDER.join(file.text for file in files).encode()
-    query = {"strict": "true"} if options.strict else {}
+    query = values_of(options, "query", ["strict", "confirm", "dryRun"])
     try:
         if options.do == "diff":
             return _diff(console, manifests, query)
@@ -91,10 +91,12 @@ def _read(options: Namespace) -> Iterator[ManifestFile]:
         from placements.services.impact.kustomize import (  # noqa: PLC0415
             NotRenderedError,
             build,
+            command_for,
         )
 
         try:
-            yield _manifest_file(folder, build(Path.cwd(), folder))
+            command = command_for(Path.cwd(), folder)
+            yield _manifest_file(folder, build(Path.cwd(), command))
         except NotRenderedError as error:
             message = f"{folder}: {error}"
             raise RemoteError(message, returncode=BAD_INPUT) from error
@@ -134,10 +136,6 @@ def _diff(console: Console, manifests: bytes, query: dict[str, Any]) -> int:
 def _apply(
     console: Console, manifests: bytes, query: dict[str, Any], options: Namespace
 ) -> None:
-    if options.confirm:
-        query["confirm"] = options.confirm
-    if options.dry_run:
-        query["dryRun"] = "All"
     try:
         answer = console.client.request("POST", "apply", query=query, body=manifests)
     except RemoteError as error:
@@ -182,7 +180,7 @@ def _decision_line(one: Mapping[str, Any]) -> str:
 def _print_results(
     console: Console, results: Sequence[Mapping[str, Any]], options: Namespace
 ) -> None:
-    suffix = " (dry run)" if options.dry_run else ""
+    suffix = " (dry run)" if options.query_dryRun else ""
     for one in results:
         if options.output == "name":
             console.line(f"{one['kind']}/{one['name']}")
@@ -204,13 +202,13 @@ def _prune(console: Console, applied: set[tuple[str, str]], options: Namespace) 
                 console.client, noun, row, wanted
             ):
                 continue
-            if options.dry_run:
+            if options.query_dryRun:
                 console.line(f"{noun.singular} {name} deleted (dry run)")
             else:
                 delete(console, noun, name, form=options.output)
 
 
-def _result_of(noun: Noun, row: Mapping[str, Any]) -> tuple[str, str]:
+def _result_of(noun: ListedNoun, row: Mapping[str, Any]) -> tuple[str, str]:
     """Return the kind and the name that the result of an apply has for a row of a list."""
     if noun.name != "overrides":
         return noun.singular, noun.name_of(row)
@@ -219,7 +217,7 @@ def _result_of(noun: Noun, row: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _has_labels(
-    client: Any, noun: Noun, row: Mapping[str, Any], wanted: Mapping[str, str]
+    client: Any, noun: ListedNoun, row: Mapping[str, Any], wanted: Mapping[str, str]
 ) -> bool:
     labels = row.get("labels")
     if labels is None:

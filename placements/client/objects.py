@@ -1,14 +1,14 @@
 """`get`, `describe`, `delete` and `export`: the lists and the objects of the nouns."""
 
 from argparse import Namespace
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from fleetui.apimachinery.metadata import without_hub_metadata
 from fleetui.errors import BAD_INPUT
 from fleetui.remote import RemoteError
-from placements.client.operations import Noun, nouns, path_to
+from placements.client.operations import ListedNoun, nouns, path_to
 from placements.client.output import Console, table
 
 _PAGE = 500
@@ -17,7 +17,7 @@ _DESCRIBED = 10
 
 def run(console: Console, options: Namespace) -> int:
     """Run the command of a noun. Raise RemoteError."""
-    noun: Noun = options.of
+    noun: ListedNoun = options.of
     match options.do:
         case "get":
             _get(console, noun, options)
@@ -48,16 +48,13 @@ def list_rows(
         query = {**query, "after": after[0]}
 
 
-def query_of(options: Namespace) -> dict[str, Any]:
-    """Return the parameters of a query that are given."""
-    return {
-        key.removeprefix("query_"): value
-        for key, value in vars(options).items()
-        if key.startswith("query_") and value is not None
-    }
+def values_of(options: Namespace, where: str, names: Iterable[str]) -> dict[str, Any]:
+    """Return the fields that are given of those that a query or a body may have."""
+    values = {name: getattr(options, f"{where}_{name}", None) for name in names}
+    return {name: value for name, value in values.items() if value is not None}
 
 
-def object_path(noun: Noun, name: str) -> str:
+def object_path(noun: ListedNoun, name: str) -> str:
     """Return the address of an object. Raise RemoteError for a name that has too few parts."""
     try:
         return path_to(noun.object, name)
@@ -66,18 +63,20 @@ def object_path(noun: Noun, name: str) -> str:
         raise RemoteError(message, returncode=BAD_INPUT) from error
 
 
-def _get(console: Console, noun: Noun, options: Namespace) -> None:
-    query, form, names = query_of(options), options.output, options.names
+def _get(console: Console, noun: ListedNoun, options: Namespace) -> None:
+    form = options.output
+    names = options.names
     if names and noun.object and form in ("json", "yaml"):
         objects = [
             console.client.request("GET", object_path(noun, name)) for name in names
         ]
-        content = objects[0]
-        if len(objects) > 1:
-            content = {"apiVersion": "v1", "kind": "List", "items": objects}
-        console.document(content, form)
+        if len(objects) == 1:
+            console.document(objects[0], form)
+        else:
+            console.rows(objects, noun, form)
         return
-    rows = list(list_rows(console.client, noun.name, _supported(noun, query)))
+    query = values_of(options, "query", noun.query)
+    rows = list(list_rows(console.client, noun.name, query))
     if names:
         by_name = {noun.name_of(row): row for row in rows}
         for name in names:
@@ -88,11 +87,7 @@ def _get(console: Console, noun: Noun, options: Namespace) -> None:
     console.rows(rows, noun, form)
 
 
-def _supported(noun: Noun, query: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in query.items() if key in noun.query}
-
-
-def _describe(console: Console, noun: Noun, name: str) -> None:
+def _describe(console: Console, noun: ListedNoun, name: str) -> None:
     path = object_path(noun, name)
     console.document(console.client.request("GET", path), "yaml")
     for part in noun.parts:
@@ -111,9 +106,9 @@ def _print_part(
     """Print the scalar columns of some rows that have a value in one of them."""
     columns = [
         key
-        for key in (rows[0] if rows else ())
+        for key in next(iter(rows), ())
         if any(row[key] not in (None, "") for row in rows)
-        and not any(isinstance(row[key], dict | list) for row in rows)
+        if not any(isinstance(row[key], dict | list) for row in rows)
     ]
     if columns:
         cells = [
@@ -124,7 +119,9 @@ def _print_part(
         console.line("\n".join([f"\n{title}:", *(f"  {line}" for line in lines)]))
 
 
-def delete(console: Console, noun: Noun, name: str, *, form: str = "table") -> None:
+def delete(
+    console: Console, noun: ListedNoun, name: str, *, form: str = "table"
+) -> None:
     """Delete an object. Raise RemoteError."""
     console.client.request("DELETE", object_path(noun, name))
     console.line(
@@ -134,7 +131,7 @@ def delete(console: Console, noun: Noun, name: str, *, form: str = "table") -> N
     )
 
 
-def _export(console: Console, noun: Noun, options: Namespace) -> None:
+def _export(console: Console, noun: ListedNoun, options: Namespace) -> None:
     names = options.names or [
         noun.name_of(row) for row in list_rows(console.client, noun.name, {})
     ]
@@ -151,7 +148,7 @@ def _export(console: Console, noun: Noun, options: Namespace) -> None:
         console.document(manifest, "yaml")
 
 
-def manifest_at(client: Any, noun: Noun, name: str) -> dict[str, Any]:
+def manifest_at(client: Any, noun: ListedNoun, name: str) -> dict[str, Any]:
     manifest: dict[str, Any] = client.request("GET", object_path(noun, name))
     return manifest
 

@@ -62,7 +62,7 @@ class Operation:
 
 
 @dataclass(frozen=True, slots=True)
-class Noun:
+class ListedNoun:
     """A noun of the API: `object` is the path of one of its objects, `parts` the lists below it."""
 
     name: str
@@ -74,8 +74,16 @@ class Noun:
     parts: list[str]
 
     @property
-    def is_manifest(self) -> bool:
-        return self.name in _MANIFESTS
+    def verbs(self) -> list[str]:
+        """Return the commands for this noun: what has no object is only listed."""
+        if not self.object:
+            return ["get"]
+        found = ["get", "describe"]
+        if self.is_deleted:
+            found.append("delete")
+        if self.name in _MANIFESTS:
+            found.append("export")
+        return found
 
     @property
     def singular(self) -> str:
@@ -120,8 +128,8 @@ def bulk_actions() -> list[str]:
 
 
 @cache
-def nouns() -> dict[str, Noun]:
-    return {name: Noun(name, **one) for name, one in _document()["nouns"].items()}
+def nouns() -> dict[str, ListedNoun]:
+    return {name: ListedNoun(name, **one) for name, one in _document()["nouns"].items()}
 
 
 def path_to(template: str, name: str) -> str:

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
-from placements.client.operations import Noun
+from placements.client.operations import ListedNoun
 
 _COLUMNS = {
-    "clusters": ("state", "verdict", "placements", "cordoned", "joinedAt"),
-    "placements": ("type", "placed", "fulfilled", "pending", "createdAt"),
-    "decisions": (
+    "clusters": ["state", "verdict", "placements", "cordoned", "joinedAt"],
+    "placements": ["type", "placed", "fulfilled", "pending", "createdAt"],
+    "decisions": [
         "placement",
         "kind",
         "fulfilled",
@@ -20,13 +20,13 @@ _COLUMNS = {
         "kept",
         "because",
         "createdAt",
-    ),
-    "resources": ("size", "revision", "updatedAt"),
-    "overrides": ("placement", "revision", "updatedAt"),
-    "rollouts": ("state", "because", "startedAt", "endedAt", "endedBecause"),
-    "staged-runs": ("placement", "status", "snapshot", "startedAt", "endedAt"),
-    "events": ("at", "type", "by", "what", "kind", "name"),
-    "evictions": ("placement", "cluster", "outcome", "why", "at"),
+    ],
+    "resources": ["size", "revision", "updatedAt"],
+    "overrides": ["placement", "revision", "updatedAt"],
+    "rollouts": ["state", "because", "startedAt", "endedAt", "endedBecause"],
+    "staged-runs": ["placement", "status", "snapshot", "startedAt", "endedAt"],
+    "events": ["at", "type", "by", "what", "kind", "name"],
+    "evictions": ["placement", "cluster", "outcome", "why", "at"],
 }
 """The columns of a table beside the name; of other nouns it has the first five, of `wide` all."""
 _FIRST = 5
@@ -53,7 +53,9 @@ class Console:
 
         self.out.write(dump_yaml(content))
 
-    def rows(self, rows: Sequence[Mapping[str, Any]], noun: Noun, form: str) -> None:
+    def rows(
+        self, rows: Sequence[Mapping[str, Any]], noun: ListedNoun, form: str
+    ) -> None:
         """Print the rows of a list."""
         if form == "name":
             for row in rows:
@@ -61,9 +63,9 @@ class Console:
         elif form in ("json", "yaml"):
             self.document({"apiVersion": "v1", "kind": "List", "items": rows}, form)
         elif rows:
-            chosen = _COLUMNS.get(noun.name, ())
-            others = [one for one in noun.columns if one not in ("name", "namespace")]
-            columns = others if form == "wide" else list(chosen) or others[:_FIRST]
+            columns = [one for one in noun.columns if one not in ("name", "namespace")]
+            if form != "wide":
+                columns = _COLUMNS.get(noun.name, columns[:_FIRST])
             cells = [
                 [noun.name_of(row), *(_cell(row.get(one)) for one in columns)]
                 for row in rows

@@ -41,16 +41,18 @@ def run(console: Console, options: Namespace) -> int:
     name, timeout = options.name, options.timeout
     conditions = options.conditions or _DEFAULT
     awaited = [parse_condition(text) for text in conditions]
-    deadline, printed, was_there = time.monotonic() + timeout, "", False
+    deadline = time.monotonic() + timeout
+    printed = ""
+    was_there = False
     while True:
         try:
             manifest = _read(console.client, name)
-            was_there = was_there or manifest is not None
+            was_there |= manifest is not None
             unmet = unmet_conditions(manifest, awaited, name=name)
         except RemoteError as error:
             # A console that responded a moment ago may be restarting.
-            is_away = was_there and error.returncode == ENVIRONMENT
-            if not is_away or time.monotonic() >= deadline:
+            is_late = time.monotonic() >= deadline
+            if is_late or not was_there or error.returncode != ENVIRONMENT:
                 raise
             unmet = [str(error)]
         if not unmet:
@@ -105,7 +107,7 @@ def unmet_conditions(
 ) -> list[str]:
     """Return what is not met, in words. Raise RemoteError."""
     if manifest is None:
-        if any(one.sort == DELETED for one in awaited):
+        if Awaited(DELETED) in awaited:
             return []
         message = f"no placement is named {name!r}"
         raise RemoteError(message, returncode=REFUSED)

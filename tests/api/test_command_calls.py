@@ -3,6 +3,7 @@
 `test_clients.py` has the clients that are generated from the same schema.
 """
 
+import shutil
 from io import StringIO
 from pathlib import Path
 
@@ -112,3 +113,28 @@ def test_prune_deletes_what_has_the_label_and_is_not_in_the_files(
     assert [line for line in pruned[1].splitlines() if line.endswith(" deleted")] == [
         "resource /Namespace//till deleted"
     ]
+
+
+@pytest.mark.django_db
+@pytest.mark.skipif(
+    not (shutil.which("kubectl") or shutil.which("kustomize")),
+    reason="kubectl or kustomize is needed",
+)
+def test_a_kustomization_is_compared_and_applied(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "prod"
+    folder.mkdir()
+    (folder / "namespace.yaml").write_text(dump_yaml(namespace("shop")))
+    (folder / "kustomization.yaml").write_text(
+        "resources: [namespace.yaml]\nlabels: [{pairs: {team: shop}}]\n"
+    )
+
+    status, text = output_of("diff -k prod")
+    assert (status, "+    team: shop" in text) == (1, True), text
+    assert output_of(f"apply -k {folder}") == (0, "resource /Namespace//shop created\n")
+    assert output_of("diff -k prod") == (0, "")
+
+    status, text = output_of("apply -k missing")
+    assert (status, text.startswith("missing: ")) == (2, True), text
