@@ -74,6 +74,7 @@ EXAMPLES: dict[str, tuple[tuple[str, ...], ...]] = {
     "prepare": ((),),
     "prune": (("--dry-run",),),
     "reschedule": (("web", "--dry-run"), ("web", "--moves", "fewest", "--dry-run")),
+    "replay": (("web",),),
     "removals": ((), ("bravelion",)),
     "rollout": (("status", "web"), ("status", "bundle")),
     "simulate": (

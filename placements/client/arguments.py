@@ -8,7 +8,6 @@ from typing import Any
 from fleetui import LOCAL_HUB_NAME
 from fleetui.remote import SERVER, TOKEN
 from placements.client.operations import (
-    ListedNoun,
     Operation,
     bulk_actions,
     commands,
@@ -43,6 +42,18 @@ def whole_seconds(text: str) -> int:
     return round(seconds(text))
 
 
+_NOUN_VERBS = {
+    "get": "List objects, or show those with the names",
+    "describe": "Show an object with all that belongs to it",
+    "delete": "Delete objects",
+    "export": "Print objects as manifests, as they were applied",
+}
+_MANIFEST_VERBS = {
+    "apply": "Apply manifests: up to 500 documents all or none, more in batches",
+    "diff": "Show what applying manifests would change: status 1 if anything",
+}
+
+
 def new_parser(
     program: str, *, others: str = "", has_kubeconfig: bool = False
 ) -> ArgumentParser:
@@ -61,8 +72,10 @@ def new_parser(
         hub = connection.add_argument_group("hub without a console").add_argument
         hub("--kubeconfig", metavar="FILE", help="default: that of kubectl")
         hub("--context", metavar="NAME", help="default: the current one")
-    _add_nouns(verbs, connection)
-    _add_manifests(verbs, connection)
+    for verb, words in _NOUN_VERBS.items():
+        _add_noun_verb(verbs, verb, words, connection)
+    for verb, words in _MANIFEST_VERBS.items():
+        _add_manifest_verb(verbs, verb, words, connection)
     _add_questions(verbs, connection)
     _add_bulk(verbs, connection)
     groups: dict[str, Any] = {}
@@ -133,44 +146,34 @@ def _add_output(parser: ArgumentParser, *formats: str) -> None:
     )
 
 
-def _add_nouns(verbs: Any, connection: ArgumentParser) -> None:
-    """Add `get`, `describe`, `delete` and `export` with a command of each noun."""
-    sentences = {
-        "get": "List objects, or show those with the names",
-        "describe": "Show an object with all that belongs to it",
-        "delete": "Delete objects",
-        "export": "Print objects as manifests, as they were applied",
-    }
-    for verb, words in sentences.items():
-        below = verbs.add_parser(verb, help=words).add_subparsers(
-            dest="noun", required=True, metavar="NOUN"
+def _add_noun_verb(
+    verbs: Any, verb: str, words: str, connection: ArgumentParser
+) -> None:
+    """Add a verb such as `get` with a command of each noun that has it."""
+    parser = verbs.add_parser(verb, help=words)
+    below = parser.add_subparsers(dest="noun", required=True, metavar="NOUN")
+    many = "*" if verb in ("get", "export") else "+"
+    for noun in nouns().values():
+        if verb not in noun.verbs:
+            continue
+        parser = below.add_parser(
+            noun.name, aliases=noun.aliases, help=noun.help, parents=[connection]
         )
-        for noun in nouns().values():
-            if verb not in noun.verbs:
-                continue
-            parser = below.add_parser(
-                noun.name, aliases=noun.aliases, help=noun.help, parents=[connection]
+        parser.set_defaults(run="objects", do=verb, of=noun)
+        names = parser.add_argument("names", nargs=many, metavar="NAME")
+        names.noun = noun.name
+        if verb == "get":
+            for name, field in noun.query.items():
+                if name not in ("limit", "hub"):
+                    _add_field(parser, name, field, where="query")
+            _add_output(parser, *FORMATS)
+        elif verb == "export":
+            _add_output(parser, "yaml", "json")
+            parser.add_argument(
+                "--no-status",
+                action="store_true",
+                help="omit what the hub sets: the status and parts of the metadata",
             )
-            parser.set_defaults(run="objects", do=verb, of=noun)
-            many = "*" if verb in ("get", "export") else "+"
-            names = parser.add_argument("names", nargs=many, metavar="NAME")
-            names.noun = noun.name
-            if verb == "get":
-                _add_query(parser, noun)
-                _add_output(parser, *FORMATS)
-            elif verb == "export":
-                _add_output(parser, "yaml", "json")
-                parser.add_argument(
-                    "--no-status",
-                    action="store_true",
-                    help="omit what the hub sets: the status and parts of the metadata",
-                )
-
-
-def _add_query(parser: ArgumentParser, noun: ListedNoun) -> None:
-    for name, field in noun.query.items():
-        if name not in ("limit", "hub"):
-            _add_field(parser, name, field, where="query")
 
 
 def _add_field(
@@ -271,58 +274,56 @@ def _add_rollouts(rollout: Any, staged: Any, connection: ArgumentParser) -> None
     )
 
 
-def _add_manifests(verbs: Any, connection: ArgumentParser) -> None:
-    for verb, words in (
-        ("apply", "Apply manifests: up to 500 documents all or none, more in batches"),
-        ("diff", "Show what applying manifests would change: status 1 if anything"),
-    ):
-        parser = verbs.add_parser(verb, help=words, parents=[connection])
-        parser.set_defaults(run="manifests", do=verb)
-        add = parser.add_argument
-        add(
-            "-f",
-            "--filename",
-            action="append",
-            default=[],
-            metavar="FILE",
-            help="file or folder with manifests, - for stdin (repeatable)",
-        )
-        add("-k", "--kustomize", metavar="FOLDER", help="folder with a kustomization")
-        add("-R", "--recursive", action="store_true", help="folders with those below")
-        add(
-            "--strict",
-            action="store_const",
-            const="true",
-            dest="query_strict",
-            help="refuse policies and clusters of other systems",
-        )
-        if verb == "diff":
-            continue
-        add(
-            "--confirm",
-            dest="query_confirm",
-            choices=[CONFIRMATION],
-            help="continue even if a placement would be removed from all clusters",
-        )
-        add(
-            "--dry-run",
-            action="store_const",
-            const="All",
-            dest="query_dryRun",
-            help="validate everything and show results and decisions; write nothing",
-        )
-        add(
-            "--prune",
-            action="store_true",
-            help="delete what has the labels of -l and is not in the files; no clusters",
-        )
-        add(
-            "-l",
-            "--selector",
-            metavar="KEY=VALUE,…",
-            help="labels of what --prune deletes",
-        )
-        _add_output(parser, "table", "json", "yaml", "name")
+def _add_manifest_verb(
+    verbs: Any, verb: str, words: str, connection: ArgumentParser
+) -> None:
+    parser = verbs.add_parser(verb, help=words, parents=[connection])
+    parser.set_defaults(run="manifests", do=verb)
+    add = parser.add_argument
+    add(
+        "-f",
+        "--filename",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="file or folder with manifests, - for stdin (repeatable)",
+    )
+    add("-k", "--kustomize", metavar="FOLDER", help="folder with a kustomization")
+    add("-R", "--recursive", action="store_true", help="folders with those below")
+    add(
+        "--strict",
+        action="store_const",
+        const="true",
+        dest="query_strict",
+        help="refuse policies and clusters of other systems",
+    )
+    if verb == "diff":
+        return
+    add(
+        "--confirm",
+        dest="query_confirm",
+        choices=[CONFIRMATION],
+        help="continue even if a placement would be removed from all clusters",
+    )
+    add(
+        "--dry-run",
+        action="store_const",
+        const="All",
+        dest="query_dryRun",
+        help="validate everything and show results and decisions; write nothing",
+    )
+    add(
+        "--prune",
+        action="store_true",
+        help="delete what has the labels of -l and is not in the files; no clusters",
+    )
+    add(
+        "-l",
+        "--selector",
+        metavar="KEY=VALUE,…",
+        help="labels of what --prune deletes",
+    )
+    _add_output(parser, "table", "json", "yaml", "name")
 
 
 def _add_bulk(verbs: Any, connection: ArgumentParser) -> None:

@@ -78,14 +78,8 @@ def verbs_of(parser: Any) -> dict[str, Any]:
 def _machine_commands() -> list[str]:
     """Return the names of the commands of Django that this repository has; Django itself is not loaded."""
     folders = ("*/management/commands", "placements/hubs/management/commands")
-    return sorted(
-        {
-            file.stem
-            for folder in folders
-            for file in _ROOT.glob(f"{folder}/*.py")
-            if file.stem != "__init__"
-        }
-    )
+    files = [file for one in folders for file in _ROOT.glob(f"{one}/*.py")]
+    return sorted({file.stem for file in files} - {"__init__"})
 
 
 def run(options: Namespace, out: TextIO, err: TextIO, *, program: str = PROGRAM) -> int:

@@ -2,7 +2,7 @@
 
 import sys
 from argparse import Namespace
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,7 +49,7 @@ class ManifestFile:
 
 def run(console: Console, options: Namespace) -> int:
     """Apply or compare the manifests of all files. Raise RemoteError."""
-    files = list(_read(options))
+    files = _read(options)
     if not any(file.text.strip() for file in files):
         names = ", ".join(file.name for file in files)
         message = f"{names}: Empty manifest" if files else "-f or -k is missing"
@@ -69,20 +69,21 @@ def run(console: Console, options: Namespace) -> int:
     return 0
 
 
-def _read(options: Namespace) -> Iterator[ManifestFile]:
-    """Yield the files with a line break at their end. Raise RemoteError."""
+def _read(options: Namespace) -> list[ManifestFile]:
+    """Return the files with a line break at their end. Raise RemoteError."""
+    files = []
     for name in options.filename:
         try:
             if name == "-":
-                yield _manifest_file(name, sys.stdin.buffer.read())
+                files.append(_manifest_file(name, sys.stdin.buffer.read()))
                 continue
             path = Path(name)
             if not path.is_dir():
-                yield _manifest_file(name, path.read_bytes())
+                files.append(_manifest_file(name, path.read_bytes()))
                 continue
-            found = path.rglob("*") if options.recursive else path.iterdir()
-            for file in sorted(one for one in found if one.suffix in _SUFFIXES):
-                yield _manifest_file(str(file), file.read_bytes())
+            there = path.rglob("*") if options.recursive else path.iterdir()
+            found = sorted(one for one in there if one.suffix in _SUFFIXES)
+            files += [_manifest_file(str(one), one.read_bytes()) for one in found]
         except OSError as error:
             message = f"{name}: cannot read file: {error.strerror}"
             raise RemoteError(message, returncode=BAD_INPUT) from error
@@ -96,10 +97,11 @@ def _read(options: Namespace) -> Iterator[ManifestFile]:
 
         try:
             command = command_for(Path.cwd(), folder)
-            yield _manifest_file(folder, build(Path.cwd(), command))
+            files.append(_manifest_file(folder, build(Path.cwd(), command)))
         except NotRenderedError as error:
             message = f"{folder}: {error}"
             raise RemoteError(message, returncode=BAD_INPUT) from error
+    return files
 
 
 def _manifest_file(name: str, content: bytes) -> ManifestFile:

@@ -70,7 +70,11 @@ class Console:
                 [noun.name_of(row), *(_cell(row.get(one)) for one in columns)]
                 for row in rows
             ]
-            for line in table(["NAME", *map(_heading, columns)], cells):
+            headings = ["NAME"]
+            for column in columns:
+                words = "".join(f" {one}" if one.isupper() else one for one in column)
+                headings.append(words.removesuffix(" At").upper())
+            for line in table(headings, cells):
                 self.line(line)
         else:
             self.err.write(f"No {noun.name} found\n")
@@ -86,11 +90,6 @@ def table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
         ).rstrip()
         for row in cells
     ]
-
-
-def _heading(name: str) -> str:
-    words = "".join(f" {one}" if one.isupper() else one for one in name)
-    return words.removesuffix(" At").upper()
 
 
 def _cell(value: Any) -> str:

@@ -40,21 +40,26 @@ def run(console: Console, options: Namespace) -> int:
     """Read the placement once a second until nothing is unmet. Raise RemoteError."""
     name, timeout = options.name, options.timeout
     conditions = options.conditions or _DEFAULT
+    path = path_to("placements/{name}", name)
     awaited = [parse_condition(text) for text in conditions]
     deadline = time.monotonic() + timeout
     printed = ""
     was_there = False
     while True:
         try:
-            manifest = _read(console.client, name)
-            was_there |= manifest is not None
+            manifest = console.client.request("GET", path)
+            was_there = True
             unmet = unmet_conditions(manifest, awaited, name=name)
         except RemoteError as error:
             # A console that responded a moment ago may be restarting.
             is_late = time.monotonic() >= deadline
-            if is_late or not was_there or error.returncode != ENVIRONMENT:
+            is_restarting = was_there and error.returncode == ENVIRONMENT
+            if error.status == _NOT_FOUND:
+                unmet = unmet_conditions(None, awaited, name=name)
+            elif is_restarting and not is_late:
+                unmet = [str(error)]
+            else:
                 raise
-            unmet = [str(error)]
         if not unmet:
             console.line(f"{name}: {', '.join(conditions)}")
             return 0
@@ -66,19 +71,6 @@ def run(console: Console, options: Namespace) -> int:
             message = f"{name}: not met within {timeout:g} s: {text}"
             raise RemoteError(message, returncode=TIMED_OUT)
         time.sleep(min(_PAUSE, left))
-
-
-def _read(client: Any, name: str) -> dict[str, Any] | None:
-    """Return the placement; None: there is none of this name. Raise RemoteError."""
-    try:
-        manifest: dict[str, Any] = client.request(
-            "GET", path_to("placements/{name}", name)
-        )
-    except RemoteError as error:
-        if error.status != _NOT_FOUND:
-            raise
-        return None
-    return manifest
 
 
 def parse_condition(text: str) -> Awaited:

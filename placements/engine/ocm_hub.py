@@ -4,7 +4,7 @@ See `rules/other-schedulers.md#objects-of-a-hub`.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -136,6 +136,20 @@ def is_hub_object(document: object) -> bool:
     return group == OCM_GROUP and document.get("kind") in HUB_KINDS
 
 
+def _objects(documents: Sequence[Any], path: str) -> list[tuple[str, str, _Raw]]:
+    """Return the objects that a hub reads, with kind and place, by kind. Raise InvalidManifest."""
+    objects = []
+    for index, one in enumerate(documents):
+        place = format_path((path, index)) if path else ""
+        if not isinstance(one, Mapping):
+            message = "Invalid value: must be an object"
+            raise InvalidManifest.of(place, "wrong-type", message, "an object")
+        if is_hub_object(one):
+            objects.append((one["kind"], place, one))
+    # A cluster holds its scores, which come first.
+    return sorted(objects, key=itemgetter(0))
+
+
 def parse_hub(documents: Sequence[Any], *, path: str = "objects") -> OcmHub:
     """Return what these objects of a hub hold; other kinds are ignored. Raise InvalidManifest."""
     scores: dict[str, dict[str, AddOnScores]] = defaultdict(dict)
@@ -143,8 +157,7 @@ def parse_hub(documents: Sequence[Any], *, path: str = "objects") -> OcmHub:
     clusters = []
     sets = {}
     decisions = []
-    # A cluster holds its scores, which come first.
-    for kind, place, one in sorted(_objects(documents, path), key=itemgetter(0)):
+    for kind, place, one in _objects(documents, path):
         try:
             metadata = one["metadata"]
             name = metadata["name"]
@@ -167,17 +180,6 @@ def parse_hub(documents: Sequence[Any], *, path: str = "objects") -> OcmHub:
             message = f"Invalid value: no valid {kind}"
             raise InvalidManifest.of(place, "bad-format", message) from error
     return OcmHub(tuple(clusters), sets, bindings, tuple(decisions))
-
-
-def _objects(documents: Sequence[Any], path: str) -> Iterator[tuple[str, str, _Raw]]:
-    """Yield the objects that a hub reads, with kind and place. Raise InvalidManifest."""
-    for index, one in enumerate(documents):
-        place = format_path((path, index)) if path else ""
-        if not isinstance(one, Mapping):
-            message = "Invalid value: must be an object"
-            raise InvalidManifest.of(place, "wrong-type", message, "an object")
-        if is_hub_object(one):
-            yield one["kind"], place, one
 
 
 def _add_on_scores(status: _Raw) -> AddOnScores:

@@ -265,7 +265,7 @@ def roll_back(request: HttpRequest, name: str) -> HttpResponse:
     entered = request.POST.get("number") or request.GET.get("number", "")
     number = number_of(entered)
     page = _roll_back_context(request, placement, number)
-    if request.method == "POST" and number is None:
+    if request.method == "POST" and number is None and not page["refusal"]:
         page["refusal"] = f"{name} cannot roll back without the number of a revision"
     restoration = page["restoration"]
     if request.method != "POST" or page["refusal"]:
