@@ -95,7 +95,7 @@ $(CHARTS): .ci/chart-script | $(STAMP)
 	@touch $@
 
 # Runs this tree from any folder, and needs no build as an editable install does.
-COMMAND = "PYTHONPATH='$(CURDIR)' exec '$(CURDIR)/$(BIN)/python' -P -m fleetui \"\$$@\""
+COMMAND = "PYTHONPATH='$(CURDIR)' exec '$(CURDIR)/$(BIN)/python' -P -m placements.client.main \"\$$@\""
 
 WITH_UV = { command -v uv && uv venv --quiet --clear --no-python-downloads --python $(PYTHON) .venv \
 	&& uv pip install --quiet --require-hashes --python $(BIN)/python -r requirements.lock; } >/dev/null
