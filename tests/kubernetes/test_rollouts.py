@@ -171,7 +171,7 @@ def test_differences_are_reported_and_nothing_is_written(world: RealWorld) -> No
     assert world.data() == [{"color": "green"}, 404]
     first, second = world.status()
     for one in (first, second):
-        assert conditions(one)["DiffReported"] == ("True", "DiffReportingCompleted")
+        assert conditions(one)["DiffReported"] == ("True", "AllWorkHaveDiffReported")
         assert conditions(one).keys().isdisjoint({"Applied", "Available"})
     (changed,) = first["diffedPlacements"]
     assert changed["observedDiffs"] == [
