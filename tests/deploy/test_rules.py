@@ -60,6 +60,7 @@ def judge(folder: Path, tests: list[dict[str, Any]]) -> None:
 
 
 @pytest.mark.django_db
+@pytest.mark.usefixtures("collected_static")
 def test_an_idle_console_has_data_in_every_panel_and_no_alert(
     settings: Settings, tmp_path: Path
 ) -> None:
