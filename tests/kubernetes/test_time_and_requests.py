@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -218,6 +219,22 @@ def test_a_far_cluster_is_finished_in_several_calls(hub: Hub, timeout: float) ->
     assert done == sorted(done)
     assert calls <= 2 * 2.9 / timeout + 2
     assert len(hub.objects()) >= 12
+
+
+def test_the_leftovers_of_a_lost_inventory_are_found_in_several_calls(hub: Hub) -> None:
+    everything = twenty(hub)
+    hub.driver().apply(everything)
+    hub.admin.delete(hub.inventory_path)
+    version = replace(
+        hub.version("v2", *everything.manifests[:16], was_applied=True),
+        kinds=everything.kinds,
+    )
+    with slow_link(hub.member, 0.1) as server:
+        driver = hub.driver(hub.member.client(server=server))
+        assert repeat(lambda: driver.apply(version, timeout=1.5), seconds=30).changed
+        hub.member.close()
+    assert not {"Deployment web", "CronJob nightly"} & hub.objects()
+    assert hub.seen(hub.driver()).notice == ""
 
 
 def test_many_objects_on_a_slow_link_are_applied_and_verified_in_several_calls(

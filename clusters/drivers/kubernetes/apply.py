@@ -27,6 +27,7 @@ from clusters.drivers.kubernetes.inventory import (
     UNDECIDED,
     Entry,
     InventoryChangedError,
+    Labelled,
     PlacementInventory,
     find_labelled,
     new_entry,
@@ -140,13 +141,12 @@ def _apply(
 
     incomplete = ahead.incomplete
     if incomplete and not deferred:
-        try:
-            leftovers, incomplete = find_leftovers(call, ahead, results)
-            entries = {**{one.ref: one for one in leftovers}, **entries}
-        except DriverUnavailable as error:
-            if not is_cut_off(error, access, stop):
-                raise
-            deferred = [targets[-1].ref] if targets else []
+        leftovers = find_leftovers(call, ahead, results)
+        entries = {**{one.ref: one for one in leftovers.entries}, **entries}
+        # Recorded, so that the next call lists what this one had no time for.
+        incomplete = leftovers.denied + leftovers.remaining
+        if leftovers.remaining and targets:
+            deferred = [targets[-1].ref]
 
     removal = Removal()
     if not refusals and not deferred:
@@ -372,20 +372,26 @@ def find_leftovers(
     call: ApplyCall,
     inventory: PlacementInventory,
     results: Mapping[ObjectRef, ObjectResult],
-) -> tuple[list[Entry], tuple[str, ...]]:
-    """Return the objects of a lost inventory, and the kinds that could not be listed."""
+) -> Labelled:
+    """Return the objects of a lost inventory, as far as there is time."""
     if UNDECIDED in inventory.incomplete:
         if not call.version.was_applied and not any(
             one.is_evidence_of_loss for one in results.values()
         ):
-            return [], ()
+            return Labelled(())
         kinds = set(call.version.kinds)
     else:
         kinds = {
             (one.rpartition("/")[0], one.rpartition("/")[2])
             for one in inventory.incomplete
         }
-    return find_labelled(call.access, inventory.placement, kinds, deadline=call.stop)
+    return find_labelled(
+        call.access,
+        inventory.placement,
+        kinds,
+        stop=call.stop,
+        last_start=call.last_start,
+    )
 
 
 def write_result(

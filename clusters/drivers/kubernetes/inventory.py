@@ -18,6 +18,7 @@ from clusters.drivers.base import (
 from clusters.drivers.kubernetes.access import (
     FIELD_MANAGER,
     MemberAccess,
+    is_cut_off,
     server_message,
 )
 from clusters.drivers.kubernetes.client import APPLY_PATCH, Response
@@ -35,6 +36,7 @@ from clusters.drivers.kubernetes.identity import (
     is_ours,
     member_name,
 )
+from clusters.drivers.kubernetes.parallel import run_waves
 from clusters.drivers.kubernetes.targets import (
     INVENTORY_NAMESPACE,
     MEMBER,
@@ -334,39 +336,67 @@ def delete_inventory(access: MemberAccess, placement: str, *, deadline: float) -
         raise _rejected(answer, "delete")
 
 
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """Live objects that have the label and owner of a placement.
+
+    `denied`: the kinds that may not be listed; `remaining`: those that the time did not suffice for.
+    """
+
+    entries: tuple[Entry, ...]
+    denied: tuple[str, ...] = ()
+    remaining: tuple[str, ...] = ()
+
+
 def find_labelled(
     access: MemberAccess,
     placement: str,
     kinds: Iterable[tuple[str, str]],
     *,
-    deadline: float,
-) -> tuple[list[Entry], tuple[str, ...]]:
-    """Return records of the live objects with the label and owner of a placement, and the kinds that
-    could not be listed.
-    """
+    stop: float,
+    last_start: float,
+) -> Labelled:
+    every = sorted(set(kinds))
+    found = run_waves(
+        [every],
+        lambda kind: _list_labelled(access, placement, kind, stop=stop),
+        time_left=access.until(last_start),
+    )
+    entries = {kind: some for kind, some in found if isinstance(some, tuple)}
+    denied = [kind for kind, some in found if isinstance(some, Response)]
+    remaining = set(every) - set(entries) - set(denied)
+    return Labelled(
+        tuple(one for some in entries.values() for one in some),
+        denied=tuple("/".join(kind) for kind in sorted(denied)),
+        remaining=tuple("/".join(kind) for kind in sorted(remaining)),
+    )
+
+
+def _list_labelled(
+    access: MemberAccess, placement: str, kind: tuple[str, str], *, stop: float
+) -> tuple[Entry, ...] | Response | None:
+    """Return the labelled objects of a kind, the answer that was no list, or None where time was up."""
     selector = f"{PART_OF}={applyset_id(inventory_name(access.hub_id, placement))}"
-    entries: dict[ObjectRef, Entry] = {}
-    incomplete = []
-    for api_version, kind in sorted(set(kinds)):
-        try:
-            resource = access.discovery.resource(api_version, kind, deadline=deadline)
-        except KindNotServedError:  # then there are no objects of it
-            continue
+    api_version, name = kind
+    entries = []
+    try:
+        resource = access.discovery.resource(api_version, name, deadline=stop)
         query = {"labelSelector": selector}
-        for one in items_in_pages(
-            access.client, resource.path(), query, deadline=deadline
-        ):
+        for one in items_in_pages(access.client, resource.path(), query, deadline=stop):
             if isinstance(one, Response):
-                if one.status != 404:
-                    incomplete.append(f"{api_version}/{kind}")
-                break
+                return () if one.status == 404 else one
             # Without the inventory nothing proves what is from before members had an identity.
             if is_ours(access, one, placement) and annotation(one, MEMBER):
                 # The items of a list have neither apiVersion nor kind.
-                live = {**one, "apiVersion": api_version, "kind": kind}
-                ref = ObjectRef.of(live)
-                entries[ref] = live_entry(ref, live)
-    return list(entries.values()), tuple(incomplete)
+                live = {**one, "apiVersion": api_version, "kind": name}
+                entries.append(live_entry(ObjectRef.of(live), live))
+    except KindNotServedError:  # then there are no objects of it
+        return ()
+    except DriverUnavailable as error:
+        if not is_cut_off(error, access, stop):
+            raise
+        return None
+    return tuple(entries)
 
 
 def _rejected(answer: Response, verb: str) -> DriverRejected | DriverUnavailable:
