@@ -103,6 +103,7 @@ class _Changes:
                     hub, by_request=self._by_request
                 )
             except DatabaseError as error:
+                self._hubs.add(hub)  # the next mark is made for it, too
                 log.warning(
                     "change not marked: hub=%s error=%s", hub, type(error).__name__
                 )

@@ -8,7 +8,7 @@ import pytest
 from celery import current_app
 from django.core.management import get_commands, load_command_class
 from django.core.management.base import BaseCommand
-from django.db import transaction
+from django.db import OperationalError, connection, transaction
 
 from clusters.drivers.base import Observation
 from clusters.models import MemberCluster
@@ -155,6 +155,29 @@ def test_a_long_pass_moves_it_meanwhile_and_never_inside_of_a_transaction(
         Placement.objects.exists()
         assert next(moves)
     assert not next(moves)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_mark_that_the_database_refuses_is_made_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """SQLite refuses at once the write of a connection that reads rows older than another's commit."""
+    monkeypatch.setattr(changes, "MARK_SECONDS", 0.0)
+    moves = _moves()
+    next(moves)
+    busy = ["database is locked"]
+
+    def refuse(execute: Any, sql: str, *rest: Any) -> Any:
+        if busy and sql.startswith(f'UPDATE "{ProblemBook._meta.db_table}"'):
+            raise OperationalError(busy.pop())
+        return execute(sql, *rest)
+
+    with connection.execute_wrapper(refuse), noticed_changes():
+        _write()
+        Placement.objects.exists()
+        assert not busy
+
+    assert next(moves)
 
 
 def test_reports_that_say_the_same_do_not_move_it() -> None:
