@@ -102,7 +102,9 @@ def test_the_hub_of_the_kubeconfig_is_listed_replayed_and_explained(
 
     assert (listed.stdout, listed.stderr) == ("placement/web\n", "")
     # The words of the fake hub are not those of a scheduler: a replay of them is never certain.
-    assert json.loads(replayed.stdout)["agreement"] == "uncertain"
+    document = json.loads(replayed.stdout)
+    assert document["agreement"] == "uncertain"
+    assert document["message"] == "The inputs of that moment were not observed"
     assert why.stdout.startswith("c2: outranked (decision d-"), why
     assert "numberOfClusters 3 (now 2) (selects c2)" in why.stdout
     assert {one.verb for one in fake.seen}.isdisjoint({"put", "patch", "delete"})

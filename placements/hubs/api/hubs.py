@@ -238,6 +238,7 @@ class HubDecisionSerializer(CamelCaseSerializer):
     placement = serializers.CharField()
     decision = serializers.CharField(allow_null=True, help_text="The replay.")
     agreement = serializers.ChoiceField(list(Agreement))
+    message = serializers.CharField(help_text="What the agreement means.")
     note = serializers.CharField(
         allow_blank=True, help_text="Why nothing could be replayed."
     )

@@ -151,6 +151,7 @@ def agreement_document(side: Any) -> dict[str, Any]:
         "placement": row.placement_name,
         "decision": decision.record.decision_id if decision else None,
         "agreement": side.agreement.value,
+        "message": side.agreement.sentence,
         "note": row.note,
         "inputs": row.inputs,
         "fleetVersion": version.number if version else None,
