@@ -55,10 +55,21 @@ MARK_WORDS = {
     Mark.GONE: "deselected",
     Mark.CANDIDATE: "candidate",
     Mark.COSTLY: "candidate over the soft limit",
-    Mark.BLOCKED: "blocked in this step",
+    Mark.BLOCKED: "candidate, blocked in this step",
     Mark.REST: "not selected",
     Mark.OUT: "not a candidate",
 }
+BAND_WORDS = "allowed count: a bar may end here, whichever clusters it has"
+"""What the band of a limit means."""
+
+
+def legend_of(panels: Collection["LanePanel"]) -> list[tuple[str, str]]:
+    """Return the class of each mark that these panels have, with what it means."""
+    marks = {mark for panel in panels for mark in panel.marks}
+    legend = [(str(mark), words) for mark, words in MARK_WORDS.items() if mark in marks]
+    if any(panel.is_limited for panel in panels):
+        legend.append(("band-key", BAND_WORDS))
+    return legend
 
 
 @dataclass(frozen=True, slots=True)
@@ -407,17 +418,28 @@ def _keyless_lane(
 
 
 def _others_words(marks: Any, moment: _Moment) -> str:
-    """Return how many candidates a domain has besides, and how many the step blocks."""
+    """Return how many candidates a domain has besides, and how many of these the step blocks."""
     numbers = Counter(marks.tolist())
-    candidates = numbers[Mark.CANDIDATE] + numbers[Mark.COSTLY]
+    blocked = numbers[Mark.BLOCKED]
+    candidates = numbers[Mark.CANDIDATE] + numbers[Mark.COSTLY] + blocked
     parts = [counted(candidates, "candidate")] if candidates else []
     if numbers[Mark.COSTLY] and numbers[Mark.COSTLY] == candidates:
-        parts = [f"{parts[0]} over the limit"]
-    parts += [f"{numbers[Mark.BLOCKED]:,} blocked"] if numbers[Mark.BLOCKED] else []
+        parts = [f"{parts[0]} over the soft limit"]
+    parts += [blocked_of(blocked, candidates)] if blocked else []
     parts += [f"{numbers[Mark.REST]:,} not selected"] if numbers[Mark.REST] else []
     if not parts and moment.round is not None:
         return "no candidate"
     return ", ".join(parts)
+
+
+def blocked_of(blocked: int, candidates: int) -> str:
+    """Return how many of the candidates of a step its hard limits block."""
+    if not blocked:
+        return "none blocked"
+    if candidates == 1:
+        return "blocked"
+    count = "all" if blocked == candidates else f"{blocked:,}"
+    return f"{count} blocked"
 
 
 def _band_words(

@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from clusters.fleet import CORDON_KEY, CORDON_VALUE, EligibilityKind
+import numpy as np
+
+from clusters.fleet import CORDON_KEY, CORDON_VALUE, EligibilityKind, Taint
 from fleetui.apimachinery.model import DEFAULT_SEMANTICS, Semantics
 from fleetui.apimachinery.quantity import quantity_words
 from fleetui.apimachinery.words import counted, first_names, joined
@@ -182,7 +184,7 @@ _FILTER_WORDS = {
     "affinity": "do not match the required affinity",
     "eligibility": "not ready",
     "namespace": "without the namespace",
-    "taints": "with a taint",
+    "taints": "with a taint that is not tolerated",
     "already placed": "placed before",
     "topology keys": "without a topology key",
 }
@@ -198,12 +200,31 @@ def candidate_words(decision: Decision) -> str:
         return f"{clusters}, all of them candidates"
     # A cluster counts for the first filter that it fails, the lowest bit.
     first = decision.verdicts & (~decision.verdicts + 1)
-    filters = enumerate(profile_of(decision.cycle).filters)
-    counts = [(int((first == 1 << bit).sum()), rule.name) for bit, rule in filters]
-    parts = [
-        f"{count:,} {_FILTER_WORDS.get(name, name)}" for count, name in counts if count
-    ]
-    return f"{candidates:,} of {clusters} were candidates; others: {', '.join(parts)}"
+    fleet = decision.cycle.fleet
+    parts = []
+    for bit, rule in enumerate(profile_of(decision.cycle).filters):
+        ruled_out = first == 1 << bit
+        if rule.name == "taints":
+            has_cordon = np.array(
+                [
+                    Taint(CORDON_KEY, CORDON_VALUE) in taints
+                    for taints in fleet.taint_sets
+                ]
+            )
+            cordoned = ruled_out & has_cordon[fleet.taint_codes]
+            ruled_out &= ~cordoned
+            parts.append((int(cordoned.sum()), "cordoned"))
+        parts.append((int(ruled_out.sum()), _FILTER_WORDS.get(rule.name, rule.name)))
+    others = ", ".join(f"{count:,} {words}" for count, words in parts if count)
+    are = "was a candidate" if candidates == 1 else "were candidates"
+    return f"{candidates:,} of {clusters} {are}; others: {others}"
+
+
+def only_words(step: RoundSummary) -> str:
+    """Return how the selected cluster of a step is the only one: others may be candidates and blocked."""
+    if step.candidates == 1:
+        return "the only candidate"
+    return "the only candidate that no limit blocks"
 
 
 def change_of_clusters(decision: Decision) -> str:
@@ -233,10 +254,11 @@ def round_sentence(step: RoundSummary) -> str:
         )
         if limits:
             without = f", or the cluster has no label {keys}" if keys else ""
-            why = f"every selection would break {' or '.join(limits)}{without}"
-        elif keys:
-            why = f"no remaining cluster has the label {keys}"
-        elif step.number > 1:
+            breaks = f"would break {' or '.join(limits)}{without}"
+            return f"no candidate can be selected: every one {breaks}"
+        if keys:
+            return f"no candidate can be selected: none has the label {keys}"
+        if step.number > 1:
             why = "every cluster that passes the filters is selected"
         else:
             why = f"no {'other ' if step.others_stay else ''}cluster passes the filters"
@@ -248,7 +270,7 @@ def round_sentence(step: RoundSummary) -> str:
         deciding = COLUMN_WORDS[cut.decided_by]
         return f"the best {cut.size:,} of one ranking; {cut.last_in} before {cut.first_out} on {deciding}"
     if step.runner_up is None:
-        return f"{step.winner}, the only candidate"
+        return f"{step.winner}, {only_words(step)}"
     return f"{step.winner} before {step.runner_up} on {COLUMN_WORDS[step.decided_by]}"
 
 
@@ -521,6 +543,14 @@ def _conditions(term: ClusterSelectorTerm) -> Iterator[str]:
             yield f"{one.name} {OPERATOR_WORDS[one.operator]} {value}"
     yield from (f"claim {words}" for words in _selector(term.claim_selector))
     yield from (f"CEL {text}" for text in term.cel_expressions)
+    if term.property_sorter is not None:
+        is_more = term.property_sorter.sort_order is SortOrder.DESCENDING
+        yield f"{'more' if is_more else 'less'} {term.property_sorter.name}"
+
+
+def term_words(term: ClusterSelectorTerm) -> str:
+    """Return what a term requires or prefers: "system=critical and env=prod"."""
+    return joined([*_conditions(term)]) or "any cluster"
 
 
 def value_words(value: str | None) -> str:
@@ -652,15 +682,8 @@ def _preferences(policy: PlacementPolicy) -> list[str]:
 
 def preference_words(term: PreferredTerm) -> str:
     """Return one preferred term with its weight: "prefer system=critical (+20)"."""
-    conditions, sorter = (
-        [*_conditions(term.preference)],
-        term.preference.property_sorter,
-    )
-    if sorter is not None:
-        conditions.append(
-            f"{'more' if sorter.sort_order is SortOrder.DESCENDING else 'less'} {sorter.name}"
-        )
-    return _weighted(joined(conditions) or "every cluster alike", term.weight)
+    conditions = joined([*_conditions(term.preference)])
+    return _weighted(conditions or "every cluster alike", term.weight)
 
 
 def _weighted(words: str, weight: int) -> str:

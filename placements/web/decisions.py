@@ -44,7 +44,6 @@ from placements.explain.exact import exact_sentences
 from placements.explain.steps import (
     FEW_CLUSTERS,
     FEW_STEPS,
-    MARK_WORDS,
     ClusterSteps,
     FinalSkew,
     LanePanel,
@@ -54,6 +53,7 @@ from placements.explain.steps import (
     cluster_steps,
     final_skews,
     lane_panels,
+    legend_of,
     placed_panels,
     skew_courses,
     strip_of,
@@ -77,6 +77,7 @@ from placements.services.decisions.records import (
     decisions_named,
     problems_of,
     ranking_decision,
+    selections_of,
 )
 from placements.templatetags.fleet import run_address
 from placements.web.outcomes import OutcomeTable, outcome_table
@@ -98,6 +99,8 @@ PANELS = {
 }
 """Parts of the page that htmx fetches separately: `?panel=issues`."""
 _MOST_DOMAINS, _MOST_FILTERED, _MOST_NAMES = 60, 5, 12
+_MOST_SELECTIONS = 20
+"""So many earlier decisions are searched for those that selected the kept clusters."""
 _WIDTH = 1190
 
 
@@ -188,7 +191,7 @@ class DecisionPage(DecisionView):
     def problems(self) -> tuple[str, ...]:
         """What went wrong: of a fulfilled decision only a hard limit that the selection exceeds."""
         over = tuple(one.exceeded_words for one in self.final_skews if one.is_exceeded)
-        return over if self.value.is_fulfilled else (*super().problems, *over)
+        return over if self.value.is_fulfilled else (*over, *super().problems)
 
     @property
     def problem_count(self) -> int:
@@ -381,8 +384,13 @@ class DecisionPage(DecisionView):
         panels = [
             panel for picture in self.pictures for panel in picture.panels
         ] or self.panels
-        marks = {mark for panel in panels for mark in panel.marks}
-        return [(mark, words) for mark, words in MARK_WORDS.items() if mark in marks]
+        legend = legend_of(panels)
+        rankings = [picture.ranking for picture in self.pictures]
+        if self.replayed is not None and self.replayed.ranking is not None:
+            rankings.append(self.replayed.ranking)
+        if any(one.has_losers for one in rankings):
+            legend.append(("ring", "where a candidate loses to the selected one"))
+        return legend
 
     @cached_property
     def replayed(self) -> ReplayedRound | None:
@@ -414,6 +422,21 @@ class DecisionPage(DecisionView):
             for words, names in groups
             if names
         ]
+
+    @cached_property
+    def selecting_decisions(self) -> list[Decision]:
+        """The earlier decisions that selected the kept clusters, the newest first."""
+        row = self.row
+        if not self.value.kept or row.placement is None:
+            return []
+        rows = selections_of(row.placement).filter(number__lt=row.number)
+        missing = set(self.value.kept)
+        decisions = []
+        for one in rows[:_MOST_SELECTIONS]:
+            if not missing.isdisjoint(one.joins):
+                decisions.append(one)
+                missing.difference_update(one.joins)
+        return decisions
 
     @cached_property
     def rejected(self) -> list[tuple[str, int, list[str]]]:

@@ -196,7 +196,7 @@ def test_a_round_that_picked_no_cluster_names_the_limits() -> None:
 
     assert (
         vocabulary.round_sentence(last)
-        == "no candidates left: every selection would break zone (max skew 1, hard)"
+        == "no candidate can be selected: every one would break zone (max skew 1, hard)"
     )
 
 

@@ -346,6 +346,15 @@ def latest_decision(placement: Placement) -> Decision | None:
     return decisions.order_by("-number").first()
 
 
+def selections_of(placement: Placement) -> QuerySet[Decision]:
+    """Return the decisions that changed the clusters and that this engine can read, the newest first."""
+    rows = Decision.objects.filter(
+        CHANGES_CLUSTERS, placement=placement, record__engine=ENGINE_VERSION
+    )
+    rows = rows.select_related("record").defer("record__content")
+    return rows.order_by("-number")
+
+
 def ranking_decision(placement: Placement, latest: Decision | None) -> Decision | None:
     """Return the decision that explains the clusters: the last one to change them under the same policy.
 
@@ -358,15 +367,7 @@ def ranking_decision(placement: Placement, latest: Decision | None) -> Decision 
         or latest.leaves_count
     ):
         return latest
-    rows = Decision.objects.filter(
-        CHANGES_CLUSTERS, placement=placement, record__engine=ENGINE_VERSION
-    )
-    rows = (
-        rows.filter(number__lt=latest.number)
-        .select_related("record")
-        .defer("record__content")
-    )
-    rows = rows.order_by("-number")
+    rows = selections_of(placement).filter(number__lt=latest.number)
     decision = rows.filter(
         policy_number=latest.policy_number, wanted=latest.wanted
     ).first()
