@@ -114,14 +114,6 @@ class Ranking:
     def blocked_words(self) -> str:
         return blocked_of(self.blocked, self.candidates)
 
-    @property
-    def has_losers(self) -> bool:
-        """Whether a cell is outlined."""
-        cells = (cell for row in self.rows for cell in row.cells)
-        return any(row.is_by_name for row in self.rows) or any(
-            cell.is_deciding for cell in cells
-        )
-
 
 def ranking_of(replay: Replay, number: int, cluster: str = "") -> Ranking:
     """Return the candidates of a step: the first ones, those about the cut-off, and one cluster by name.

@@ -613,8 +613,7 @@ NO_FORECAST = {
     "stalled": "No forecast: the rollout waits for clusters that it cannot update.",
     "no-rate": "No forecast before the first update is done.",
 }
-HELD = ("paused", "stopped", "stalled")
-"""Reasons for which a run goes on after an action of a user only."""
+HELD = ("paused", "stopped", "stalled")  # an action of a user has to come first
 _TWO_MINUTES = 120
 
 

@@ -59,8 +59,7 @@ MARK_WORDS = {
     Mark.REST: "not selected",
     Mark.OUT: "not a candidate",
 }
-BAND_WORDS = "allowed count: a bar may end here, whichever clusters it has"
-"""What the band of a limit means."""
+BAND_WORDS = "allowed count: any bar may end here"
 
 
 def legend_of(panels: Collection["LanePanel"]) -> list[tuple[str, str]]:
@@ -434,11 +433,7 @@ def _others_words(marks: Any, moment: _Moment) -> str:
 
 def blocked_of(blocked: int, candidates: int) -> str:
     """Return how many of the candidates of a step its hard limits block."""
-    if not blocked:
-        return "none blocked"
-    if candidates == 1:
-        return "blocked"
-    count = "all" if blocked == candidates else f"{blocked:,}"
+    count = {0: "none", candidates: "all"}.get(blocked, f"{blocked:,}")
     return f"{count} blocked"
 
 

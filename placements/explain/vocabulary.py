@@ -184,7 +184,7 @@ _FILTER_WORDS = {
     "affinity": "do not match the required affinity",
     "eligibility": "not ready",
     "namespace": "without the namespace",
-    "taints": "with a taint that is not tolerated",
+    "taints": "with an untolerated taint",
     "already placed": "placed before",
     "topology keys": "without a topology key",
 }
@@ -201,21 +201,18 @@ def candidate_words(decision: Decision) -> str:
     # A cluster counts for the first filter that it fails, the lowest bit.
     first = decision.verdicts & (~decision.verdicts + 1)
     fleet = decision.cycle.fleet
-    parts = []
+    cordon = Taint(CORDON_KEY, CORDON_VALUE)
+    has_cordon = np.array([cordon in taints for taints in fleet.taint_sets])
+    counts = []
     for bit, rule in enumerate(profile_of(decision.cycle).filters):
         ruled_out = first == 1 << bit
-        if rule.name == "taints":
-            has_cordon = np.array(
-                [
-                    Taint(CORDON_KEY, CORDON_VALUE) in taints
-                    for taints in fleet.taint_sets
-                ]
-            )
-            cordoned = ruled_out & has_cordon[fleet.taint_codes]
-            ruled_out &= ~cordoned
-            parts.append((int(cordoned.sum()), "cordoned"))
-        parts.append((int(ruled_out.sum()), _FILTER_WORDS.get(rule.name, rule.name)))
-    others = ", ".join(f"{count:,} {words}" for count, words in parts if count)
+        is_cordoned = has_cordon[fleet.taint_codes] & (rule.name == "taints")
+        counts.append(("cordoned", ruled_out & is_cordoned))
+        words = _FILTER_WORDS.get(rule.name, rule.name)
+        counts.append((words, ruled_out & ~is_cordoned))
+    others = ", ".join(
+        f"{int(mask.sum()):,} {words}" for words, mask in counts if mask.any()
+    )
     are = "was a candidate" if candidates == 1 else "were candidates"
     return f"{candidates:,} of {clusters} {are}; others: {others}"
 

@@ -39,7 +39,7 @@ from placements.explain.decision_tables import (
     rows_csv,
     rows_of,
 )
-from placements.explain.decisions import rank_order_words, step_sentences, step_title
+from placements.explain.decisions import step_sentences, step_title
 from placements.explain.exact import exact_sentences
 from placements.explain.steps import (
     FEW_CLUSTERS,
@@ -99,8 +99,7 @@ PANELS = {
 }
 """Parts of the page that htmx fetches separately: `?panel=issues`."""
 _MOST_DOMAINS, _MOST_FILTERED, _MOST_NAMES = 60, 5, 12
-_MOST_SELECTIONS = 20
-"""So many earlier decisions are searched for those that selected the kept clusters."""
+_MOST_SELECTIONS = 20  # earlier decisions that are searched for the kept clusters
 _WIDTH = 1190
 
 
@@ -376,20 +375,14 @@ class DecisionPage(DecisionView):
         return lane_panels(self.played, 1, is_start=True)
 
     @property
-    def order(self) -> str:
-        return rank_order_words(self.played)
-
-    @property
     def legend(self) -> list[tuple[str, str]]:
         panels = [
             panel for picture in self.pictures for panel in picture.panels
         ] or self.panels
         legend = legend_of(panels)
-        rankings = [picture.ranking for picture in self.pictures]
-        if self.replayed is not None and self.replayed.ranking is not None:
-            rankings.append(self.replayed.ranking)
-        if any(one.has_losers for one in rankings):
-            legend.append(("ring", "where a candidate loses to the selected one"))
+        ranking = self.replayed.ranking if self.replayed else None
+        if ranking and len(ranking.rows) > 1:
+            legend.append(("ring", "loses here to the selected one"))
         return legend
 
     @cached_property
@@ -430,13 +423,10 @@ class DecisionPage(DecisionView):
         if not self.value.kept or row.placement is None:
             return []
         rows = selections_of(row.placement).filter(number__lt=row.number)
-        missing = set(self.value.kept)
-        decisions = []
-        for one in rows[:_MOST_SELECTIONS]:
-            if not missing.isdisjoint(one.joins):
-                decisions.append(one)
-                missing.difference_update(one.joins)
-        return decisions
+        kept = set(self.value.kept)
+        return [
+            one for one in rows[:_MOST_SELECTIONS] if not kept.isdisjoint(one.joins)
+        ]
 
     @cached_property
     def rejected(self) -> list[tuple[str, int, list[str]]]:

@@ -384,7 +384,11 @@ def head_context(
         "ocm": manifest if isinstance(manifest, OcmPlacement) else None,
         "selectors": manifest.spec.resource_selectors,
     }
-    return context | {"issues": _issue_words(context)}
+    issues = _issue_words(context)
+    is_unexplained = health.is_degraded and not issues
+    if is_unexplained:
+        issues = [health.message]
+    return context | {"issues": issues, "is_unexplained": is_unexplained}
 
 
 def _issue_words(context: Mapping[str, Any]) -> list[str]:

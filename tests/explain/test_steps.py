@@ -244,7 +244,7 @@ def test_a_blocked_cluster_is_a_candidate_everywhere() -> None:
     [panel] = lane_panels(blocked, 1)
 
     assert candidate_words(blocked).startswith("1 of 4 clusters was a candidate")
-    assert (ranking.candidates, ranking.blocked_words) == (1, "blocked")
+    assert (ranking.candidates, ranking.blocked_words) == (1, "all blocked")
     assert MARK_WORDS[Mark.BLOCKED].startswith("candidate")
     assert ("band-key", BAND_WORDS) in legend_of([panel])
     assert round_sentence(Replay(blocked).step(1)) == (
@@ -257,7 +257,7 @@ def test_cordoned_clusters_are_not_counted_among_the_tainted() -> None:
     one = fleet(cluster("a"), cordoned, cluster("c", taints=[taint("gpu")]))
 
     assert candidate_words(decide(one, pick_n(1))) == (
-        "1 of 3 clusters was a candidate; others: 1 cordoned, 1 with a taint that is not tolerated"
+        "1 of 3 clusters was a candidate; others: 1 cordoned, 1 with an untolerated taint"
     )
 
 

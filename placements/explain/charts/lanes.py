@@ -18,23 +18,23 @@ _COUNTS, _NUMBER = 92, "      "
 _QUIET = {"color": Color.QUIET, "size": 12}
 _BESIDE = {"xanchor": "left", "xshift": 8, "font": _QUIET}
 
-_LINE = {"color": Color.QUIET, "width": 1}
-_OPAQUE = {"color": Color.PAGE, "line": _LINE}
-"""The band does not show through: a cluster within it is no more allowed than the one beside it."""
+# The band does not show through: a cluster within it is no more allowed than one beside it.
+_OPAQUE = {"color": Color.PAGE, "line": {"color": Color.QUIET, "width": 1}}
 _PATTERN = {"size": 6, "solidity": 0.25, "bgcolor": Color.PAGE}
-_HATCHED = {**_OPAQUE, "pattern": {**_PATTERN, "shape": "/", "fgcolor": Color.HATCH}}
-_OVER_LIMIT = {
-    "color": Color.PAGE,
-    "line": {"color": Color.COST, "width": 1},
-    "pattern": {**_PATTERN, "shape": "\\", "fgcolor": Color.COST},
-}
 _MARKERS: dict[Mark, dict[str, Any]] = {
     Mark.PLACED: {"color": Color.PLACED},
     Mark.NEW: {"color": Color.ACCENT},
     Mark.GONE: _OPAQUE,
     Mark.CANDIDATE: _OPAQUE,
-    Mark.COSTLY: _OVER_LIMIT,
-    Mark.BLOCKED: _HATCHED,
+    Mark.COSTLY: {
+        "color": Color.PAGE,
+        "line": {"color": Color.COST, "width": 1},
+        "pattern": {**_PATTERN, "shape": "\\", "fgcolor": Color.COST},
+    },
+    Mark.BLOCKED: {
+        **_OPAQUE,
+        "pattern": {**_PATTERN, "shape": "/", "fgcolor": Color.HATCH},
+    },
     Mark.REST: _OPAQUE,
     Mark.OUT: {"color": Color.PAGE, "line": {"color": Color.BORDER, "width": 1}},
 }
@@ -318,9 +318,6 @@ def _heads(
             end = max(lane.high or 0 for lane in part.lanes)
             unit = counted[0].partition(" ")[2]
             words = "candidates" if unit.startswith("candidate") else unit
-            with_any = [one for one in counted if one[0].isdigit()]
-            if with_any and all(one.endswith("blocked") for one in with_any):
-                words = f"{words}, blocked"
             yield {**axes, **_BESIDE, **above, "x": end, "text": words}
         return
     bands = [lane for lane in part.lanes if lane.high is not None]

@@ -1,7 +1,7 @@
 """Small pictures of placements: their clusters by domain, and where a limit allows a domain to end."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
@@ -33,6 +33,23 @@ class Picture:
     domains: tuple[str, ...] = ()
     low: int | None = None
     high: int | None = None
+
+    @property
+    def range_words(self) -> str:
+        """Return the clusters of the emptiest and of the fullest domain: "0 to 1 each"."""
+        ends = sorted({min(self.counts), max(self.counts)})
+        return f"{' to '.join(f'{one:,}' for one in ends)} each"
+
+
+def scale_of(pictures: Collection[Picture]) -> int:
+    """Return the number of clusters that is as high as a picture: all have one scale.
+
+    It is that of the pictures with a limit, unless others are only a little higher: those are cut.
+    """
+    tops = [(one.high or 0, max((1, one.high or 0, *one.counts))) for one in pictures]
+    of_all = max((top for _, top in tops), default=1)
+    limited = max((top for high, top in tops if high), default=of_all)
+    return of_all if of_all <= 2 * limited else limited
 
 
 def pictures_of(

@@ -365,19 +365,16 @@ def parts_of_steps(
         return parts
     late_since = now - run.placement.unavailable_period
     rows = Binding.objects.filter(placement=run.placement_id)
-    is_selected = ~Q(state=BindingState.UNSCHEDULED)
-    has_revision = is_selected & Q(resource_snapshot=run.resource_snapshot_id)
+    has_revision = Q(resource_snapshot=run.resource_snapshot_id)
+    has_revision &= ~Q(state=BindingState.UNSCHEDULED)
     rows = rows.filter(has_revision | ~Q(phase=Phase.AVAILABLE))
     columns = ("cluster_name", "phase", "phase_changed_at", "untrackable_since")
     for name, phase, changed_at, untrackable_since in rows.values_list(*columns):
-        if phase == Phase.AVAILABLE:
-            # Nothing is started there in its turn: it has the revision already.
-            if parts.get(name) is Part.PENDING:
-                parts[name] = Part.UPDATED
-            continue
         is_done = parts.get(name) is Part.UPDATED
         is_late = changed_at is not None and changed_at < late_since
-        if is_done and phase == Phase.FAILED:
+        if phase == Phase.AVAILABLE and parts.get(name) is Part.PENDING:
+            parts[name] = Part.UPDATED  # nothing is started there in its turn
+        elif is_done and phase == Phase.FAILED:
             parts[name] = Part.FAILED
         elif phase != Phase.APPLIED or untrackable_since is not None:
             continue
