@@ -131,10 +131,6 @@ class RunPicture:
         return max([2, *rows])
 
     @property
-    def has_trouble(self) -> bool:
-        return any(column.troubled for column in self.columns)
-
-    @property
     def is_named(self) -> bool:
         """Whether there is room for a name beside each dot."""
         return self.slots <= 8 and all(column.is_named for column in self.columns)
@@ -386,7 +382,14 @@ def run_picture(
         # Before the first start, all of the line is the plan.
         points = points if now is not None else []
         minimum = progress.min_available if progress and not is_initial else 0
-        planned = _planned_points(placed, now, old, new, number, minimum)
+        planned = _planned_points(
+            placed,
+            now,
+            old,
+            new,
+            number,
+            minimum,
+        )
         points += planned[:1] if is_held and now is not None else planned
     limits = []
     minimums: list[tuple[float, float, int]] = []

@@ -474,16 +474,8 @@ class FinalSkew:
         return f"{self.key} {self.measure} {self.skew}{limit}"
 
     @property
-    def limit_words(self) -> str:
-        return "(hard)" if self.is_hard else "(soft)"
-
-    @property
     def is_exceeded(self) -> bool:
         return self.is_hard and self.is_limited and self.skew > self.max_skew
-
-    @property
-    def exceeded_words(self) -> str:
-        return f"{self.key}: {self.measure} {self.skew} exceeds the hard limit {self.max_skew}"
 
 
 def final_skews(decision: Decision) -> list[FinalSkew]:

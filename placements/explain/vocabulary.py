@@ -7,9 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-import numpy as np
-
-from clusters.fleet import CORDON_KEY, CORDON_VALUE, EligibilityKind, Taint
+from clusters.fleet import CORDON_KEY, CORDON_VALUE, EligibilityKind
 from fleetui.apimachinery.model import DEFAULT_SEMANTICS, Semantics
 from fleetui.apimachinery.quantity import quantity_words
 from fleetui.apimachinery.words import counted, first_names, joined
@@ -184,7 +182,7 @@ _FILTER_WORDS = {
     "affinity": "do not match the required affinity",
     "eligibility": "not ready",
     "namespace": "without the namespace",
-    "taints": "with an untolerated taint",
+    "taints": "cordoned or with an untolerated taint",
     "already placed": "placed before",
     "topology keys": "without a topology key",
 }
@@ -194,27 +192,19 @@ def candidate_words(decision: Decision) -> str:
     """Return how many clusters were candidates, and what ruled out the others."""
     clusters = counted(len(decision.cycle.fleet), "cluster")
     if decision.verdicts is None:
-        return f"{clusters} evaluated"
+        return f"{clusters}, not filtered"
     candidates = int((decision.verdicts == 0).sum())
     if candidates == len(decision.cycle.fleet):
         return f"{clusters}, all of them candidates"
     # A cluster counts for the first filter that it fails, the lowest bit.
     first = decision.verdicts & (~decision.verdicts + 1)
-    fleet = decision.cycle.fleet
-    cordon = Taint(CORDON_KEY, CORDON_VALUE)
-    has_cordon = np.array([cordon in taints for taints in fleet.taint_sets])
-    counts = []
-    for bit, rule in enumerate(profile_of(decision.cycle).filters):
-        ruled_out = first == 1 << bit
-        is_cordoned = has_cordon[fleet.taint_codes] & (rule.name == "taints")
-        counts.append(("cordoned", ruled_out & is_cordoned))
-        words = _FILTER_WORDS.get(rule.name, rule.name)
-        counts.append((words, ruled_out & ~is_cordoned))
-    others = ", ".join(
-        f"{int(mask.sum()):,} {words}" for words, mask in counts if mask.any()
-    )
+    filters = enumerate(profile_of(decision.cycle).filters)
+    counts = [(int((first == 1 << bit).sum()), rule.name) for bit, rule in filters]
+    parts = [
+        f"{count:,} {_FILTER_WORDS.get(name, name)}" for count, name in counts if count
+    ]
     are = "was a candidate" if candidates == 1 else "were candidates"
-    return f"{candidates:,} of {clusters} {are}; others: {others}"
+    return f"{candidates:,} of {clusters} {are}; others: {', '.join(parts)}"
 
 
 def only_words(step: RoundSummary) -> str:

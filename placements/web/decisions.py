@@ -189,7 +189,11 @@ class DecisionPage(DecisionView):
     @cached_property
     def problems(self) -> tuple[str, ...]:
         """What went wrong: of a fulfilled decision only a hard limit that the selection exceeds."""
-        over = tuple(one.exceeded_words for one in self.final_skews if one.is_exceeded)
+        over = tuple(
+            f"{one.key}: {one.measure} {one.skew} exceeds the hard limit {one.max_skew}"
+            for one in self.final_skews
+            if one.is_exceeded
+        )
         return over if self.value.is_fulfilled else (*over, *super().problems)
 
     @property

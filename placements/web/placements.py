@@ -386,8 +386,7 @@ def head_context(
     }
     issues = _issue_words(context)
     is_unexplained = health.is_degraded and not issues
-    if is_unexplained:
-        issues = [health.message]
+    issues = issues or [health.message] * is_unexplained
     return context | {"issues": issues, "is_unexplained": is_unexplained}
 
 

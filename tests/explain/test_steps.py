@@ -252,12 +252,12 @@ def test_a_blocked_cluster_is_a_candidate_everywhere() -> None:
     )
 
 
-def test_cordoned_clusters_are_not_counted_among_the_tainted() -> None:
+def test_cordoned_clusters_are_named_beside_the_tainted() -> None:
     cordoned = cluster("b", taints=[taint("cordon-key", "cordon-value")])
     one = fleet(cluster("a"), cordoned, cluster("c", taints=[taint("gpu")]))
 
     assert candidate_words(decide(one, pick_n(1))) == (
-        "1 of 3 clusters was a candidate; others: 1 cordoned, 1 with an untolerated taint"
+        "1 of 3 clusters was a candidate; others: 2 cordoned or with an untolerated taint"
     )
 
 

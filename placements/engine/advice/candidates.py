@@ -63,7 +63,11 @@ def candidate_changes(decision: Decision, cluster: str) -> Iterator[Axis]:
         yield from _labels(decision, cluster)
         for index, term in enumerate(decision.cycle.policy.preferred_terms):
             selector = term.preference.to_plain()
-            facts = {"term": index, "selector": selector, "today": term.weight}
+            facts = {
+                "term": index,
+                "selector": selector,
+                "today": term.weight,
+            }
             path = (*_AFFINITY, _PREFERRED, index, "weight")
             change = partial(_set_field, decision, ChangeKind.WEIGHT, facts, path)
             yield map(change, range(term.weight + 1, _WEIGHTS.stop))
@@ -221,7 +225,10 @@ def _terms(decision: Decision) -> Iterator[Axis]:
     for index, term in enumerate(decision.cycle.policy.required_terms):
         drop = partial(_remove, path=(*_TERMS, index), holder=(*_AFFINITY, _REQUIRED))
         plain = term.to_plain()
-        term_facts = {"term": index, "selector": plain}
+        term_facts = {
+            "term": index,
+            "selector": plain,
+        }
         yield [_edit(decision, ChangeKind.DROP_TERM, term_facts, drop)]
         labels = plain.get("labelSelector", {}).get("matchLabels", {})
         requirements: list[tuple[Keys, str]] = [

@@ -19,24 +19,49 @@ _QUIET = {"color": Color.QUIET, "size": 12}
 _BESIDE = {"xanchor": "left", "xshift": 8, "font": _QUIET}
 
 # The band does not show through: a cluster within it is no more allowed than one beside it.
-_OPAQUE = {"color": Color.PAGE, "line": {"color": Color.QUIET, "width": 1}}
-_PATTERN = {"size": 6, "solidity": 0.25, "bgcolor": Color.PAGE}
+_OPAQUE = {
+    "color": Color.PAGE,
+    "line": {"color": Color.QUIET, "width": 1},
+}
+_PATTERN = {
+    "size": 6,
+    "solidity": 0.25,
+    "bgcolor": Color.PAGE,
+}
 _MARKERS: dict[Mark, dict[str, Any]] = {
     Mark.PLACED: {"color": Color.PLACED},
     Mark.NEW: {"color": Color.ACCENT},
-    Mark.GONE: _OPAQUE,
+    Mark.GONE: {
+        **_OPAQUE,
+        "pattern": {
+            **_PATTERN,
+            "shape": ".",
+            "fgcolor": Color.QUIET,
+        },
+    },
     Mark.CANDIDATE: _OPAQUE,
     Mark.COSTLY: {
         "color": Color.PAGE,
         "line": {"color": Color.COST, "width": 1},
-        "pattern": {**_PATTERN, "shape": "\\", "fgcolor": Color.COST},
+        "pattern": {
+            **_PATTERN,
+            "shape": "\\",
+            "fgcolor": Color.COST,
+        },
     },
     Mark.BLOCKED: {
         **_OPAQUE,
-        "pattern": {**_PATTERN, "shape": "/", "fgcolor": Color.HATCH},
+        "pattern": {
+            **_PATTERN,
+            "shape": "/",
+            "fgcolor": Color.HATCH,
+        },
     },
     Mark.REST: _OPAQUE,
-    Mark.OUT: {"color": Color.PAGE, "line": {"color": Color.BORDER, "width": 1}},
+    Mark.OUT: {
+        "color": Color.PAGE,
+        "line": {"color": Color.BORDER, "width": 1},
+    },
 }
 _TEXTS = {
     Mark.PLACED: Color.ON_PLACED,

@@ -46,10 +46,10 @@ def scale_of(pictures: Collection[Picture]) -> int:
 
     It is that of the pictures with a limit, unless others are only a little higher: those are cut.
     """
-    tops = [(one.high or 0, max((1, one.high or 0, *one.counts))) for one in pictures]
-    of_all = max((top for _, top in tops), default=1)
-    limited = max((top for high, top in tops if high), default=of_all)
-    return of_all if of_all <= 2 * limited else limited
+    tops = [(max((1, one.high or 0, *one.counts)), one.high) for one in pictures]
+    of_all = max((top for top, _ in tops), default=1)
+    limited = (top for top, high in tops if high is not None)
+    return min(of_all, max(limited, default=of_all) + 1)
 
 
 def pictures_of(
