@@ -356,7 +356,7 @@ def run_picture(
 ) -> RunPicture:
     """Return the picture of columns with the line of these moments and of what is planned.
 
-    `is_held`: the run goes on after an action of a user only, so that nothing is expected.
+    `is_held`: the run continues after an action of a user only, so that nothing is expected.
     """
     empty = RunPicture(tuple(columns), (), (), (), 1, None, "", unit)
     placed = empty.placed_columns

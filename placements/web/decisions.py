@@ -77,7 +77,7 @@ from placements.services.decisions.records import (
     decisions_named,
     problems_of,
     ranking_decision,
-    selections_of,
+    readable_decisions,
 )
 from placements.templatetags.fleet import run_address
 from placements.web.outcomes import OutcomeTable, outcome_table
@@ -426,7 +426,9 @@ class DecisionPage(DecisionView):
         row = self.row
         if not self.value.kept or row.placement is None:
             return []
-        rows = selections_of(row.placement).filter(number__lt=row.number)
+        rows = readable_decisions(row.placement).filter(
+            joins_count__gt=0, number__lt=row.number
+        )
         kept = set(self.value.kept)
         return [
             one for one in rows[:_MOST_SELECTIONS] if not kept.isdisjoint(one.joins)
