@@ -265,6 +265,7 @@ def _target(
             document=document,
             joined_at=now,
             is_demo=wanted.is_demo,
+            workloads_problem="",  # until it is saved, a default of the database is no text
         )
     if wanted.driver is not None:
         row.driver, row.connection = wanted.driver, dict(wanted.connection)

@@ -1,7 +1,7 @@
 """What all admins share: permissions by role, and how values are shown."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from django.contrib import admin
@@ -14,7 +14,6 @@ from fleetui.hub_scope import LOCAL_HUB, current_hub_id
 from fleetui.permissions import may_operate, may_read
 
 NONE = "–"  # noqa: RUF001 -- the dash of tables
-_UNITS = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
 
 
 class RoleAdmin(admin.ModelAdmin):
@@ -86,13 +85,9 @@ def column(
     return admin.display(show, description=description, ordering=ordering)
 
 
-def age(moment: datetime | None, *, now: datetime) -> str:
-    """Return how long ago something was, in its largest unit."""
-    if moment is None:
-        return "never"
-    seconds = max(int((now - moment).total_seconds()), 0)
-    unit, size = next((one for one in _UNITS if seconds >= one[1]), ("s", 1))
-    return f"{seconds // size} {unit} ago"
+def moment(at: datetime | None) -> str:
+    """Return a time: pages of the admin are not kept current, so an age would become wrong."""
+    return "Never" if at is None else f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def badge(sort: str, words: str, more: str = "") -> SafeString:

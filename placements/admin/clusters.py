@@ -50,12 +50,12 @@ from fleetui.permissions import may_administer_clusters
 from placements.admin.base import (
     NONE,
     RoleAdmin,
-    age,
     badge,
     block,
     chips,
     column,
     list_filter,
+    moment,
     table,
 )
 from placements.explain.clusters import cluster_status
@@ -710,7 +710,7 @@ class MemberClusterAdmin(RoleAdmin):
     def heartbeat(self, cluster: MemberCluster) -> str:
         if cluster.heartbeat_at is None and not cluster.expects_report:
             return "Not monitored"
-        return age(cluster.heartbeat_at, now=timezone.now())
+        return moment(cluster.heartbeat_at)
 
     @admin.display(description="placements", ordering="bindings_count")
     def placements_here(self, cluster: MemberCluster) -> SafeString | str:
@@ -720,7 +720,9 @@ class MemberClusterAdmin(RoleAdmin):
             return "0"
         return chips([(reverse("web:cluster", args=[cluster.name]), str(count))])
 
-    driver_name = column("driver", lambda row: row.driver or "None (not monitored)")
+    driver_name = column(
+        "driver", lambda row: row.driver.capitalize() or "None (not monitored)"
+    )
     demo = column(
         "demo", lambda row: "Demo" if row.is_demo else NONE, ordering="is_demo"
     )

@@ -20,7 +20,8 @@ from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.replay import Replay
 from placements.engine.scheduling.spread.base import GroupStrategy
 from placements.explain.exact import exact_sentences
-from placements.explain.vocabulary import ELIGIBILITY_WORDS, taint_words
+from placements.explain.vocabulary import ELIGIBILITY_WORDS, taint_words, term_words
+from placements.manifests.affinity import ClusterSelectorTerm
 
 OUTDATED = "outdated at this decision"
 Facts = Mapping[str, Any]
@@ -107,7 +108,7 @@ _GIVES_UP = {
     ChangeKind.TOLERATION: "the guard of the taint",
     ChangeKind.DROP_REQUIREMENT: "the requirement",
     ChangeKind.DROP_TERM: "the required term",
-    ChangeKind.WHEN_UNSATISFIABLE: "a limit that is never exceeded",
+    ChangeKind.WHEN_UNSATISFIABLE: "the hard limit: the skew may exceed max skew",
     ChangeKind.MAX_SKEW: "some of the even spread",
     ChangeKind.MIN_DOMAINS: "some of the domains",
     ChangeKind.COUNTED: "domains that count",
@@ -248,6 +249,10 @@ _VALUE_OF = {
 }
 
 
+def _term(facts: Facts) -> str:
+    return term_words(ClusterSelectorTerm.model_validate(facts["selector"]))
+
+
 _CHANGES: dict[ChangeKind, str | Callable[[Facts], str]] = {
     ChangeKind.NUMBER: "numberOfClusters {number} (now {today})",
     ChangeKind.MAX_SKEW: "{topologyKey} maxSkew {maxSkew} (now {today})",
@@ -256,21 +261,23 @@ _CHANGES: dict[ChangeKind, str | Callable[[Facts], str]] = {
     ChangeKind.OPTION: lambda facts: (
         f"{facts['option']} {plain_word(facts['value'])} (now {plain_word(facts['today'])})"
     ),
-    ChangeKind.WHEN_UNSATISFIABLE: "{topologyKey} {whenUnsatisfiable}",
+    ChangeKind.WHEN_UNSATISFIABLE: (
+        "{topologyKey} whenUnsatisfiable {whenUnsatisfiable} (now {today})"
+    ),
     ChangeKind.DROP_CONSTRAINT: "no spread constraint on {topologyKey}",
     ChangeKind.TOLERATION: lambda facts: (
         f"a toleration for the taint {taint_words(facts)}"
     ),
-    ChangeKind.DROP_TERM: lambda facts: f"without required term {facts['term'] + 1}",
+    ChangeKind.DROP_TERM: lambda facts: f"without the required term {_term(facts)}",
     ChangeKind.DROP_REQUIREMENT: lambda facts: (
-        f"required term {facts['term'] + 1} without {facts['requirement']}"
+        f"without {facts['requirement']} in the required term {_term(facts)}"
     ),
     ChangeKind.LABEL: lambda facts: (
         f"{facts['cluster']} with label {facts['key']}={facts['value']}"
         f" (now {'none' if facts['today'] is None else facts['today']})"
     ),
     ChangeKind.WEIGHT: lambda facts: (
-        f"weight {facts['weight']} in preferred term {facts['term'] + 1} (now {facts['today']})"
+        f"weight {facts['weight']} of the preferred term {_term(facts)} (now {facts['today']})"
     ),
     ChangeKind.PREFERENCE: "a preferred term for {key}={value} with weight {weight}",
     ChangeKind.TERM: "a required term for {key}={value}",

@@ -26,7 +26,7 @@ from placements.engine.scheduling.scores.preferred_affinity import (
 from placements.engine.scheduling.scoring import ScoreSource
 from placements.engine.scheduling.spread.base import is_hard
 from placements.explain.decisions import blocked_words, cost_words, rank_order_words
-from placements.explain.steps import domain_words
+from placements.explain.steps import blocked_of, domain_words
 from placements.explain.terminal import visible
 from placements.explain.vocabulary import (
     COLUMN_WORDS,
@@ -110,6 +110,10 @@ class Ranking:
     order: str
     notes: tuple[str, ...] = ()
 
+    @property
+    def blocked_words(self) -> str:
+        return blocked_of(self.blocked, self.candidates)
+
 
 def ranking_of(replay: Replay, number: int, cluster: str = "") -> Ranking:
     """Return the candidates of a step: the first ones, those about the cut-off, and one cluster by name.
@@ -184,7 +188,7 @@ def ranking_of(replay: Replay, number: int, cluster: str = "") -> Ranking:
         len(ranked) - before,
         tuple(forbidden),
         len(blocked) - listed,
-        len(ranked),
+        len(ranked) + len(blocked),
         len(blocked),
         size,
         rank_order_words(decision),

@@ -26,6 +26,7 @@ from placements.engine.scheduling.spread.ocm import UNSET
 from placements.explain.vocabulary import (
     COLUMN_WORDS,
     TIMES,
+    only_words,
     reason_sentence,
     round_sentence,
     score_text,
@@ -132,7 +133,7 @@ def _decisive_scores(replay: Replay, step: RoundSummary) -> Iterator[str]:
         step.runner_up,
     )
     if second is None:
-        yield f"{winner} was the only candidate."
+        yield f"{winner} was {only_words(step)}."
     elif step.decided_by == "name":
         pair = (replay.candidate(step.number, name) for name in (winner, second))
         smaller = profile_of(replay.decision.cycle).strategy.smaller_name_wins
@@ -188,7 +189,7 @@ def deciding_words(replay: Replay, step: RoundSummary) -> tuple[str, str]:
         ]
         return (
             f"{joined(limits)} limit",
-            f"only {joined(below)} is below it" if below else "no other candidate",
+            f"only {joined(below)} is below it" if below else "all others blocked",
         )
     if step.decided_by == NAME_COLUMN:
         smaller = profile_of(replay.decision.cycle).strategy.smaller_name_wins
@@ -266,7 +267,7 @@ def rank_order_words(decision: Decision) -> str:
 
 
 def course_sentences(decision: Decision, cluster: str) -> list[str]:
-    """Return in which steps a cluster competed or was kept out, and how it lost the last time it competed."""
+    """Return in which steps a cluster was ranked or blocked, and how it lost the last time it was ranked."""
     position, candidates = decision.cycle.fleet.positions[cluster], decision.candidates
     if (
         candidates is None
@@ -283,16 +284,14 @@ def course_sentences(decision: Decision, cluster: str) -> list[str]:
     }
     forbidden = [number for number, is_out in kept_out.items() if is_out]
     competed = [number for number, is_out in kept_out.items() if not is_out]
-    parts = (
-        [f"Candidate in {_step_words(competed)}"] if competed else ["Never a candidate"]
-    )
+    parts = [f"Ranked in {_step_words(competed)}"] if competed else ["Never ranked"]
     if forbidden:
         verdicts = Replay(decision).verdicts(forbidden[0], cluster)
         lacking = [
             one.topology_key for one in verdicts if one.is_forbidden and one.lacks_key
         ]
         cause = f"its missing label {joined(lacking)}" if lacking else "a hard limit"
-        parts.append(f"ruled out by {cause} in {_step_words(forbidden)}")
+        parts.append(f"blocked by {cause} in {_step_words(forbidden)}")
     sentences = [f"{', '.join(parts)}."]
     if competed and not is_picked:
         sentences += _last_time(Replay(decision), competed[-1], cluster)
@@ -324,7 +323,7 @@ def _last_time(replay: Replay, number: int, cluster: str) -> list[str]:
         replay.candidate(number, cluster),
         replay.candidate(number, step.winner),
     )
-    words = f"Last candidate in step {number}: lost to {step.winner}"
+    words = f"Last ranked in step {number}: lost to {step.winner}"
     if own.decided_by != "name" and not all(
         spread.limits_skew for spread in step.spreads
     ):

@@ -1,6 +1,6 @@
 """What few moves reach, in sentences and as a table."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from fleetui.apimachinery.words import counted, first_names
 from placements.engine.exact.moves import MovePlan, NoPlanReason
@@ -88,15 +88,3 @@ def hub_sentence(plan: MovePlan, difference: tuple[int, Sequence[str]] | None) -
         return f"The hub does not follow these moves: after the eviction from {leaving} it would {would}."
     followed = counted(number - 1, "eviction")
     return f"The hub follows the first {followed}. After the eviction from {leaving} it would {would}."
-
-
-def plan_lines(plan: MovePlan) -> Iterator[str]:
-    """Yield what each number of moves reaches, as the command prints it."""
-    yield balance_sentence(plan)
-    yield repair_sentence(plan)
-    yield ""
-    yield f"{'MOVES':>6} {'SELECTED':>9} {'HARD':>6} {'SOFT':>6} {'OUTDATED':>9} {'SKEW':>6} {'AFFINITY':>9}"
-    for point in plan.curve:
-        mark = " *" if point.limit == plan.chosen.limit else ""
-        row = f"{point.limit:>6} {point.placed:>9} {point.hard_excess:>6} {point.excess:>6}"
-        yield f"{row} {point.stale:>9} {point.skew:>6} {point.affinity:>9}{mark}"

@@ -139,7 +139,7 @@ def blocked_sentence(
     )
     is_applied = blocked.wanted is not None and blocked.running == blocked.wanted
     if blocked.reason is BlockReason.UNREACHABLE and is_applied:
-        pending = f"{blocked.wanted} applied but not available."
+        pending = f"Applied {blocked.wanted}, not available."
     template = _WHY_BLOCKED[blocked.reason]
     if blocked.reason is BlockReason.RETRY_LATER and clusters > 1:
         template = "Failed. First retry{retry_at}."
@@ -256,7 +256,7 @@ _WHY_BLOCKED = {
     BlockReason.NOT_IN_FLEET: "{pending} No longer in the fleet.",
     BlockReason.NOT_MONITORED: "Scheduled, not applied. The cluster is not monitored: it has no driver.",
     BlockReason.UNREACHABLE: "{pending} Unreachable{since}.",
-    BlockReason.NOT_AVAILABLE: "{wanted} applied but not available{since}.",
+    BlockReason.NOT_AVAILABLE: "Applied {wanted}, not available{since}.",
     BlockReason.RETRY_LATER: "Failed{attempts}. Next retry{retry_at}.",
     BlockReason.BEING_REMOVED: "Waiting for {wanted}. The previous version is being removed.",
     BlockReason.UPDATE_FLOOR: "{pending} {updates}.",
@@ -613,6 +613,7 @@ NO_FORECAST = {
     "stalled": "No forecast: the rollout waits for clusters that it cannot update.",
     "no-rate": "No forecast before the first update is done.",
 }
+HELD = ("paused", "stopped", "stalled")  # an action of a user has to come first
 _TWO_MINUTES = 120
 
 

@@ -131,10 +131,6 @@ class RunPicture:
         return max([2, *rows])
 
     @property
-    def has_trouble(self) -> bool:
-        return any(column.troubled for column in self.columns)
-
-    @property
     def is_named(self) -> bool:
         """Whether there is room for a name beside each dot."""
         return self.slots <= 8 and all(column.is_named for column in self.columns)
@@ -356,8 +352,12 @@ def run_picture(
     is_running: bool,
     has_maximum: bool,
     unit: str,
+    is_held: bool = False,
 ) -> RunPicture:
-    """Return the picture of columns with the line of these moments and of what is planned."""
+    """Return the picture of columns with the line of these moments and of what is planned.
+
+    `is_held`: the run continues after an action of a user only, so that nothing is expected.
+    """
     empty = RunPicture(tuple(columns), (), (), (), 1, None, "", unit)
     placed = empty.placed_columns
     progress = moments[-1][1] if moments else None
@@ -369,6 +369,8 @@ def run_picture(
         for at, one in _thinned(moments)
     ]
     is_planned_run = is_running or progress is None
+    # In an initial deployment nothing can become unavailable.
+    is_initial = bool(moments) and not moments[0][1].available
     now = (
         place_of(until, placed)
         if is_running and any(one.start is not None for one in columns)
@@ -379,11 +381,18 @@ def run_picture(
     if is_planned_run:
         # Before the first start, all of the line is the plan.
         points = points if now is not None else []
-        points += _planned_points(placed, now, old, new, number)
+        minimum = progress.min_available if progress and not is_initial else 0
+        planned = _planned_points(
+            placed,
+            now,
+            old,
+            new,
+            number,
+            minimum,
+        )
+        points += planned[:1] if is_held and now is not None else planned
     limits = []
     minimums: list[tuple[float, float, int]] = []
-    # In an initial deployment nothing can become unavailable.
-    is_initial = bool(moments) and not moments[0][1].available
     lowest = [
         (place, place + column.width, column.minimum)
         for place, column in placed
@@ -451,8 +460,12 @@ def _planned_points(
     old: int,
     new: int,
     number: int,
+    minimum: int,
 ) -> list[LinePoint]:
-    """Return what the line does if no update fails: a wave leaves the old revision for the new one."""
+    """Return what the line does if no update fails: a wave leaves the old revision for the new one.
+
+    So many are updated at once as the minimum leaves, and the line does not fall below it.
+    """
     points = [] if now is None else [LinePoint(now, old, new, is_planned=True)]
     for place, column in placed:
         left = [one for one in column.dots if one.level != "healthy"]
@@ -466,14 +479,17 @@ def _planned_points(
             size = len(left)
             if column.minimum is not None:
                 size = max(1, number - column.minimum)
+            if minimum:
+                size = max(1, min(size, old + new - minimum))
             batches = range(0, len(left), size)
             for turn, first in enumerate(batches):
                 updated = len(left[first : first + size])
                 at = place + width * turn / len(batches)
-                old = max(0, old - updated)
+                old = max(0, old - updated, min(old, minimum - new))
                 points.append(LinePoint(at, old, new, is_planned=True))
                 # Clusters that have the revision already are among those of the plan.
                 new = min(number, new + updated)
+                old = min(old, number - new)
             points.append(LinePoint(place + width, old, new, is_planned=True))
     return points
 

@@ -55,10 +55,20 @@ MARK_WORDS = {
     Mark.GONE: "deselected",
     Mark.CANDIDATE: "candidate",
     Mark.COSTLY: "candidate over the soft limit",
-    Mark.BLOCKED: "blocked in this step",
+    Mark.BLOCKED: "candidate, blocked in this step",
     Mark.REST: "not selected",
     Mark.OUT: "not a candidate",
 }
+BAND_WORDS = "allowed count: any bar may end here"
+
+
+def legend_of(panels: Collection["LanePanel"]) -> list[tuple[str, str]]:
+    """Return the class of each mark that these panels have, with what it means."""
+    marks = {mark for panel in panels for mark in panel.marks}
+    legend = [(str(mark), words) for mark, words in MARK_WORDS.items() if mark in marks]
+    if any(panel.is_limited for panel in panels):
+        legend.append(("band-key", BAND_WORDS))
+    return legend
 
 
 @dataclass(frozen=True, slots=True)
@@ -407,17 +417,24 @@ def _keyless_lane(
 
 
 def _others_words(marks: Any, moment: _Moment) -> str:
-    """Return how many candidates a domain has besides, and how many the step blocks."""
+    """Return how many candidates a domain has besides, and how many of these the step blocks."""
     numbers = Counter(marks.tolist())
-    candidates = numbers[Mark.CANDIDATE] + numbers[Mark.COSTLY]
+    blocked = numbers[Mark.BLOCKED]
+    candidates = numbers[Mark.CANDIDATE] + numbers[Mark.COSTLY] + blocked
     parts = [counted(candidates, "candidate")] if candidates else []
     if numbers[Mark.COSTLY] and numbers[Mark.COSTLY] == candidates:
-        parts = [f"{parts[0]} over the limit"]
-    parts += [f"{numbers[Mark.BLOCKED]:,} blocked"] if numbers[Mark.BLOCKED] else []
+        parts = [f"{parts[0]} over the soft limit"]
+    parts += [blocked_of(blocked, candidates)] if blocked else []
     parts += [f"{numbers[Mark.REST]:,} not selected"] if numbers[Mark.REST] else []
     if not parts and moment.round is not None:
         return "no candidate"
     return ", ".join(parts)
+
+
+def blocked_of(blocked: int, candidates: int) -> str:
+    """Return how many of the candidates of a step its hard limits block."""
+    count = {0: "none", candidates: "all"}.get(blocked, f"{blocked:,}")
+    return f"{count} blocked"
 
 
 def _band_words(
@@ -457,16 +474,8 @@ class FinalSkew:
         return f"{self.key} {self.measure} {self.skew}{limit}"
 
     @property
-    def limit_words(self) -> str:
-        return "(hard)" if self.is_hard else "(soft)"
-
-    @property
     def is_exceeded(self) -> bool:
         return self.is_hard and self.is_limited and self.skew > self.max_skew
-
-    @property
-    def exceeded_words(self) -> str:
-        return f"{self.key}: {self.measure} {self.skew} exceeds the hard limit {self.max_skew}"
 
 
 def final_skews(decision: Decision) -> list[FinalSkew]:

@@ -182,7 +182,7 @@ _FILTER_WORDS = {
     "affinity": "do not match the required affinity",
     "eligibility": "not ready",
     "namespace": "without the namespace",
-    "taints": "with a taint",
+    "taints": "cordoned or with an untolerated taint",
     "already placed": "placed before",
     "topology keys": "without a topology key",
 }
@@ -192,7 +192,7 @@ def candidate_words(decision: Decision) -> str:
     """Return how many clusters were candidates, and what ruled out the others."""
     clusters = counted(len(decision.cycle.fleet), "cluster")
     if decision.verdicts is None:
-        return f"{clusters} evaluated"
+        return f"{clusters}, not filtered"
     candidates = int((decision.verdicts == 0).sum())
     if candidates == len(decision.cycle.fleet):
         return f"{clusters}, all of them candidates"
@@ -203,7 +203,15 @@ def candidate_words(decision: Decision) -> str:
     parts = [
         f"{count:,} {_FILTER_WORDS.get(name, name)}" for count, name in counts if count
     ]
-    return f"{candidates:,} of {clusters} were candidates; others: {', '.join(parts)}"
+    are = "was a candidate" if candidates == 1 else "were candidates"
+    return f"{candidates:,} of {clusters} {are}; others: {', '.join(parts)}"
+
+
+def only_words(step: RoundSummary) -> str:
+    """Return how the selected cluster of a step is the only one: others may be candidates and blocked."""
+    if step.candidates == 1:
+        return "the only candidate"
+    return "the only candidate that no limit blocks"
 
 
 def change_of_clusters(decision: Decision) -> str:
@@ -233,10 +241,11 @@ def round_sentence(step: RoundSummary) -> str:
         )
         if limits:
             without = f", or the cluster has no label {keys}" if keys else ""
-            why = f"every selection would break {' or '.join(limits)}{without}"
-        elif keys:
-            why = f"no remaining cluster has the label {keys}"
-        elif step.number > 1:
+            breaks = f"would break {' or '.join(limits)}{without}"
+            return f"no candidate can be selected: every one {breaks}"
+        if keys:
+            return f"no candidate can be selected: none has the label {keys}"
+        if step.number > 1:
             why = "every cluster that passes the filters is selected"
         else:
             why = f"no {'other ' if step.others_stay else ''}cluster passes the filters"
@@ -248,7 +257,7 @@ def round_sentence(step: RoundSummary) -> str:
         deciding = COLUMN_WORDS[cut.decided_by]
         return f"the best {cut.size:,} of one ranking; {cut.last_in} before {cut.first_out} on {deciding}"
     if step.runner_up is None:
-        return f"{step.winner}, the only candidate"
+        return f"{step.winner}, {only_words(step)}"
     return f"{step.winner} before {step.runner_up} on {COLUMN_WORDS[step.decided_by]}"
 
 
@@ -521,6 +530,14 @@ def _conditions(term: ClusterSelectorTerm) -> Iterator[str]:
             yield f"{one.name} {OPERATOR_WORDS[one.operator]} {value}"
     yield from (f"claim {words}" for words in _selector(term.claim_selector))
     yield from (f"CEL {text}" for text in term.cel_expressions)
+    if term.property_sorter is not None:
+        is_more = term.property_sorter.sort_order is SortOrder.DESCENDING
+        yield f"{'more' if is_more else 'less'} {term.property_sorter.name}"
+
+
+def term_words(term: ClusterSelectorTerm) -> str:
+    """Return what a term requires or prefers: "system=critical and env=prod"."""
+    return joined([*_conditions(term)]) or "any cluster"
 
 
 def value_words(value: str | None) -> str:
@@ -652,15 +669,8 @@ def _preferences(policy: PlacementPolicy) -> list[str]:
 
 def preference_words(term: PreferredTerm) -> str:
     """Return one preferred term with its weight: "prefer system=critical (+20)"."""
-    conditions, sorter = (
-        [*_conditions(term.preference)],
-        term.preference.property_sorter,
-    )
-    if sorter is not None:
-        conditions.append(
-            f"{'more' if sorter.sort_order is SortOrder.DESCENDING else 'less'} {sorter.name}"
-        )
-    return _weighted(joined(conditions) or "every cluster alike", term.weight)
+    conditions = joined([*_conditions(term.preference)])
+    return _weighted(conditions or "every cluster alike", term.weight)
 
 
 def _weighted(words: str, weight: int) -> str:

@@ -20,6 +20,7 @@ from fleetui.apimachinery.quantity import quantity_words
 from fleetui.hub_backend import current_backend
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id
 from placements.engine.loss import PlacementLoss
+from placements.explain.clusters import cluster_status
 from placements.explain.diff import side_by_side
 from placements.explain.loss import impact_badge
 from placements.explain.vocabulary import (
@@ -136,6 +137,22 @@ def moment_text(moment: datetime | None, pattern: str) -> str:
     return _time(moment, "moment", pattern, f"{text} UTC" if "H" in pattern else text)
 
 
+_STAMP = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC")
+
+
+@register.filter
+def moments(sentence: str) -> str:
+    """Return a sentence with its times as elements: on a page all times are in one time zone."""
+    words = _STAMP.sub(
+        lambda found: moment_text(
+            datetime.strptime(found[0], "%Y-%m-%d %H:%M:%S %Z").replace(tzinfo=UTC),
+            "Y-m-d H:i:s",
+        ),
+        conditional_escape(sentence),
+    )
+    return mark_safe(words)  # noqa: S308 - escaped
+
+
 @register.filter
 def span(since: datetime, until: datetime | None) -> str:
     """Return how long something took, such as "0.4s".
@@ -223,6 +240,11 @@ def badge(kind: str, words: object, *, hidden: bool = False) -> str:
         f'<svg aria-hidden="true"><use href="{static("icons.svg")}#{kind}"></use></svg>'
     )
     return mark_safe(f'<span class="mark {kind}">{icon}{text}</span>')  # noqa: S308 - the text is escaped
+
+
+@register.simple_tag
+def member_badge(cluster: Any) -> str:
+    return badge(*cluster_status(cluster, is_cordoned=cluster.is_cordoned))
 
 
 @register.simple_tag

@@ -20,15 +20,15 @@ _LETTER = 6.2
 
 
 @register.simple_tag
-def spark(picture: Picture, height: int) -> str:
+def spark(picture: Picture, height: int, top: int) -> str:
     """Show the clusters of a placement by domain as bars, and shaded where a bar may end.
 
-    The words beside it say the limit and the number of clusters.
+    `top` is the number of clusters that is as high as the picture; what is higher is cut, with a gap. The
+    words beside it say the limit and the number of clusters.
     """
     counts = picture.counts
     if not counts:
         return ""
-    top = max(*counts, picture.high or 0, 1)
     step = min(_WIDEST, _WIDTH / len(counts))
     scale = (height - 1) / top
     shapes = []
@@ -41,12 +41,18 @@ def spark(picture: Picture, height: int) -> str:
         )
         shapes.append(f'<path class="limit" d="M0 {y:.1f}H{width:.1f}"/>')
     for at, count in enumerate(counts):
-        size = max(1.5, count * scale)
+        size = max(1.5, min(count, top) * scale)
         kind = "placed" if count else "none"
         shapes.append(
             f'<rect class="{kind}" x="{at * step:.1f}" y="{height - size:.1f}"'
             f' width="{step * (1 - _GAP):.1f}" height="{size:.1f}" rx="1"/>'
         )
+        if count > top:
+            start = f"M{at * step - 1:.1f} 8"
+            shapes.append(f'<path class="cut" d="{start}l{step:.1f} -4"/>')
+        if step > 2 * _LETTER:
+            start = f'<text class="count" x="{(at + 0.5 - _GAP / 2) * step:.1f}"'
+            shapes.append(f'{start} y="{height - 3}">{count}</text>')
     bars = mark_safe("".join(shapes))  # noqa: S308 - numbers only
     names = _names_below(picture, step, height)
     parts = zip(picture.domains, counts, strict=True)

@@ -28,7 +28,7 @@ from placements.explain.vocabulary import measure_word
 from placements.models import Placement, ProblemKind, Run
 from placements.services.dashboard import queries
 from placements.services.dashboard.causes import Snooze, attention, snoozes_from
-from placements.services.dashboard.pictures import pictures_of
+from placements.services.dashboard.pictures import pictures_of, scale_of
 from placements.services.dashboard.progress import runs_in_progress
 from placements.services.dashboard.queries import PlacementHeadroom
 from placements.services.demo.load import DEMO_SIZES
@@ -176,6 +176,7 @@ def _overview(request: HttpRequest) -> HttpResponse:
         "is_calm": navigation.rollouts == counts.of_placements.waiting
         and not counts.pending,
         "decisions": decisions,
+        "scale": scale_of(pictures.values()),
         "placements": [
             placement_line(one, pictures[one.placement.pk], counts.clusters)
             for one in several

@@ -39,12 +39,11 @@ from placements.explain.decision_tables import (
     rows_csv,
     rows_of,
 )
-from placements.explain.decisions import rank_order_words, step_sentences, step_title
+from placements.explain.decisions import step_sentences, step_title
 from placements.explain.exact import exact_sentences
 from placements.explain.steps import (
     FEW_CLUSTERS,
     FEW_STEPS,
-    MARK_WORDS,
     ClusterSteps,
     FinalSkew,
     LanePanel,
@@ -54,6 +53,7 @@ from placements.explain.steps import (
     cluster_steps,
     final_skews,
     lane_panels,
+    legend_of,
     placed_panels,
     skew_courses,
     strip_of,
@@ -77,6 +77,7 @@ from placements.services.decisions.records import (
     decisions_named,
     problems_of,
     ranking_decision,
+    readable_decisions,
 )
 from placements.templatetags.fleet import run_address
 from placements.web.outcomes import OutcomeTable, outcome_table
@@ -98,6 +99,7 @@ PANELS = {
 }
 """Parts of the page that htmx fetches separately: `?panel=issues`."""
 _MOST_DOMAINS, _MOST_FILTERED, _MOST_NAMES = 60, 5, 12
+_MOST_SELECTIONS = 20  # earlier decisions that are searched for the kept clusters
 _WIDTH = 1190
 
 
@@ -187,8 +189,12 @@ class DecisionPage(DecisionView):
     @cached_property
     def problems(self) -> tuple[str, ...]:
         """What went wrong: of a fulfilled decision only a hard limit that the selection exceeds."""
-        over = tuple(one.exceeded_words for one in self.final_skews if one.is_exceeded)
-        return over if self.value.is_fulfilled else (*super().problems, *over)
+        over = tuple(
+            f"{one.key}: {one.measure} {one.skew} exceeds the hard limit {one.max_skew}"
+            for one in self.final_skews
+            if one.is_exceeded
+        )
+        return over if self.value.is_fulfilled else (*over, *super().problems)
 
     @property
     def problem_count(self) -> int:
@@ -373,16 +379,15 @@ class DecisionPage(DecisionView):
         return lane_panels(self.played, 1, is_start=True)
 
     @property
-    def order(self) -> str:
-        return rank_order_words(self.played)
-
-    @property
     def legend(self) -> list[tuple[str, str]]:
         panels = [
             panel for picture in self.pictures for panel in picture.panels
         ] or self.panels
-        marks = {mark for panel in panels for mark in panel.marks}
-        return [(mark, words) for mark, words in MARK_WORDS.items() if mark in marks]
+        legend = legend_of(panels)
+        ranking = self.replayed.ranking if self.replayed else None
+        if ranking and len(ranking.rows) > 1:
+            legend.append(("ring", "loses here to the selected one"))
+        return legend
 
     @cached_property
     def replayed(self) -> ReplayedRound | None:
@@ -413,6 +418,20 @@ class DecisionPage(DecisionView):
             (words, names[:_MOST_NAMES], max(0, len(names) - _MOST_NAMES))
             for words, names in groups
             if names
+        ]
+
+    @cached_property
+    def selecting_decisions(self) -> list[Decision]:
+        """The earlier decisions that selected the kept clusters, the newest first."""
+        row = self.row
+        if not self.value.kept or row.placement is None:
+            return []
+        rows = readable_decisions(row.placement).filter(
+            joins_count__gt=0, number__lt=row.number
+        )
+        kept = set(self.value.kept)
+        return [
+            one for one in rows[:_MOST_SELECTIONS] if not kept.isdisjoint(one.joins)
         ]
 
     @cached_property

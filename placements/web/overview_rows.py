@@ -175,7 +175,7 @@ def placement_line(
         placement.full_name,
         badges.placement_state(headroom.health),
         picture,
-        limit,
+        f"{limit}, {picture.range_words}" if picture.counts else limit,
         counts.available,
         max(counts.wanted, counts.scheduled),
     )

@@ -25,7 +25,7 @@ from placements.explain.loss import loss_name
 from placements.explain.rollouts import (
     wave_counts,
 )
-from placements.explain.steps import MARK_WORDS
+from placements.explain.steps import legend_of
 from placements.explain.vocabulary import headline, policy_sentence
 from placements.manifests.binding import BindingState
 from placements.manifests.placement import OcmPlacement, parse_placement
@@ -384,7 +384,10 @@ def head_context(
         "ocm": manifest if isinstance(manifest, OcmPlacement) else None,
         "selectors": manifest.spec.resource_selectors,
     }
-    return context | {"issues": _issue_words(context)}
+    issues = _issue_words(context)
+    is_unexplained = health.is_degraded and not issues
+    issues = issues or [health.message] * is_unexplained
+    return context | {"issues": issues, "is_unexplained": is_unexplained}
 
 
 def _issue_words(context: Mapping[str, Any]) -> list[str]:
@@ -449,7 +452,6 @@ def _clusters_tab(
     skews = {one.key: one.skew for one in skews_of(placement)}
     counts = health.counts
     no_problem = counts.available + counts.pending + counts.in_flight
-    marks = set[str]().union(*(panel.marks for panel in panels))
     context = {
         "clusters": placement_clusters(
             request,
@@ -463,9 +465,7 @@ def _clusters_tab(
         "panels_differ": any(
             skews.get(one.key, one.skew) != one.skew for one in panels
         ),
-        "legend": [
-            (mark, words) for mark, words in MARK_WORDS.items() if mark in marks
-        ],
+        "legend": legend_of(panels),
         "steps": last_steps(decision) if decision else None,
         "under_policy": under_policy,
         "ranking": decision,

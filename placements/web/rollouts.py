@@ -31,6 +31,7 @@ from placements.engine.rollout.staged_run import (
 from placements.engine.rollout.waves import compare_limits
 from placements.explain.charts.rollouts import picture_figure
 from placements.explain.rollouts import (
+    HELD,
     UP_TO_DATE,
     action_words,
     blocked_groups,
@@ -496,6 +497,7 @@ def _stages_picture(
         is_running=run.is_running,
         has_maximum=False,
         unit="stage",
+        is_held=run.eta.get("reason") in HELD,
     )
 
 
@@ -596,6 +598,7 @@ def _picture(
         is_running=run.is_running,
         has_maximum=history.adds,
         unit="wave",
+        is_held=run.eta.get("reason") in HELD,
     )
 
 

@@ -11,7 +11,13 @@ for (const form of document.querySelectorAll("form[data-security-key]")) {
   const options = JSON.parse(document.getElementById(form.dataset.options).textContent);
   button.hidden = !window.PublicKeyCredential;
   if (button.hidden) {
-    error.textContent = "This browser offers no security keys at this address. They need HTTPS, or localhost.";
+    error.textContent = "This browser offers no security keys at this address. They need HTTPS, or the name localhost.";
+    if (["127.0.0.1", "[::1]"].includes(location.hostname)) {
+      const here = document.createElement("a");
+      here.href = location.href.replace(location.hostname, "localhost");
+      here.textContent = "Open this page at localhost";
+      error.append(" ", here, " and sign in there.");
+    }
     error.hidden = form.dataset.securityKey === "get";
   }
   button.addEventListener("click", async () => {

@@ -146,7 +146,7 @@ def test_says_which_removals_are_blocked() -> None:
                 cluster("x", Phase.APPLIED, runs=NEW, phase_changed_at=after(0)),
                 at=after(61),
             ),
-            "v2 applied but not available since 2026-08-20 12:00:00 UTC.",
+            "Applied v2, not available since 2026-08-20 12:00:00 UTC.",
             "the cluster is available, or a newer version is applied",
         ),
         (

@@ -33,6 +33,7 @@ def _picture(
     *,
     has_maximum: bool = False,
     is_running: bool = True,
+    is_held: bool = False,
 ) -> RunPicture:
     return run_picture(
         columns,
@@ -41,6 +42,7 @@ def _picture(
         is_running=is_running,
         has_maximum=has_maximum,
         unit="wave",
+        is_held=is_held,
     )
 
 
@@ -156,6 +158,33 @@ def test_the_plan_counts_what_is_updated_after_each_wave() -> None:
     last = picture.points[-1]
     assert (last.at, last.old, last.new) == (2.95, 0, 5)
     assert picture.labels[0].words == "5 expected"
+
+
+def test_a_run_that_is_held_expects_nothing() -> None:
+    stuck = tuple(_dots({"a": "attention", "b": "healthy"}).values())
+    waiting = tuple(_dots(dict.fromkeys("cde", "pending")).values())
+    columns = [
+        RunColumn("1", dots=stuck, start=0, end=20),
+        RunColumn("2", dots=waiting),
+    ]
+
+    picture = _picture(columns, [(0.0, _progress(3, 1, 1))], is_held=True)
+
+    assert [one.words for one in picture.labels] == ["4 available", "minimum 3"]
+
+
+def test_the_plan_stays_above_the_minimum() -> None:
+    stuck = tuple(_dots({"a": "attention", "b": "healthy"}).values())
+    waiting = tuple(_dots(dict.fromkeys("cde", "pending")).values())
+    columns = [
+        RunColumn("1", dots=stuck, start=0, end=20),
+        RunColumn("2", dots=waiting),
+    ]
+
+    picture = _picture(columns, [(0.0, _progress(3, 1, 1))])
+
+    assert min(one.old + one.new for one in picture.points) == 3
+    assert (picture.points[-1].old, picture.points[-1].new) == (0, 4)
 
 
 def test_the_plan_counts_clusters_that_have_the_revision_already_once() -> None:

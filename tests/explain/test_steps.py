@@ -10,17 +10,24 @@ from placements.explain.charts.lanes import lanes_figure
 from placements.explain.decision_tables import NAMED, ranking_of
 from placements.explain.decisions import name_order_words, rank_order_words
 from placements.explain.steps import (
+    BAND_WORDS,
+    MARK_WORDS,
     MOST_COLUMNS,
     Mark,
     cluster_steps,
     dividing_key,
     final_skews,
     lane_panels,
+    legend_of,
     placed_panels,
     skew_courses,
     strip_of,
 )
-from placements.explain.vocabulary import candidate_words, change_of_clusters
+from placements.explain.vocabulary import (
+    candidate_words,
+    change_of_clusters,
+    round_sentence,
+)
 from placements.manifests.policy import PlacementPolicy
 from tests.builders import (
     binding,
@@ -34,6 +41,7 @@ from tests.builders import (
     pick_n,
     prefer,
     spread,
+    taint,
 )
 
 GUIDE = fleet(
@@ -134,7 +142,7 @@ def test_large_fleets_count_candidates_and_show_domains_near_the_limits() -> Non
         if any(one.mark is Mark.NEW for one in lane.segments)
     ]
     assert len(added) == 1
-    assert added[0].others.endswith(("candidates", "blocked"))
+    assert added[0].others.partition(" ")[2].startswith("candidates")
 
 
 def test_clusters_without_the_label_have_a_lane_of_their_own() -> None:
@@ -157,7 +165,7 @@ def test_the_figure_draws_the_lanes_with_the_limit_at_its_number() -> None:
         if one["type"] == "bar"
     }
     assert bars["selected in this step"] == ([0.96], [0.02], [1])
-    assert bars["blocked in this step"] == ([0.96], [1.02], [0])
+    assert bars["candidate, blocked in this step"] == ([0.96], [1.02], [0])
     [band] = [one for one in drawn["layout"]["shapes"] if one["type"] == "rect"]
     assert (band["x0"], band["x1"]) == (0, 1)
     assert "allowed 0 to 1" in [one["text"] for one in drawn["layout"]["annotations"]]
@@ -222,11 +230,35 @@ def test_every_candidate_is_listed_or_counted() -> None:
         hidden = sum(row.hidden + row.gap for row in ranking.rows)
         one = LARGE.round(number)
 
-        assert (
-            listed + hidden + ranking.more
-            == ranking.candidates
-            == int(np.count_nonzero(one.contends))
-        )
+        ranked = int(np.count_nonzero(one.contends))
+        assert listed + hidden + ranking.more == ranked
+        assert ranking.candidates == ranked + ranking.blocked
+
+
+def test_a_blocked_cluster_is_a_candidate_everywhere() -> None:
+    one = fleet(*grouped("region", east="e1 e2", west="w1"), "other")
+    policy = pick_n(3, required=[labelled(region="east")], spread=[spread("region")])
+    blocked = decide(one, policy, binding("e1"))
+
+    ranking = ranking_of(Replay(blocked), 1)
+    [panel] = lane_panels(blocked, 1)
+
+    assert candidate_words(blocked).startswith("1 of 4 clusters was a candidate")
+    assert (ranking.candidates, ranking.blocked_words) == (1, "all blocked")
+    assert MARK_WORDS[Mark.BLOCKED].startswith("candidate")
+    assert ("band-key", BAND_WORDS) in legend_of([panel])
+    assert round_sentence(Replay(blocked).step(1)) == (
+        "no candidate can be selected: every one would break region (max skew 1, hard)"
+    )
+
+
+def test_cordoned_clusters_are_named_beside_the_tainted() -> None:
+    cordoned = cluster("b", taints=[taint("cordon-key", "cordon-value")])
+    one = fleet(cluster("a"), cordoned, cluster("c", taints=[taint("gpu")]))
+
+    assert candidate_words(decide(one, pick_n(1))) == (
+        "1 of 3 clusters was a candidate; others: 2 cordoned or with an untolerated taint"
+    )
 
 
 def test_a_cluster_has_a_line_through_all_steps() -> None:

@@ -21,7 +21,7 @@ from placements.explain.charts.figure import figure, number_axis
 from placements.explain.vocabulary import verb
 from placements.manifests.ocm_options import parse_ocm_options
 from placements.templatetags.charts import cell
-from placements.templatetags.fleet import number
+from placements.templatetags.fleet import moments, number
 from tests.builders import (
     Document,
     binding,
@@ -196,7 +196,7 @@ def test_a_round_that_picked_no_cluster_names_the_limits() -> None:
 
     assert (
         vocabulary.round_sentence(last)
-        == "no candidates left: every selection would break zone (max skew 1, hard)"
+        == "no candidate can be selected: every one would break zone (max skew 1, hard)"
     )
 
 
@@ -326,3 +326,13 @@ def test_thousands_are_reported_with_a_comma_wherever_they_stand() -> None:
 def test_a_verb_goes_with_how_many_do_it() -> None:
     assert [verb(1, word) for word in ("is", "has", "runs")] == ["is", "has", "runs"]
     assert [verb(2, word) for word in ("is", "has", "runs")] == ["are", "have", "run"]
+
+
+def test_the_times_of_a_sentence_are_elements_as_all_times_of_a_page() -> None:
+    words = moments("On <r1>. Unreachable since 2026-08-20 12:00:00 UTC: c1.")
+
+    assert words == (
+        "On &lt;r1&gt;. Unreachable since"
+        ' <time datetime="2026-08-20T12:00:00+00:00" title="2026-08-20 12:00:00 UTC"'
+        ' data-moment="Y-m-d H:i:s">2026-08-20 12:00:00 UTC</time>: c1.'
+    )

@@ -336,21 +336,20 @@ def test_a_label_that_a_cluster_has_is_not_reported_as_missing() -> None:
     (row,) = ranking_of(Replay(hard), 1).forbidden
     assert row.words == "no label zone, which the hard limit requires"
     assert course_sentences(hard, "y") == [
-        "Never a candidate, ruled out by its missing label zone in steps 1 and 2."
+        "Never ranked, blocked by its missing label zone in steps 1 and 2."
     ]
 
 
 def test_a_missing_label_breaks_no_limit() -> None:
     last = Replay(_two_keys(hard=True)).step(2)
     assert (
-        round_sentence(last)
-        == "no candidates left: no remaining cluster has the label zone"
+        round_sentence(last) == "no candidate can be selected: none has the label zone"
     )
 
     one = fleet(*grouped("zone", a="a1 a2 a3", b="b1"), "y")
     both = schedule(Cycle(one, pick_n(5, spread=[spread("zone")]), (), KUBERNETES))
     assert round_sentence(Replay(both).step(4)) == (
-        "no candidates left: every selection would break zone (max skew 1, hard),"
+        "no candidate can be selected: every one would break zone (max skew 1, hard),"
         " or the cluster has no label zone"
     )
 
@@ -362,7 +361,7 @@ def test_a_skew_that_another_group_makes_is_not_blamed_on_this_one() -> None:
     soft = schedule(Cycle(one, policy, placed, KUBEFLEET))
 
     assert course_sentences(soft, "b1")[-1] == (
-        "Last candidate in step 1: lost to c1 on name: one more in zone=b leaves the skew at 3; exceeds"
+        "Last ranked in step 1: lost to c1 on name: one more in zone=b leaves the skew at 3; exceeds"
         " the soft limit 2 and costs 1000."
     )
 
@@ -395,7 +394,7 @@ def test_a_label_and_a_claim_of_one_name_have_shares_of_their_own() -> None:
     )
 
     assert course_sentences(decision, "q")[-1] == (
-        "Last candidate in step 1: lost to p; site=x/p has 0 for its weight 2,"
+        "Last ranked in step 1: lost to p; site=x/p has 0 for its weight 2,"
         " site=x/q has 0 for its weight 1."
     )
 

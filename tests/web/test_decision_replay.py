@@ -445,9 +445,9 @@ def test_a_pinned_group_is_called_by_name(
         in words
     )
     assert "Step 3: why no cluster" in words
-    assert "every selection would break region (max skew 1, hard)" in words
+    assert "every one would break region (max skew 1, hard)" in words
     assert "region maxSkew 2" in words
-    assert "region ScheduleAnyway" in words
+    assert "region whenUnsatisfiable ScheduleAnyway (now DoNotSchedule)" in words
     assert "s1 removed from the fleet" not in words
     assert "s1 without the label region" not in words
 

@@ -124,6 +124,13 @@ def test_every_context_becomes_a_cluster(
     assert SECRET not in written + caplog.text + database_dump()
 
 
+def test_the_preview_has_the_status_that_the_list_will_have(browser: Client) -> None:
+    page = browser.post(PAGE, {"text": "name\nalone\n", "do": "check"}).content.decode()
+
+    assert "Not monitored" in page
+    assert ">Ready<" not in page
+
+
 @pytest.mark.parametrize("door", ["page", "REST", "command"])
 def test_chosen_contexts_get_chosen_names(
     door: str,

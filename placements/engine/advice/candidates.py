@@ -62,10 +62,13 @@ def candidate_changes(decision: Decision, cluster: str) -> Iterator[Axis]:
         yield from _options(decision)
         yield from _labels(decision, cluster)
         for index, term in enumerate(decision.cycle.policy.preferred_terms):
-            facts, path = (
-                {"term": index, "today": term.weight},
-                (*_AFFINITY, _PREFERRED, index, "weight"),
-            )
+            selector = term.preference.to_plain()
+            facts = {
+                "term": index,
+                "selector": selector,
+                "today": term.weight,
+            }
+            path = (*_AFFINITY, _PREFERRED, index, "weight")
             change = partial(_set_field, decision, ChangeKind.WEIGHT, facts, path)
             yield map(change, range(term.weight + 1, _WEIGHTS.stop))
             yield map(change, range(term.weight - 1, _WEIGHTS.start - 1, -1))
@@ -221,8 +224,12 @@ def _new_terms(decision: Decision, cluster: str) -> Iterator[Axis]:
 def _terms(decision: Decision) -> Iterator[Axis]:
     for index, term in enumerate(decision.cycle.policy.required_terms):
         drop = partial(_remove, path=(*_TERMS, index), holder=(*_AFFINITY, _REQUIRED))
-        yield [_edit(decision, ChangeKind.DROP_TERM, {"term": index}, drop)]
         plain = term.to_plain()
+        term_facts = {
+            "term": index,
+            "selector": plain,
+        }
+        yield [_edit(decision, ChangeKind.DROP_TERM, term_facts, drop)]
         labels = plain.get("labelSelector", {}).get("matchLabels", {})
         requirements: list[tuple[Keys, str]] = [
             (("labelSelector", "matchLabels", key), key) for key in labels
@@ -240,7 +247,7 @@ def _terms(decision: Decision) -> Iterator[Axis]:
                 )
         # A lone requirement is removed with its term.
         for path, name in requirements if len(requirements) > 1 else ():
-            facts = {"term": index, "requirement": name}
+            facts = {**term_facts, "requirement": name}
             edit = partial(_remove, path=(*_TERMS, index, *path))
             yield [_edit(decision, ChangeKind.DROP_REQUIREMENT, facts, edit)]
 
@@ -313,7 +320,11 @@ def _constraints(decision: Decision) -> Iterator[Axis]:
         path = (*place, "whenUnsatisfiable")
         yield [
             _set_field(
-                decision, ChangeKind.WHEN_UNSATISFIABLE, facts, path, other.value
+                decision,
+                ChangeKind.WHEN_UNSATISFIABLE,
+                {**facts, "today": constraint.when_unsatisfiable.value},
+                path,
+                other.value,
             )
         ]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from placements.explain.charts.figure import OUTLINED, Color, figure
+from placements.explain.charts.figure import Color, figure
 from placements.explain.steps import MARK_WORDS, Lane, LanePanel, Mark
 from placements.explain.vocabulary import NONE
 
@@ -18,25 +18,50 @@ _COUNTS, _NUMBER = 92, "      "
 _QUIET = {"color": Color.QUIET, "size": 12}
 _BESIDE = {"xanchor": "left", "xshift": 8, "font": _QUIET}
 
-_HATCHED = {
-    **OUTLINED,
-    "pattern": {
-        "shape": "/",
-        "fgcolor": Color.HATCH,
-        "bgcolor": Color.CLEAR,
-        "size": 6,
-        "solidity": 0.25,
-    },
+# The band does not show through: a cluster within it is no more allowed than one beside it.
+_OPAQUE = {
+    "color": Color.PAGE,
+    "line": {"color": Color.QUIET, "width": 1},
+}
+_PATTERN = {
+    "size": 6,
+    "solidity": 0.25,
+    "bgcolor": Color.PAGE,
 }
 _MARKERS: dict[Mark, dict[str, Any]] = {
     Mark.PLACED: {"color": Color.PLACED},
     Mark.NEW: {"color": Color.ACCENT},
-    Mark.GONE: OUTLINED,
-    Mark.CANDIDATE: OUTLINED,
-    Mark.COSTLY: {"color": Color.LOSS, "line": {"color": Color.COST, "width": 1}},
-    Mark.BLOCKED: _HATCHED,
-    Mark.REST: OUTLINED,
-    Mark.OUT: {"color": Color.CLEAR, "line": {"color": Color.BORDER, "width": 1}},
+    Mark.GONE: {
+        **_OPAQUE,
+        "pattern": {
+            **_PATTERN,
+            "shape": ".",
+            "fgcolor": Color.QUIET,
+        },
+    },
+    Mark.CANDIDATE: _OPAQUE,
+    Mark.COSTLY: {
+        "color": Color.PAGE,
+        "line": {"color": Color.COST, "width": 1},
+        "pattern": {
+            **_PATTERN,
+            "shape": "\\",
+            "fgcolor": Color.COST,
+        },
+    },
+    Mark.BLOCKED: {
+        **_OPAQUE,
+        "pattern": {
+            **_PATTERN,
+            "shape": "/",
+            "fgcolor": Color.HATCH,
+        },
+    },
+    Mark.REST: _OPAQUE,
+    Mark.OUT: {
+        "color": Color.PAGE,
+        "line": {"color": Color.BORDER, "width": 1},
+    },
 }
 _TEXTS = {
     Mark.PLACED: Color.ON_PLACED,

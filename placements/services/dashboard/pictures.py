@@ -1,7 +1,7 @@
 """Small pictures of placements: their clusters by domain, and where a limit allows a domain to end."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
@@ -33,6 +33,23 @@ class Picture:
     domains: tuple[str, ...] = ()
     low: int | None = None
     high: int | None = None
+
+    @property
+    def range_words(self) -> str:
+        """Return the clusters of the emptiest and of the fullest domain: "0 to 1 each"."""
+        ends = sorted({min(self.counts), max(self.counts)})
+        return f"{' to '.join(f'{one:,}' for one in ends)} each"
+
+
+def scale_of(pictures: Collection[Picture]) -> int:
+    """Return the number of clusters that is as high as a picture: all have one scale.
+
+    It is that of the pictures with a limit, unless others are only a little higher: those are cut.
+    """
+    tops = [(max((1, one.high or 0, *one.counts)), one.high) for one in pictures]
+    of_all = max((top for top, _ in tops), default=1)
+    limited = (top for top, high in tops if high is not None)
+    return min(of_all, max(limited, default=of_all) + 1)
 
 
 def pictures_of(

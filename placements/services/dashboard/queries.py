@@ -13,7 +13,6 @@ from clusters.models import FleetState, MemberCluster
 from fleetui.hub_scope import current_hub_id
 from placements.engine.status import HealthLevel, PlacementHealth
 from placements.models import (
-    CHANGES_CLUSTERS,
     Decision,
     Placement,
     Resource,
@@ -127,8 +126,8 @@ def counts(
 
 
 def last_decisions(most: int) -> QuerySet[Decision]:
-    """Return the latest decisions that changed clusters."""
-    return decisions_of().filter(CHANGES_CLUSTERS).order_by("-id")[:most]
+    """Return the latest decisions, also those that changed no cluster."""
+    return decisions_of().order_by("-id")[:most]
 
 
 def last_rollout_end() -> datetime | None:

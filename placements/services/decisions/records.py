@@ -337,13 +337,15 @@ def decisions_named(prefix: str, *, most: int = 20) -> list[Decision]:
     )
 
 
+def readable_decisions(placement: Placement) -> QuerySet[Decision]:
+    """Return the decisions that this engine can read, the newest first."""
+    rows = Decision.objects.filter(placement=placement, record__engine=ENGINE_VERSION)
+    rows = rows.select_related("record").defer("record__content")
+    return rows.order_by("-number")
+
+
 def latest_decision(placement: Placement) -> Decision | None:
-    """Return the latest decision that this engine can read."""
-    decisions = Decision.objects.filter(
-        placement=placement, record__engine=ENGINE_VERSION
-    )
-    decisions = decisions.select_related("record").defer("record__content")
-    return decisions.order_by("-number").first()
+    return readable_decisions(placement).first()
 
 
 def ranking_decision(placement: Placement, latest: Decision | None) -> Decision | None:
@@ -358,15 +360,9 @@ def ranking_decision(placement: Placement, latest: Decision | None) -> Decision 
         or latest.leaves_count
     ):
         return latest
-    rows = Decision.objects.filter(
-        CHANGES_CLUSTERS, placement=placement, record__engine=ENGINE_VERSION
+    rows = readable_decisions(placement).filter(
+        CHANGES_CLUSTERS, number__lt=latest.number
     )
-    rows = (
-        rows.filter(number__lt=latest.number)
-        .select_related("record")
-        .defer("record__content")
-    )
-    rows = rows.order_by("-number")
     decision = rows.filter(
         policy_number=latest.policy_number, wanted=latest.wanted
     ).first()

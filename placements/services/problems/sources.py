@@ -468,21 +468,16 @@ def of_channels(rows: QuerySet[Any]) -> Iterator[ProblemFacts]:
 
 def of_outdated(rows: QuerySet[StalePick]) -> Iterator[ProblemFacts]:
     """Yield the placements that would not select some of their clusters again."""
-    owner, checked_at = (
-        "staleness_check__placement__full_name",
-        "staleness_check__checked_at",
-    )
+    owner = "staleness_check__placement__full_name"
     is_cordoned = Case(
         When(cluster_name__in=cordoned_names(), then=True), default=False
     )
     rows = rows.annotate(is_cordoned=is_cordoned).order_by(owner, "cluster_name")
     found: dict[tuple[str, bool], list[str]] = {}
-    checked: dict[str, datetime] = {}
-    for name, cluster, at, cordoned in rows.values_list(
-        owner, "cluster_name", checked_at, "is_cordoned"
+    for name, cluster, cordoned in rows.values_list(
+        owner, "cluster_name", "is_cordoned"
     )[:MOST]:
         found.setdefault((name, cordoned), []).append(cluster)
-        checked[name] = at
     for (name, cordoned), clusters in found.items():
         why = "cordoned" if cordoned else ""
         kind = ProblemKind.PLACEMENT_OUTDATED
@@ -492,8 +487,7 @@ def of_outdated(rows: QuerySet[StalePick]) -> Iterator[ProblemFacts]:
             Noun.PLACEMENT,
             name,
             ProblemLevel.OUTDATED,
-            f"{names_and_more(clusters, 3)} would not be selected if rescheduled."
-            f" Checked at {checked[name]:%H:%M:%S} UTC.",
+            f"{names_and_more(clusters, 3)} would not be selected if rescheduled.",
             page("placement", name),
             reason=why,
             placement=name,

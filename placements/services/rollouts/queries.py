@@ -364,14 +364,17 @@ def parts_of_steps(
     if run.placement is None or not run.is_running:
         return parts
     late_since = now - run.placement.unavailable_period
-    rows = Binding.objects.filter(placement=run.placement_id).exclude(
-        phase=Phase.AVAILABLE
-    )
+    rows = Binding.objects.filter(placement=run.placement_id)
+    has_revision = Q(resource_snapshot=run.resource_snapshot_id)
+    has_revision &= ~Q(state=BindingState.UNSCHEDULED)
+    rows = rows.filter(has_revision | ~Q(phase=Phase.AVAILABLE))
     columns = ("cluster_name", "phase", "phase_changed_at", "untrackable_since")
     for name, phase, changed_at, untrackable_since in rows.values_list(*columns):
         is_done = parts.get(name) is Part.UPDATED
         is_late = changed_at is not None and changed_at < late_since
-        if is_done and phase == Phase.FAILED:
+        if phase == Phase.AVAILABLE and parts.get(name) is Part.PENDING:
+            parts[name] = Part.UPDATED  # nothing is started there in its turn
+        elif is_done and phase == Phase.FAILED:
             parts[name] = Part.FAILED
         elif phase != Phase.APPLIED or untrackable_since is not None:
             continue

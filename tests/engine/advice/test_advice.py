@@ -14,6 +14,7 @@ from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.outcome import Outcome
 from placements.engine.scheduling.reason import ReasonCode
 from placements.engine.scheduling.scheduler import schedule
+from placements.explain.advice import change_words
 from tests.builders import (
     binding,
     cluster,
@@ -167,11 +168,15 @@ def test_leaving_out_a_requirement_or_the_term_helps_a_filtered_cluster() -> Non
     advice = why_not(decision, "a")
 
     assert _details(advice.helps, ChangeKind.DROP_REQUIREMENT) == [
-        {"term": 0, "requirement": "tier"}
+        {"term": 0, "selector": required, "requirement": "tier"}
     ]
-    assert _details(advice.helps, ChangeKind.DROP_TERM) == [{"term": 0}]
+    [dropped] = [
+        one.change for one in advice.helps if one.change.kind is ChangeKind.DROP_TERM
+    ]
+    assert dropped.facts == {"term": 0, "selector": required}
+    assert change_words(dropped) == "without the required term env=prod and tier=edge"
     assert _details(advice.fails, ChangeKind.DROP_REQUIREMENT) == [
-        {"term": 0, "requirement": "env"}
+        {"term": 0, "selector": required, "requirement": "env"}
     ]
 
 

@@ -103,7 +103,7 @@ def test_the_page_of_the_run_says_why_it_waits_and_since_when(
     [binding] = Binding.objects.filter(cluster_name="c000")
     reason = with_reason(binding.unavailable_code, binding.message)
     assert (
-        f"revision 1 applied but not available. Unreachable since {since}. {escape(reason)}<br>"
+        f"Applied revision 1, not available. Unreachable since {since}. {escape(reason)}<br>"
         in page
     )
     assert reason

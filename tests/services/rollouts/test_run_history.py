@@ -90,3 +90,20 @@ def test_a_staged_run_counts_what_is_observed_and_not_what_it_planned() -> None:
         "c001": Part.NOT_AVAILABLE,
         "c002": Part.PENDING,
     }
+
+
+def test_a_cluster_that_has_the_revision_already_is_updated_before_its_turn() -> None:
+    world = StagedWorld({"canary": ["c000"], "prod": ["c001"]},
+        stage("canary", after=True), stage("prod"))  # fmt: skip
+    world.place("web", staged_spec())
+    for name in ("one", "two"):
+        world.begin(name)
+        world.go_on(60)
+        if name == "one":
+            world.approve("one", "canary")
+            world.go_on(60)
+
+    run = StagedRun.objects.get(name="two")
+    assert run.is_running
+    parts = parts_of_steps(run, world.plan("two"), now=world.now)
+    assert parts["c001"] is Part.UPDATED
