@@ -110,7 +110,9 @@ def schedule_due(*, now: datetime) -> int:
     """
     token, started = uuid4().hex, monotonic()
     claimed = claim_due(now=now, token=token)
-    alone = _schedule_together(claimed, now=now)
+    alone = claimed
+    if len(claimed) > 1:
+        alone = _schedule_together(claimed, now=now)
     renewed_at = now
 
     def schedule_next(place: int) -> None:
