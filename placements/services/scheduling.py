@@ -13,7 +13,7 @@ from uuid import uuid4
 from django.db import transaction
 from django.db.models import F, OuterRef, Q, QuerySet, Subquery
 
-from clusters.models import FleetState, MemberCluster
+from clusters.models import MemberCluster
 from clusters.operations.change_log import share_fleet, share_fleet_at_end
 from clusters.queries import current_fleet
 from fleetui.audit import AuditEvent, record_all
@@ -142,13 +142,16 @@ def _schedule_together(claimed: Sequence[int], *, now: datetime) -> list[int]:
     """
     until = monotonic() + LEASE.total_seconds() / 4
     rows = models.Placement.objects.filter(pk__in=claimed, deleting_since=None)
-    ready = []
     written: Collection[int] = ()
     with suppress(Exception):
-        for row in rows.filter(selection_faults=[]):
-            is_to_decide = row.is_due and not row.is_decided and monotonic() < until
-            if is_to_decide and refresh_resources(row, now=now):
-                ready.append(row)
+        ready = [
+            row
+            for row in rows.filter(selection_faults=[])
+            if row.is_due
+            and not row.is_decided
+            and monotonic() < until
+            and refresh_resources(row, now=now)
+        ]
         results = []
         for inputs in inputs_of(ready, current_fleet()) if ready else ():
             if profile_of(inputs.cycle).reads_other_placements:
@@ -295,14 +298,14 @@ def write_decisions(
     Return the rows by placement, None for a cycle that repeats the one before and changes nothing; a
     placement that changed meanwhile is left out. Raise FleetChanged.
 
-    The fleet is locked at the end, so that changes of it do not wait for the writing of rows; at the last run
-    it is locked at the beginning.
+    The fleet is locked at the end, so that changes of it do not wait until the rows are written; at the last
+    run from the beginning.
     """
     decided_on = results
     fleet_record = fleet_record_of(results[0].inputs.view)
     with transaction.atomic():
         if accept_old_fleet:
-            _check_fleet_unchanged(share_fleet(), results, settle=True)
+            share_fleet()
         results = _unchanged(results)
         latest = _latest_decisions(results)
         repeated: dict[int, dict[str, Any]] = {}
@@ -348,18 +351,15 @@ def write_decisions(
             event = AuditEvent("decided", PLACEMENT, row.placement_name, after=facts)
             events.append(event)
         record_all(events, by=None, now=now)
-        if not accept_old_fleet:
-            _check_fleet_unchanged(share_fleet_at_end(), decided_on)
+        _check_fleet_unchanged(decided_on, settle=accept_old_fleet)
     return dict.fromkeys(repeated) | rows
 
 
-def _check_fleet_unchanged(
-    state: FleetState | None, results: Sequence[CycleResult], *, settle: bool = False
-) -> None:
+def _check_fleet_unchanged(results: Sequence[CycleResult], *, settle: bool) -> None:
     """Raise FleetChanged; with `settle` only if a picked cluster left the fleet or lost its eligibility."""
+    state, view = share_fleet_at_end(), results[0].inputs.view
     if state is None:
         raise FleetChanged
-    view = results[0].inputs.view
     has_changed = state.version != view.version
     if any(result.inputs.placement.property_names_read for result in results):
         has_changed = has_changed or state.readings != view.readings

@@ -1,6 +1,6 @@
 """A fleet of 10,000 clusters with 100 PickAll placements: what deciding costs, and what is stored for it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from time import perf_counter, process_time
 from typing import Any
@@ -36,9 +36,7 @@ class Step:
         )
 
 
-HEADING = (
-    f"{'step':<34}{'CPU s':>9}{'wall s':>9}{'decisions':>11}{'bindings':>12}{'µs each':>9}"
-)
+HEADING = f"{'step':<34}{'CPU s':>9}{'wall s':>9}{'decisions':>11}{'bindings':>12}{'µs each':>9}"
 
 
 def _timed(name: str, act: Callable[[], Any]) -> Step:
@@ -65,7 +63,7 @@ def _wants_gold() -> dict[str, Any]:
     return {"placementType": "PickAll", "affinity": {"clusterAffinity": required}}
 
 
-def measure(clusters: int, placements: int) -> list[Step]:
+def measure(clusters: int, placements: int) -> Iterator[Step]:
     """Fill the fleet and decide; then one more cluster gets the label, and then the last tenth of them."""
     names = [f"c{number:05}" for number in range(clusters)]
     members = [
@@ -90,13 +88,11 @@ def measure(clusters: int, placements: int) -> list[Step]:
 
     silver = names[::10]
     specs = [ClusterSpec(one) for one in members]
-    return [
-        _timed("clusters join", lambda: upsert_clusters(specs, by=None, now=NOW)),
-        _timed("placements are saved", save),
-        _timed("first decisions", _decide),
-        _timed("one more cluster for all of them", make_gold(silver[:1])),
-        _timed("the last tenth of the clusters", make_gold(silver[1:])),
-    ]
+    yield _timed("clusters join", lambda: upsert_clusters(specs, by=None, now=NOW))
+    yield _timed("placements are saved", save)
+    yield _timed("first decisions", _decide)
+    yield _timed("one more cluster for all of them", make_gold(silver[:1]))
+    yield _timed("the last tenth of the clusters", make_gold(silver[1:]))
 
 
 def bytes_a_row() -> dict[str, tuple[int, float, float]]:
