@@ -135,7 +135,9 @@ def insert_alike(alike: Model, columns: Mapping[str, Sequence[Any]]) -> None:
     What all rows have in common is written once: of a model with forty columns `bulk_create` prepares every
     value of every row. Give hundreds of rows at most.
     """
-    table, targets, sources = alike._meta, [], []
+    table = alike._meta
+    targets: list[str] = []
+    sources: list[str] = []
     shared: list[Any] = []
     differing: list[list[Any]] = []
     quote = connection.ops.quote_name

@@ -539,20 +539,27 @@ def _write_bindings(
     joining: list[tuple[Any, ...]] = []
     again: list[models.Binding] = []
     for result in results:
-        pk, snapshot = result.inputs.placement.pk, result.inputs.snapshot
+        pk = result.inputs.placement.pk
+        snapshot = result.inputs.snapshot
         for picked in result.decision.picked:
             binding = current.get((pk, picked.cluster))
-            scores = picked.topology_spread_score, picked.affinity_score
             if binding is None:
-                joining.append(
-                    (picked.cluster, pk, snapshot.pk, decisions[pk].pk, *scores)
+                row = (
+                    picked.cluster,
+                    pk,
+                    snapshot.pk,
+                    decisions[pk].pk,
+                    picked.topology_spread_score,
+                    picked.affinity_score,
                 )
+                joining.append(row)
                 continue
             if binding.state == BindingState.UNSCHEDULED:
                 binding.state = binding.previous_state
             binding.policy_snapshot = snapshot
             binding.decision = decisions[pk]
-            binding.topology_spread_score, binding.affinity_score = scores
+            binding.topology_spread_score = picked.topology_spread_score
+            binding.affinity_score = picked.affinity_score
             again.append(binding)
     members = members_named({row[0] for row in joining})
     started = models.Binding(state=BindingState.SCHEDULED, picked_at=now)

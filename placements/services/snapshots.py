@@ -142,24 +142,15 @@ def _loaded(
     for placement in placements:
         if snapshot := snapshots.get(placement.pk):
             own = rows[placement.pk]
-            cycle = usage.balanced(_cycle(placement, snapshot, own, fleet))
-            yield placement, snapshot, own, cycle
-
-
-def _cycle(
-    placement: Placement,
-    snapshot: PolicySnapshot,
-    rows: Iterable[BindingInput],
-    fleet: Fleet,
-) -> Cycle:
-    return Cycle(
-        fleet,
-        policy_of(snapshot, placement.number_of_clusters),
-        binding_values(rows, snapshot),
-        Semantics(snapshot.semantics),
-        snapshot.options,
-        placement.resource_namespace,
-    )
+            cycle = Cycle(
+                fleet,
+                policy_of(snapshot, placement.number_of_clusters),
+                binding_values(own, snapshot),
+                Semantics(snapshot.semantics),
+                snapshot.options,
+                placement.resource_namespace,
+            )
+            yield placement, snapshot, own, usage.balanced(cycle)
 
 
 def draft_cycle(
