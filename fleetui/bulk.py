@@ -144,7 +144,7 @@ def insert_alike(alike: Model, columns: Mapping[str, Sequence[Any]]) -> None:
     for field in table.local_concrete_fields:
         if field.generated or field.primary_key:
             continue
-        targets.append(quote(field.column))
+        targets.append(quote(str(field.column)))
         values = columns.get(field.attname, [field.pre_save(alike, add=True)])
         stored = [field.get_db_prep_save(one, connection) for one in values]
         if field.attname not in columns:

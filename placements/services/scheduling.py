@@ -564,9 +564,11 @@ def _write_bindings(
     members = members_named({row[0] for row in joining})
     started = models.Binding(state=BindingState.SCHEDULED, picked_at=now)
     for part in batched(joining):
-        columns = dict(zip(_NEW_COLUMNS, zip(*part, strict=True), strict=True))
-        columns["member_id"] = [members.get(name) for name in columns["cluster_name"]]
-        insert_alike(started, columns)
+        given: dict[str, Sequence[Any]] = dict(
+            zip(_NEW_COLUMNS, zip(*part, strict=True), strict=True)
+        )
+        given["member_id"] = [members.get(name) for name in given["cluster_name"]]
+        insert_alike(started, given)
     for some in batched(again):
         columns = {
             row.pk: {name: getattr(row, name) for name in _PICK_FIELDS} for row in some

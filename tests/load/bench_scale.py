@@ -7,6 +7,7 @@ DATABASE_URL of an empty PostgreSQL it is measured there, and the workers beside
 import os
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from time import process_time
 
 from tests.load.goals import Goal, print_goals
@@ -76,9 +77,7 @@ def _decided_again(clusters: int = 1_000, placements: int = 200) -> Goal:
     _empty()
     fill(clusters, placements)
     redecide("c00010")
-    best = min(
-        _cpu_of(lambda name=name: redecide(name)) for name in ("c00011", "c00012")
-    )
+    best = min(_cpu_of(partial(redecide, name)) for name in ("c00011", "c00012"))
     found = placements / best
     return Goal(
         "decisions again a CPU-second",
