@@ -52,11 +52,12 @@ fmt: $(STAMP) ## format the code and fix what ruff can fix
 	@$(BIN)/ruff check --fix --quiet .
 	@$(BIN)/ruff format --quiet .
 
-bench: $(STAMP) $(CHARTS) ## compare times, and measure the engine, exact search and its reports, the console on its database, tabs that poll it, 1,000 clusters, real clusters, the mirror of a hub, generated calls of the API
+bench: $(STAMP) $(CHARTS) ## compare times, and measure the engine, exact search and its reports, the console on its database, deciding at scale, tabs that poll it, 1,000 clusters, real clusters, the mirror of a hub, generated calls of the API
 	@$(BIN)/python -m pytest -m timing
 	@$(BIN)/python -m tests.load.bench_engine
 	@$(BIN)/python -m tests.load.bench_foresight
 	@$(BIN)/python -m tests.load.bench_console
+	@$(BIN)/python -m tests.load.bench_scale
 	@$(BIN)/python -m tests.load.bench_polling
 	@$(BIN)/python -m tests.load.bench_members
 	@$(BIN)/python -m pytest -q -s -n 0 tests/load/bench_kubernetes.py

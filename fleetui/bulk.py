@@ -129,6 +129,42 @@ def update_each(
     return rows.filter(pk__in=list(columns)).update(**same)
 
 
+def insert_alike(alike: Model, columns: Mapping[str, Sequence[Any]]) -> None:
+    """Insert a row for each place of these columns, with the other values of `alike`; no keys are returned.
+
+    What all rows have in common is written once: of a model with forty columns `bulk_create` prepares every
+    value of every row. Give hundreds of rows at most.
+    """
+    table = alike._meta
+    targets: list[str] = []
+    sources: list[str] = []
+    shared: list[Any] = []
+    differing: list[list[Any]] = []
+    quote = connection.ops.quote_name
+    for field in table.local_concrete_fields:
+        if field.generated or field.primary_key:
+            continue
+        targets.append(quote(str(field.column)))
+        values = columns.get(field.attname, [field.pre_save(alike, add=True)])
+        stored = [field.get_db_prep_save(one, connection) for one in values]
+        if field.attname not in columns:
+            sources.append("%s")
+            shared += stored
+            continue
+        differing.append(stored)
+        source = f"column{len(differing)}"
+        if connection.features.requires_casted_case_in_updates:
+            source = f"CAST({source} AS {field.cast_db_type(connection)})"
+        sources.append(source)
+    row = f"({', '.join(['%s'] * len(differing))})"
+    rows = list(zip(*differing, strict=True))
+    into = f"INSERT INTO {quote(table.db_table)} ({', '.join(targets)})"
+    given = f"(VALUES {', '.join([row] * len(rows))}) AS given"
+    statement = f"{into} SELECT {', '.join(sources)} FROM {given}"  # noqa: S608 -- names of columns
+    with connection.cursor() as cursor:
+        cursor.execute(statement, [*shared, *chain.from_iterable(rows)])
+
+
 class GroupedWrites(Generic[Value]):
     """Writes of many threads: what arrives during one is written in one transaction after it.
 

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from django.conf import settings
-from django.db import connection
+from django.db import OperationalError, connection
 from django.db.models import F, Max
 from django.utils import timezone
 
@@ -16,6 +16,12 @@ from fleetui.task_queue import enqueue
 FLEET_CHANGED = "placements.tasks.fleet_changed"
 _FLEET_LOCK = 0xF1EE7
 """With the hub, the key of an advisory lock."""
+_EXCLUSIVE = "SELECT pg_advisory_xact_lock(%s, %s)"
+_SHARED = "SELECT pg_advisory_xact_lock_shared(%s, %s)"
+_SHARED_SOON = (
+    "SELECT set_config('lock_timeout', '20ms', true), "
+    "pg_advisory_xact_lock_shared(%s, %s), set_config('lock_timeout', '0', true)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +45,7 @@ def lock_fleet() -> FleetState:
 
     Requires a transaction. SQLite has one writer at a time anyway.
     """
-    _lock("pg_advisory_xact_lock")
+    _lock(_EXCLUSIVE)
     state = FleetState.objects.select_for_update().first()
     if state is None:
         FleetState.objects.get_or_create()
@@ -53,15 +59,29 @@ def share_fleet() -> FleetState:
     PostgreSQL lets those who wait for an advisory lock have it in their order: decisions that follow one
     another cannot delay a change of the fleet, as they could with a lock of the row.
     """
-    _lock("pg_advisory_xact_lock_shared")
+    _lock(_SHARED)
     return FleetState.objects.first() or FleetState()
 
 
-def _lock(function: str) -> None:
-    if connection.vendor != "postgresql":
-        return
-    with connection.cursor() as cursor:
-        cursor.execute(f"SELECT {function}(%s, %s)", [_FLEET_LOCK, current_hub_id()])
+def share_fleet_at_end() -> FleetState | None:
+    """Lock the fleet as `share_fleet` does, for the commit alone; return None if another one keeps it locked.
+
+    For a transaction that holds other rows already. A change of the fleet may wait for these, so that this
+    waits for a moment only. The foreign keys are checked before, as otherwise the commit does that.
+    """
+    if connection.vendor == "postgresql":
+        connection.check_constraints()
+        try:
+            _lock(_SHARED_SOON)
+        except OperationalError:
+            return None
+    return FleetState.objects.first() or FleetState()
+
+
+def _lock(statement: str) -> None:
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute(statement, [_FLEET_LOCK, current_hub_id()])
 
 
 def raise_counters(

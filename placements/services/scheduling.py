@@ -14,10 +14,10 @@ from django.db import transaction
 from django.db.models import F, OuterRef, Q, QuerySet, Subquery
 
 from clusters.models import MemberCluster
-from clusters.operations.change_log import share_fleet
+from clusters.operations.change_log import share_fleet, share_fleet_at_end
 from clusters.queries import current_fleet
 from fleetui.audit import AuditEvent, record_all
-from fleetui.bulk import BATCH_SIZE, batched, claim_batch, update_each
+from fleetui.bulk import batched, claim_batch, insert_alike, update_each
 from fleetui.errors import FleetError
 from fleetui.task_queue import enqueue
 from placements import models
@@ -64,6 +64,14 @@ _PICK_FIELDS = [
     "topology_spread_score",
     "affinity_score",
 ]
+_NEW_COLUMNS = (
+    "cluster_name",
+    "placement_id",
+    "policy_snapshot_id",
+    "decision_id",
+    "topology_spread_score",
+    "affinity_score",
+)
 
 
 class FleetChanged(Exception):
@@ -102,7 +110,9 @@ def schedule_due(*, now: datetime) -> int:
     """
     token, started = uuid4().hex, monotonic()
     claimed = claim_due(now=now, token=token)
-    alone = _schedule_together(claimed, now=now)
+    alone = claimed
+    if len(claimed) > 1:
+        alone = _schedule_together(claimed, now=now)
     renewed_at = now
 
     def schedule_next(place: int) -> None:
@@ -125,26 +135,29 @@ def schedule_due(*, now: datetime) -> int:
 
 
 def _schedule_together(claimed: Sequence[int], *, now: datetime) -> list[int]:
-    """Run the cycles that need nothing but a decision, and write them in one transaction; return the others.
+    """Run the cycles that need a decision, and write them in one transaction; return the others.
 
     Among the others are those that fail here or that a change meanwhile makes outdated: alone each fails or
     ends for itself. Rules that read the counts of other placements have to see what was decided before.
     """
-    started = monotonic()
+    until = monotonic() + LEASE.total_seconds() / 4
     rows = models.Placement.objects.filter(pk__in=claimed, deleting_since=None)
-    ready = [
-        row
-        for row in rows.filter(selection_faults=[])
-        if row.is_due and not row.wants_resources and not row.is_decided
-    ]
     written: Collection[int] = ()
     with suppress(Exception):
+        ready = [
+            row
+            for row in rows.filter(selection_faults=[])
+            if row.is_due
+            and not row.is_decided
+            and monotonic() < until
+            and refresh_resources(row, now=now)
+        ]
         results = []
         for inputs in inputs_of(ready, current_fleet()) if ready else ():
             if profile_of(inputs.cycle).reads_other_placements:
                 continue
             results.append(decide(inputs))
-            if monotonic() - started >= LEASE.total_seconds() / 4:
+            if monotonic() >= until:
                 break
         written = write_decisions(results, now=now) if results else ()
     return [pk for pk in claimed if pk not in written]
@@ -284,10 +297,15 @@ def write_decisions(
 
     Return the rows by placement, None for a cycle that repeats the one before and changes nothing; a
     placement that changed meanwhile is left out. Raise FleetChanged.
+
+    The fleet is locked at the end, so that changes of it do not wait until the rows are written; at the last
+    run from the beginning.
     """
+    decided_on = results
     fleet_record = fleet_record_of(results[0].inputs.view)
     with transaction.atomic():
-        _check_fleet_unchanged(results, settle=accept_old_fleet)
+        if accept_old_fleet:
+            share_fleet()
         results = _unchanged(results)
         latest = _latest_decisions(results)
         repeated: dict[int, dict[str, Any]] = {}
@@ -333,12 +351,15 @@ def write_decisions(
             event = AuditEvent("decided", PLACEMENT, row.placement_name, after=facts)
             events.append(event)
         record_all(events, by=None, now=now)
+        _check_fleet_unchanged(decided_on, settle=accept_old_fleet)
     return dict.fromkeys(repeated) | rows
 
 
 def _check_fleet_unchanged(results: Sequence[CycleResult], *, settle: bool) -> None:
     """Raise FleetChanged; with `settle` only if a picked cluster left the fleet or lost its eligibility."""
-    state, view = share_fleet(), results[0].inputs.view
+    state, view = share_fleet_at_end(), results[0].inputs.view
+    if state is None:
+        raise FleetChanged
     has_changed = state.version != view.version
     if any(result.inputs.placement.property_names_read for result in results):
         has_changed = has_changed or state.readings != view.readings
@@ -515,32 +536,39 @@ def _write_bindings(
     }
     _end_bindings(results, current)
 
-    new: list[models.Binding] = []
+    joining: list[tuple[Any, ...]] = []
     again: list[models.Binding] = []
     for result in results:
-        placement = result.inputs.placement
+        pk = result.inputs.placement.pk
+        snapshot = result.inputs.snapshot
         for picked in result.decision.picked:
-            binding = current.get((placement.pk, picked.cluster))
+            binding = current.get((pk, picked.cluster))
             if binding is None:
-                binding = models.Binding(
-                    placement=placement,
-                    cluster_name=picked.cluster,
-                    state=BindingState.SCHEDULED,
-                    picked_at=now,
+                row = (
+                    picked.cluster,
+                    pk,
+                    snapshot.pk,
+                    decisions[pk].pk,
+                    picked.topology_spread_score,
+                    picked.affinity_score,
                 )
-                new.append(binding)
-            else:
-                again.append(binding)
+                joining.append(row)
+                continue
             if binding.state == BindingState.UNSCHEDULED:
                 binding.state = binding.previous_state
-            binding.policy_snapshot = result.inputs.snapshot
-            binding.decision = decisions[placement.pk]
+            binding.policy_snapshot = snapshot
+            binding.decision = decisions[pk]
             binding.topology_spread_score = picked.topology_spread_score
             binding.affinity_score = picked.affinity_score
-    members = members_named({binding.cluster_name for binding in new})
-    for binding in new:
-        binding.member_id = members.get(binding.cluster_name)
-    models.Binding.objects.bulk_create(new, batch_size=BATCH_SIZE)
+            again.append(binding)
+    members = members_named({row[0] for row in joining})
+    started = models.Binding(state=BindingState.SCHEDULED, picked_at=now)
+    for part in batched(joining):
+        given: dict[str, Sequence[Any]] = dict(
+            zip(_NEW_COLUMNS, zip(*part, strict=True), strict=True)
+        )
+        given["member_id"] = [members.get(name) for name in given["cluster_name"]]
+        insert_alike(started, given)
     for some in batched(again):
         columns = {
             row.pk: {name: getattr(row, name) for name in _PICK_FIELDS} for row in some

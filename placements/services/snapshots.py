@@ -9,7 +9,7 @@ each other.
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
@@ -73,6 +73,7 @@ class PlacementCounts:
 class BindingInput(NamedTuple):
     """The columns of a binding that a cycle reads; not a model, as there may be thousands."""
 
+    pk: int
     placement_id: int
     cluster_name: str
     state: str
@@ -88,7 +89,7 @@ class CycleInputs:
 
     placement: Placement
     snapshot: PolicySnapshot
-    bindings: tuple[Binding, ...]
+    bindings: Sequence[BindingInput]
     view: FleetSnapshot
     cycle: Cycle
 
@@ -104,18 +105,8 @@ def inputs_of(
 
     A third query if some rules read the counts of other placements. A placement deleted meanwhile is omitted.
     """
-    ids = [placement.pk for placement in placements]
-    latest = PolicySnapshot.objects.filter(placement__in=ids, is_latest=True)
-    snapshots = {snapshot.placement_id: snapshot for snapshot in latest}
-    rows: dict[int, list[Binding]] = {pk: [] for pk in ids}
-    for row in Binding.objects.filter(placement__in=ids).order_by("cluster_name"):
-        rows[row.placement_id].append(row)
-    usage = PlacementCounts()
-    for placement in placements:
-        if snapshot := snapshots.get(placement.pk):
-            bindings = tuple(rows[placement.pk])
-            cycle = usage.balanced(_cycle(placement, snapshot, bindings, view.fleet))
-            yield CycleInputs(placement, snapshot, bindings, view, cycle)
+    for placement, snapshot, rows, cycle in _loaded(placements, view.fleet):
+        yield CycleInputs(placement, snapshot, rows, view, cycle)
 
 
 def cycles_of(
@@ -129,39 +120,37 @@ def cycles_of(
     A third query if some rules read the counts of other placements. A placement deleted meanwhile is omitted.
     With `only` the bindings are those on these clusters.
     """
+    for placement, _, _, cycle in _loaded(placements, fleet, only):
+        yield placement, cycle
+
+
+def _loaded(
+    placements: Collection[Placement],
+    fleet: Fleet,
+    only: Collection[str] | None = None,
+) -> Iterator[tuple[Placement, PolicySnapshot, Sequence[BindingInput], Cycle]]:
     ids = [placement.pk for placement in placements]
     latest = PolicySnapshot.objects.filter(placement__in=ids, is_latest=True)
     snapshots = {snapshot.placement_id: snapshot for snapshot in latest}
-    rows: dict[int, list[BindingInput]] = {}
     bindings = Binding.objects.filter(placement__in=ids)
     if only is not None:
         bindings = bindings.filter(cluster_name__in=only)
-    for row in _rows_of(bindings):
-        rows.setdefault(row.placement_id, []).append(row)
+    rows: dict[int, list[BindingInput]] = {pk: [] for pk in ids}
+    for row in _rows_of(bindings.order_by("placement", "cluster_name")):
+        rows[row.placement_id].append(row)
     usage = PlacementCounts()
     for placement in placements:
-        if placement.pk not in snapshots:
-            continue
-        cycle = _cycle(
-            placement, snapshots[placement.pk], rows.get(placement.pk, ()), fleet
-        )
-        yield placement, usage.balanced(cycle)
-
-
-def _cycle(
-    placement: Placement,
-    snapshot: PolicySnapshot,
-    rows: Iterable[Binding | BindingInput],
-    fleet: Fleet,
-) -> Cycle:
-    return Cycle(
-        fleet,
-        policy_of(snapshot, placement.number_of_clusters),
-        binding_values(rows, snapshot),
-        Semantics(snapshot.semantics),
-        snapshot.options,
-        placement.resource_namespace,
-    )
+        if snapshot := snapshots.get(placement.pk):
+            own = rows[placement.pk]
+            cycle = Cycle(
+                fleet,
+                policy_of(snapshot, placement.number_of_clusters),
+                binding_values(own, snapshot),
+                Semantics(snapshot.semantics),
+                snapshot.options,
+                placement.resource_namespace,
+            )
+            yield placement, snapshot, own, usage.balanced(cycle)
 
 
 def draft_cycle(
@@ -256,7 +245,7 @@ _SCORE, _SCORE_TEXT = "topology_spread_score", "score_text"
 
 
 def binding_values(
-    rows: Iterable[Binding | BindingInput], latest: PolicySnapshot | None
+    rows: Iterable[BindingInput], latest: PolicySnapshot | None
 ) -> tuple[BindingValue, ...]:
     """Return bindings as values; those of another snapshot than the latest are obsolete."""
     latest_id = latest.pk if latest else None

@@ -21,6 +21,9 @@ SCHEDULE_DUE = "placements.tasks.schedule_due"
 ADVANCE_DUE = "placements.tasks.sync_due_rollouts"
 RUN_CLUSTER_CALLS = "placements.tasks.run_cluster_calls"
 LONGEST_TRIGGER = 200
+_FOR_A_HINT = 100
+_MOST_HINTS = 4
+"""Several workers start at once where there is work for them; with one hint the others wait for the sweep."""
 
 
 DUE: Mapping[str, int] = {"generation": 1, "selection_generation": 1}
@@ -47,7 +50,7 @@ def enqueue_scheduling(
         columns["rollout_generation"] = F("rollout_generation") + 1
     for part in batched(ids):
         Placement.objects.filter(pk__in=part).update(**columns)
-    if ids:
+    for _hint in ids[: _MOST_HINTS * _FOR_A_HINT : _FOR_A_HINT]:
         enqueue(SCHEDULE_DUE)
     if ids and rollouts:
         enqueue(ADVANCE_DUE)

@@ -239,3 +239,38 @@ def test_of_balanced_placements_each_sees_what_was_decided_before() -> None:
     scheduling.schedule_due(now=NOW)
 
     assert sorted(placed(both[0]) + placed(both[1])) == ["c0", "c1"]
+
+
+def test_decisions_on_new_placements_are_written_together() -> None:
+    _fleet(4)
+    counts = []
+    for batch, size in enumerate((2, 4, 12)):
+        for number in range(size):
+            saved(f"p{batch}-{number}", pick_n_spec(2))
+        with CaptureQueriesContext(connection) as captured:
+            scheduling.schedule_due(now=NOW)
+        tables = ("placements_decision", "placements_binding", "fleetui_event")
+        of_decisions = [
+            one for one in captured if any(table in one["sql"] for table in tables)
+        ]
+        counts.append(len(of_decisions))
+
+    assert Binding.objects.count() == 36
+    assert counts[1] == counts[2]
+
+
+def test_the_fleet_is_read_again_when_all_rows_are_written() -> None:
+    _fleet(4)
+    for number in range(3):
+        saved(f"p{number}", pick_n_spec(2))
+    with CaptureQueriesContext(connection) as captured:
+        scheduling.schedule_due(now=NOW)
+
+    statements = [one["sql"] for one in captured]
+    written = [
+        place
+        for place, sql in enumerate(statements)
+        if sql.startswith(("INSERT", "UPDATE", "DELETE"))
+    ]
+    reads = [sql for sql in statements[written[-1] :] if "clusters_fleetstate" in sql]
+    assert len(reads) == 1

@@ -14,7 +14,7 @@ from fleetui import task_queue
 from fleetui.celery import app
 from placements import tasks
 from placements.models import Placement
-from placements.services import scheduling
+from placements.services import scheduling, workqueue
 from placements.services.rollouts import controller
 from tests.rows import NOW, joined, pick_n_spec, saved
 
@@ -149,3 +149,16 @@ def test_one_that_fails_delays_no_other(
         due(now=NOW)  # type: ignore[operator]
 
     assert sorted(done) == sorted(Placement.objects.values_list("pk", flat=True))
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(("placements", "hints"), [(0, 0), (1, 1), (150, 2), (900, 4)])
+def test_more_workers_get_a_hint_where_more_placements_are_due(
+    placements: int, hints: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[str] = []
+    monkeypatch.setattr(workqueue, "enqueue", sent.append)
+
+    workqueue.enqueue_scheduling(range(placements), trigger="the fleet changed")
+
+    assert sent == [workqueue.SCHEDULE_DUE] * hints

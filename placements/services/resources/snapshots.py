@@ -77,9 +77,8 @@ def take_resource_snapshot(
     content = content_hash(objects)
     if latest and latest.content_hash == content:
         return latest
-    ResourceSnapshot.objects.filter(placement=placement, is_latest=True).update(
-        is_latest=False
-    )
+    if latest:
+        ResourceSnapshot.objects.filter(pk=latest.pk).update(is_latest=False)
     number = latest.number + 1 if latest else 0
     snapshot = ResourceSnapshot.objects.create(
         placement=placement,
@@ -102,7 +101,8 @@ def take_resource_snapshot(
         )
         for part in parts(objects)
     )
-    prune_resource_snapshots(placement)
+    if latest:
+        prune_resource_snapshots(placement)
     enqueue_rollout([placement.pk])
     return snapshot
 

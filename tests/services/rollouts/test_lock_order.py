@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
+from threading import Event
+from typing import Any
 
 import pytest
 from django.db import connection, connections, transaction
@@ -18,6 +20,7 @@ from clusters.operations.edit import change_labels
 from fleetui.apimachinery.yaml import dump_yaml, load_documents
 from fleetui.hub_scope import LOCAL_HUB, in_hub
 from placements.models import Placement, StagedRun
+from placements.services import scheduling
 from placements.services.apply import apply_documents
 from placements.services.editor.operations import (
     ReviewedDraft,
@@ -198,4 +201,31 @@ def test_a_change_of_the_fleet_waits_for_a_decision_and_later_decisions_for_it()
         assert Placement.objects.get().placed_count == 1
 
     assert FleetState.objects.get().version == version + 1
+    assert Placement.objects.get().placed_count == 2
+
+
+def test_a_change_of_the_fleet_does_not_wait_for_the_rows_of_a_decision(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(2)
+    _one_more_wanted(world)
+    is_writing, is_changed = Event(), Event()
+    record_all = scheduling.record_all
+
+    def record_after_a_change(events: Any, **options: Any) -> None:
+        record_all(events, **options)
+        is_writing.set()
+        is_changed.wait(timeout=20)
+
+    monkeypatch.setattr(scheduling, "record_all", record_after_a_change)
+    change = partial(
+        change_labels, ["c000"], put={"tier": "gold"}, by=None, now=world.now
+    )
+    with ThreadPoolExecutor(2) as others:
+        deciding = others.submit(_run_apart, partial(schedule_due, now=world.now))
+        assert is_writing.wait(timeout=20)
+        others.submit(_run_apart, change).result(timeout=15)
+        is_changed.set()
+        deciding.result(timeout=60)
+
     assert Placement.objects.get().placed_count == 2
