@@ -20,6 +20,7 @@ from django.core.management import get_commands
 
 from fleetui import __version__
 from fleetui.apimachinery.yaml import load_documents
+from fleetui.errors import BAD_INPUT
 from fleetui.locations import data_folder
 from placements.client.main import PROGRAM, main, verbs_of
 from tests.commands import PARSER, call_command
@@ -178,6 +179,16 @@ def test_help_and_completion_name_every_command_and_option(
     ):
         answer = run("bash", "-c", f"source {script}; {complete.format(words)}")
         assert answer.stdout.split() == found.split(), answer.stderr
+
+
+def test_a_renamed_command_says_its_new_name(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([f"/usr/bin/{PROGRAM}", "doctor", "-f", "web.yaml"])
+
+    assert ended.value.code == BAD_INPUT
+    assert capsys.readouterr().err == "fleetui: doctor is called checks now\n"
 
 
 @pytest.mark.nightly
@@ -492,7 +503,7 @@ def test_the_hook_is_a_command_that_exists() -> None:
     assert len(hooks) == 3
     for hook in hooks:
         assert hook["entry"].split()[0] == "fleetui"
-        assert hook["entry"].split()[1] in get_commands()
+        assert hook["entry"].split()[1] in get_commands() | verbs_of(PARSER)
         assert (hook["language"], hook.get("pass_filenames", True)) == (
             "python",
             hook["id"] == "fleetui-checks",
