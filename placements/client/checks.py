@@ -17,7 +17,7 @@ from placements.engine.checks.findings import Severity
 from placements.explain.checks import document_lines, documents_sarif
 
 HAS_FINDINGS = 1
-_ORDER = list(Severity)
+_ORDER = list(map(str, Severity))
 
 
 @dataclass(frozen=True, slots=True)
