@@ -43,7 +43,7 @@ def import_clusters(console: Console, options: Namespace) -> None:
         lines = (f"{options.file}: {field_error(one)}" for one in error.errors)
         raise RemoteError("\n".join(lines), returncode=BAD_INPUT) from error
     except RemoteError as error:
-        if error.returncode != UNCONFIRMED:
+        if "confirm" not in error.problem:
             raise
         detail = error.problem["detail"]
         message = f"Nothing was imported: {detail}; --confirm imports all the same"
