@@ -556,8 +556,8 @@ def complete_schema(result: Plain, **_: Any) -> Plain:
 
 
 def apply_body() -> Plain:
-    """Return the schema of the body of `apply`: one manifest, a List, or an array of manifests."""
-    manifests = {"type": "array", "items": component("ResourceManifest")}
-    return {
-        "anyOf": [component("ResourceManifest"), component("ManifestList"), manifests]
-    }
+    """Return the schema of the body of `apply`: one manifest, or a List.
+
+    An array is accepted, too; a generated Python client could not send any body if it were described.
+    """
+    return {"anyOf": [component("ResourceManifest"), component("ManifestList")]}
