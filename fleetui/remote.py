@@ -3,9 +3,10 @@
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -26,7 +27,7 @@ _LOOPBACK = re.compile(r"127(\.\d{1,3}){3}|::1|(.+\.)?localhost")
 class RemoteError(Exception):
     """A request that did not succeed: what the console or the connection says, and the exit status for it.
 
-    `applied` is what an apply had written before the error.
+    `problem` has the problem details of the response.
     """
 
     def __init__(
@@ -35,25 +36,21 @@ class RemoteError(Exception):
         *,
         returncode: int,
         status: int = 0,
-        applied: Sequence[Mapping[str, Any]] = (),
+        problem: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         super().__init__(message)
-        self.returncode, self.status, self.applied = returncode, status, applied
+        self.returncode = returncode
+        self.status = status
+        self.problem = problem
 
 
 class RemoteErrors(RemoteError):
     """Errors in the manifests, as the console lists them: path, message, line."""
 
-    def __init__(
-        self,
-        message: str,
-        errors: list[dict[str, Any]],
-        *,
-        status: int,
-        applied: Sequence[Mapping[str, Any]] = (),
-    ) -> None:
-        super().__init__(message, returncode=BAD_INPUT, status=status, applied=applied)
-        self.errors = errors
+    @property
+    def errors(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.problem["faults"]
+        return found
 
     def __str__(self) -> str:
         return "\n".join(str(field_error({**one, "line": None})) for one in self.errors)
@@ -238,17 +235,13 @@ def content_of(status: int, content: bytes, *, console: str) -> Any:
         return document
     problem = document if isinstance(document, dict) else {}
     detail = str(problem.get("detail") or problem.get("title") or f"status {status}")
-    applied = problem.get("applied", ())
-    if errors := problem.get("faults"):
-        raise RemoteErrors(detail, errors, status=status, applied=applied)
+    facts: dict[str, Any] = {"status": status, "problem": problem}
+    if problem.get("faults"):
+        raise RemoteErrors(detail, returncode=BAD_INPUT, **facts)
     if confirmation := problem.get("confirm"):
         detail = f"{detail} (--confirm {confirmation})"
-        raise RemoteError(
-            detail, returncode=UNCONFIRMED, status=status, applied=applied
-        )
-    raise RemoteError(
-        detail, returncode=exit_code_of(status), status=status, applied=applied
-    )
+        raise RemoteError(detail, returncode=UNCONFIRMED, **facts)
+    raise RemoteError(detail, returncode=exit_code_of(status), **facts)
 
 
 def field_error(plain: Mapping[str, Any]) -> FieldError:

@@ -22,7 +22,7 @@ from fleetui.apimachinery import kinds
 from fleetui.apimachinery.model import Semantics
 from fleetui.apimachinery.yaml import load_documents
 from fleetui.env import Variables
-from placements.client.arguments import connection_options, new_parser
+from placements.client.arguments import FORMATS, connection_options, new_parser
 from placements.client.main import KUBECTL, verbs_of
 from placements.client.operations import nouns
 from placements.engine.scheduling.cycle import Cycle
@@ -93,21 +93,36 @@ def test_it_builds_without_a_warning_and_loads_nothing_from_elsewhere(
 
 
 OF_NOUNS = {"get", "describe", "delete", "export"}
-"""Their options are the parameters of the lists of the API, which `--help` names."""
+"""The parameters of the lists of the API are options of `get`, too, which its `--help` names."""
+COMMANDS_PAGE = "reference/commands.md"
 
 
 def test_every_command_has_a_section_with_every_option_and_every_choice() -> None:
     missing = {
         f"{name}: {word}"
         for name in _commands()
-        for word in (nouns() if name in OF_NOUNS else _words_of(_parser(name)))
+        for word in (
+            _words_of_nouns(name) if name in OF_NOUNS else _words_of(_parser(name))
+        )
         if not re.search(
-            rf"(?<![\w-]){re.escape(word)}\b",
-            _section("reference/commands.md", "get" if name in OF_NOUNS else name),
+            rf"(?<![\w-]){re.escape(word)}\b", _section(COMMANDS_PAGE, name)
         )
     }
 
     assert missing == set()
+
+
+def test_every_command_has_the_formats_that_its_section_names() -> None:
+    [usual] = _formats_in("Requests")
+    wrong = {
+        f"{name}: {' '.join(sorted(formats))}"
+        for name in _commands()
+        for formats in _formats_of(_parser(name))
+        if formats not in (usual, *_formats_in(name))
+    }
+
+    assert usual == set(FORMATS)
+    assert wrong == set()
 
 
 def test_the_settings_are_those_of_the_model() -> None:
@@ -543,7 +558,39 @@ def _parser(name: str) -> ArgumentParser:
     return load_command_class(app, name).create_parser("manage.py", name)
 
 
-def _words_of(parser: ArgumentParser) -> Iterator[str]:
+def _words_of_nouns(verb: str) -> Iterator[str]:
+    """Yield the options of a verb apart from the parameters of lists, and the nouns that it has."""
+    for action in _parser(verb)._actions:
+        below = action.choices if isinstance(action.choices, dict) else {}
+        for parser in below.values():
+            yield from _words_of(parser, but=("output", "query_"))
+    if verb in ("get", "export"):
+        yield from (name for name, noun in nouns().items() if verb in noun.verbs)
+
+
+def _formats_of(parser: ArgumentParser) -> Iterator[set[str]]:
+    for action in parser._actions:
+        if action.dest == "output" and action.choices:
+            yield set(action.choices)
+        elif isinstance(action.choices, dict):
+            for below in action.choices.values():
+                yield from _formats_of(below)
+
+
+def _formats_in(title: str) -> list[set[str]]:
+    """Return the words for formats of each line of a section that is about `-o`."""
+    known = {*FORMATS, "csv", "markdown", "sarif"}
+    lines = _section(COMMANDS_PAGE, title).splitlines()
+    return [
+        known & set(re.findall(r"[a-z]+", " ".join(re.findall(r"`[^`]+`", line))))
+        for line in lines
+        if re.search(r"`-o\b", line)
+    ]
+
+
+def _words_of(
+    parser: ArgumentParser, *, but: tuple[str, ...] = ("output",)
+) -> Iterator[str]:
     """Yield the options that a command has beside those of Django, and the choices of its arguments."""
     usual = {
         option
@@ -560,7 +607,7 @@ def _words_of(parser: ArgumentParser) -> Iterator[str]:
         one
         for one in parser._actions
         if not _is_djangos(one)
-        and one.dest != "output"
+        and not one.dest.startswith(but)
         and not usual & set(one.option_strings)
     ]
     for action in own:

@@ -2,12 +2,14 @@
 
 import json
 import os
+import pty
 import re
+import select
 import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import StringIO
@@ -17,14 +19,16 @@ from typing import Any
 
 import pytest
 from django.core.management import get_commands
+from pytest_django.live_server_helper import LiveServer
 
-from fleetui import __version__
+from fleetui import __version__, remote
 from fleetui.apimachinery.yaml import load_documents
+from fleetui.errors import BAD_INPUT
 from fleetui.locations import data_folder
 from placements.client.main import PROGRAM, main, verbs_of
 from tests.commands import PARSER, call_command
 from tests.conftest import OUR_APPS
-from tests.rows import member_document
+from tests.rows import api_token, joined, member_document, person
 from tests.runtime.processes import ROOT, watching
 from tests.services.test_impact_sources import FOREIGN
 
@@ -178,6 +182,87 @@ def test_help_and_completion_name_every_command_and_option(
     ):
         answer = run("bash", "-c", f"source {script}; {complete.format(words)}")
         assert answer.stdout.split() == found.split(), answer.stderr
+
+
+STARTS = {
+    "bash": (["bash", "--norc", "--noprofile", "-i"], "source {script}"),
+    "zsh": (
+        ["zsh", "-f", "-i"],
+        "fpath=({folder} $fpath); autoload -Uz compinit; compinit -u -d {folder}/dump",
+    ),
+}
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("shell", STARTS)
+def test_a_shell_completes_names_from_the_console(
+    shell: str, live_server: LiveServer, tmp_path: Path
+) -> None:
+    """In a terminal, as a user presses the tabulator."""
+    if not shutil.which(shell):
+        pytest.skip(f"{shell} is not installed")
+    joined("bravelion")
+    script = tmp_path / "_fleetui"
+    script.write_text(completion_of(shell))
+    program = tmp_path / "fleetui"
+    start = f"exec {sys.executable} -m placements.client.main"
+    program.write_text(f'#!/bin/sh\ncd {ROOT} && {start} "$@"\n')
+    program.chmod(0o755)
+    variables = {
+        "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}",
+        "TERM": "dumb",
+        remote.SERVER: live_server.url,
+        remote.TOKEN: api_token(person("ana", "viewer")),
+    }
+    command, source = STARTS[shell]
+
+    with terminal(command, os.environ | variables) as typed:
+        ready = "echo rea''dy\n"
+        typed(f"{source.format(script=script, folder=tmp_path)}; {ready}", "ready")
+        typed("fleetui rollout pau\t", "pause")
+        typed("\x15fleetui cordon brave\t", "bravelion")
+
+
+@contextmanager
+def terminal(
+    command: list[str], variables: Mapping[str, str]
+) -> Iterator[Callable[[str, str], None]]:
+    """Run a program in a terminal; the function types something and waits for what it prints."""
+    main_end, end = pty.openpty()
+    process = subprocess.Popen(
+        command,
+        stdin=end,
+        stdout=end,
+        stderr=end,
+        env=variables,
+        start_new_session=True,
+    )
+
+    def typed(text: str, wanted: str) -> None:
+        os.write(main_end, text.encode())
+        found = ""
+        while wanted not in found:
+            readable, _, _ = select.select([main_end], [], [], 60)
+            assert readable, f"{wanted!r} is not in {found!r}"
+            found += os.read(main_end, 4096).decode(errors="replace")
+
+    try:
+        yield typed
+    finally:
+        process.kill()
+        process.wait()
+        os.close(main_end)
+        os.close(end)
+
+
+def test_a_renamed_command_says_its_new_name(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([f"/usr/bin/{PROGRAM}", "doctor", "-f", "web.yaml"])
+
+    assert ended.value.code == BAD_INPUT
+    assert capsys.readouterr().err == "fleetui: doctor is called checks now\n"
 
 
 @pytest.mark.nightly
@@ -492,7 +577,7 @@ def test_the_hook_is_a_command_that_exists() -> None:
     assert len(hooks) == 3
     for hook in hooks:
         assert hook["entry"].split()[0] == "fleetui"
-        assert hook["entry"].split()[1] in get_commands()
+        assert hook["entry"].split()[1] in get_commands() | verbs_of(PARSER)
         assert (hook["language"], hook.get("pass_filenames", True)) == (
             "python",
             hook["id"] == "fleetui-checks",

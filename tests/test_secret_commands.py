@@ -75,7 +75,7 @@ EXAMPLES: dict[str, tuple[tuple[str, ...], ...]] = {
     "prune": (("--dry-run",),),
     "reschedule": (("web", "--dry-run"), ("web", "--moves", "fewest", "--dry-run")),
     "replay": (("web",),),
-    "removals": ((), ("bravelion",)),
+    "removals": (("confirm", "bravelion", "web"), ("keep", "bravelion", "web")),
     "rollout": (("status", "web"), ("status", "bundle")),
     "simulate": (
         ("--clusters", "{secrets}", "--placement", "{secrets}"),

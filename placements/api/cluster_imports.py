@@ -83,6 +83,7 @@ class ClusterImportViewSet(BaseViewSet):
         query=ImportQuery,
         problems=(409,),
         is_costly=True,
+        commands=[{"words": "import_clusters", "message": "", "body": {}}],
     )
     def create(self, request: Request) -> Response:
         """Import the clusters of a file, which is the body, all or none.

@@ -15,10 +15,12 @@ from clusters.drivers.base import KUBERNETES
 from clusters.drivers.kubernetes.check import OTHER_CLUSTER, CheckResult
 from clusters.models import MemberCluster
 from clusters.operations.connection import (
+    Kinds,
     check_connection,
     check_stored_connection,
     connected_cluster,
     connection_facts,
+    new_member,
     parse_input,
     remove_connection,
     set_connection,
@@ -27,7 +29,7 @@ from clusters.operations.credential_renewal import renew_credentials
 from clusters.operations.edit import UnknownClusterError
 from clusters.preparation import Preparation, preparation_documents
 from placements.api.base import BaseViewSet, MayAdministerClusters, actor, query_params
-from placements.api.filters import ClusterConnectionQuery, PrepareQuery
+from placements.api.filters import ClusterConnectionQuery, JoinQuery, PrepareQuery
 from placements.api.parsers import has_body, parse_body
 from placements.api.preconditions import etag, etag_response, expected_revision
 from placements.api.problems import CheckStepSerializer
@@ -39,7 +41,7 @@ from placements.api.serializers import (
     Text,
     names,
 )
-from placements.services.filters import kinds_on
+from placements.services.filters import kinds_for, kinds_on
 
 _LARGEST_PEM = 256 * 1024
 
@@ -141,6 +143,17 @@ class ConnectionInputSerializer(CamelCaseSerializer):
         }
 
 
+class MemberConnectionInputSerializer(ConnectionInputSerializer):
+    """The same, with the labels and the taints of a cluster that joins."""
+
+    labels = serializers.DictField(
+        child=serializers.CharField(allow_blank=True), required=False, default=dict
+    )
+    taints = serializers.ListField(
+        child=serializers.DictField(), required=False, default=list
+    )
+
+
 def connection_of(request: Request) -> ConnectionInput:
     return connection_fields(parse_body(request, ConnectionInputSerializer))
 
@@ -206,7 +219,7 @@ class ConnectionViewSet(BaseViewSet):
     @documented(
         "put_cluster_connection",
         ConnectionSerializer,
-        body=ConnectionInputSerializer,
+        body=MemberConnectionInputSerializer,
         query=ClusterConnectionQuery,
         is_edit=True,
         has_tag=True,
@@ -214,18 +227,28 @@ class ConnectionViewSet(BaseViewSet):
     )
     @connection.mapping.put
     def put_connection(self, request: Request, name: str) -> Response:
-        """Check the connection of a cluster and set it; its observation starts immediately."""
-        confirm = query_params(request, ClusterConnectionQuery).get("confirm")
-        wanted = connection_of(request)
+        """Check the connection of a cluster and set it; its observation starts immediately.
+
+        With `joins` the cluster is added to the fleet, with the labels and taints of the body.
+        """
+        params = query_params(request, ClusterConnectionQuery)
+        confirm = params.get("confirm")
+        joins = params["joins"] == "true"
+        body = parse_body(request, MemberConnectionInputSerializer)
+        labels = body.pop("labels")
+        taints = body.pop("taints")
         expected = expected_revision(request)
         saved = set_connection(
             name,
-            wanted,
+            connection_fields(body),
             **actor(request),
-            kinds=kinds_on(name),
+            kinds=_kinds(name, labels, taints, joins=joins),
             confirmed=bool(confirm),
             other_cluster=confirm == OTHER_CLUSTER,
             expected=expected,
+            joins=joins,
+            labels=labels,
+            taints=taints,
         )
         return self._facts(request, name, saved.result)
 
@@ -241,21 +264,26 @@ class ConnectionViewSet(BaseViewSet):
         ConnectionCheckSerializer,
         method="post",
         path="connection/check",
-        body=ConnectionInputSerializer,
+        body=MemberConnectionInputSerializer,
+        query=JoinQuery,
     )
     def check(self, request: Request, name: str) -> Response:
         """Check the connection of a cluster, or the one in the body; nothing is saved."""
-        row = self.get_object()
-        kinds = kinds_on(name)
+        joins = query_params(request, JoinQuery)["joins"] == "true"
+        row: MemberCluster | None = None
+        if not joins:
+            row = self.get_object()
         found: CheckResult
-        if has_body(request):
+        if joins or has_body(request):
+            body = parse_body(request, MemberConnectionInputSerializer)
+            kinds = _kinds(name, body.pop("labels"), body.pop("taints"), joins=joins)
             parsed = parse_input(
-                connection_of(request), cluster=row, now=datetime.now(UTC)
+                connection_fields(body), cluster=row, now=datetime.now(UTC)
             )
-            is_new = row.driver != KUBERNETES
+            is_new = row is None or row.driver != KUBERNETES
             found = check_connection(parsed, name=name, kinds=kinds, is_new=is_new)
         else:
-            found = check_stored_connection(name, kinds=kinds)
+            found = check_stored_connection(name, kinds=kinds_on(name))
         return Response(ConnectionCheckSerializer(found).data)
 
     @operation(
@@ -287,3 +315,10 @@ class ConnectionViewSet(BaseViewSet):
             )
         )
         return Response({"apiVersion": "v1", "kind": "List", "items": documents})
+
+
+def _kinds(name: str, labels: Any, taints: Any, *, joins: bool) -> Kinds:
+    """Return the kinds of what is on a cluster, or would be placed on one that joins."""
+    if not joins:
+        return kinds_on(name)
+    return kinds_for(new_member(name, labels, taints))

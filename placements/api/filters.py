@@ -92,12 +92,16 @@ ConnectionQuery = query_of(
         help_text="Required after a 409 `confirmation-needed`: the check of the connection fails.",
     )
 )
+JoinQuery = query_of(
+    joins=_switch(help_text="The cluster is not in the fleet yet, and joins it.")
+)
 ClusterConnectionQuery = query_of(
+    JoinQuery,
     confirm=choice(
         [FAILED_CHECK, OTHER_CLUSTER],
         help_text="Required after a 409 `confirmation-needed`, with its `confirm`: the check fails, or it is"
         " another cluster than before (then also what else fails is confirmed).",
-    )
+    ),
 )
 PrepareQuery = query_of(
     pods=_switch(default="true", help_text="List pods, for the available capacity."),
@@ -235,6 +239,14 @@ HistoryQuery = query_of(
     ),
 )
 DecisionQuery = query_of(PageQuery, placement=_text())
+RemovalQuery = query_of(cluster=_text(help_text="The name of a cluster."))
+ApprovalQuery = query_of(
+    PageQuery,
+    run=_text(help_text="The full name of the run."),
+    pending=choice(
+        ["true", "false"], help_text="Whether the stage is not approved yet."
+    ),
+)
 EventQuery = query_of(
     PageQuery,
     kind=choice(EVENT_KINDS),

@@ -15,10 +15,12 @@ from clusters.drivers.simulated.configuration import SimulatedFault
 from clusters.manifest import MemberSpec
 from fleetui.apimachinery.kinds import (
     ALPHA_VERSION,
+    APPROVAL_KIND,
     BUDGET_KIND,
     CLUSTER_OVERRIDE_KIND,
     MEMBER_KIND,
     MEMBER_VERSIONS,
+    NAMESPACED_APPROVAL_KIND,
     NAMESPACED_PLACEMENT_KIND,
     NAMESPACED_RUN_KIND,
     NAMESPACED_STRATEGY_KIND,
@@ -35,7 +37,12 @@ from placements.manifests.ocm import OCM_KIND, OCM_VERSIONS, OcmSpec
 from placements.manifests.override import ClusterOverrideSpec, OverrideSpec
 from placements.manifests.placement import PlacementSpec
 from placements.manifests.policy import PlacementPolicy
-from placements.manifests.staged_update import StagedRunSpec, StagedStrategySpec
+from placements.manifests.staged_update import (
+    ApprovalSpec,
+    ApprovalStatus,
+    StagedRunSpec,
+    StagedStrategySpec,
+)
 
 Plain = dict[str, Any]
 _COMPONENT = "#/components/schemas/"
@@ -261,6 +268,8 @@ _MODELS: tuple[type[BaseModel], ...] = (
     StagedStrategySpec,
     StagedRunSpec,
     StagedUpdateRunStatus,
+    ApprovalSpec,
+    ApprovalStatus,
     ResourceIdentity,
     SimulatedFault,
 )
@@ -398,6 +407,13 @@ _MANIFESTS: dict[str, Plain] = {
         StagedRunSpec,
         StagedUpdateRunStatus,
         description=f"A ClusterStagedUpdateRun or StagedUpdateRun. {_STATUS}",
+    ),
+    "ApprovalManifest": _manifest(
+        PLACEMENT_VERSIONS,
+        (APPROVAL_KIND, NAMESPACED_APPROVAL_KIND),
+        ApprovalSpec,
+        ApprovalStatus,
+        description="A ClusterApprovalRequest or ApprovalRequest.",
     ),
     "ResourceManifest": {
         "type": "object",
@@ -540,8 +556,8 @@ def complete_schema(result: Plain, **_: Any) -> Plain:
 
 
 def apply_body() -> Plain:
-    """Return the schema of the body of `apply`: one manifest, a List, or an array of manifests."""
-    manifests = {"type": "array", "items": component("ResourceManifest")}
-    return {
-        "anyOf": [component("ResourceManifest"), component("ManifestList"), manifests]
-    }
+    """Return the schema of the body of `apply`: one manifest, or a List.
+
+    An array is accepted, too; a generated Python client could not send any body if it were described.
+    """
+    return {"anyOf": [component("ResourceManifest"), component("ManifestList")]}

@@ -1,5 +1,7 @@
 """Removals from clusters that wait for a person."""
 
+from typing import Any
+
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -7,9 +9,10 @@ from rest_framework.response import Response
 from clusters.models import MemberCluster
 from clusters.operations.edit import UnknownClusterError
 from fleetui.permissions import by_operation
-from placements.api.base import BaseViewSet, actor, query_params
+from placements.api.base import BaseViewSet, actor, page_response, query_params
+from placements.api.filters import RemovalQuery
 from placements.api.parsers import parse_body
-from placements.api.schema import documented, operation
+from placements.api.schema import documented, operation, page_serializer
 from placements.api.serializers import CamelCaseSerializer, Text
 from placements.services.rollouts.removals import (
     confirm_removal,
@@ -43,12 +46,32 @@ class RemovalDecisionSerializer(CamelCaseSerializer):
     )
 
 
+REMOVALS = page_serializer(RemovalSerializer)
+
+
+def _command(decision: str, message: str, words: str) -> dict[str, Any]:
+    return {
+        "words": f"removals {decision}",
+        "help": words,
+        "message": message,
+        "body": {"decision": decision},
+    }
+
+
 class RemovalViewSet(BaseViewSet):
     """Removals from a cluster that wait for a person."""
 
     model = MemberCluster
     not_found = UnknownClusterError
     labels_of = staticmethod(by_operation)
+
+    @documented("list_removals", REMOVALS, query=RemovalQuery)
+    def waiting(self, request: Request) -> Response:
+        """List the removals that wait for a person, at most 500."""
+        rows = waiting_removals(
+            query_params(request, RemovalQuery)["cluster"], most=MOST
+        )
+        return page_response(request, RemovalSerializer(rows, many=True).data, None)
 
     @operation("list_cluster_removals", RemovalSerializer(many=True))
     def removals(self, request: Request, name: str) -> Response:
@@ -61,6 +84,18 @@ class RemovalViewSet(BaseViewSet):
         RemovalSerializer(many=True),
         body=RemovalDecisionSerializer,
         problems=(409,),
+        commands=[
+            _command(
+                CONFIRM,
+                "Removal of {value} from {name} confirmed",
+                "Remove the objects",
+            ),
+            _command(
+                KEEP,
+                "The objects of {value} stay on {name}",
+                "Leave an orphan for good",
+            ),
+        ],
     )
     @removals.mapping.post
     def decide(self, request: Request, name: str) -> Response:

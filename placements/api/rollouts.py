@@ -23,6 +23,7 @@ from placements.api.base import (
     route_of,
 )
 from placements.api.filters import (
+    ApprovalQuery,
     DeleteQuery,
     MovesQuery,
     NumberedPageQuery,
@@ -41,6 +42,7 @@ from placements.api.schema import (
     page_serializer,
 )
 from placements.api.serializers import (
+    APPROVAL_MANIFEST,
     RUN_MANIFEST,
     STRATEGY_MANIFEST,
     AnyValue,
@@ -86,6 +88,8 @@ from placements.services.rollouts.operations import (
 )
 from placements.services.rollouts.queries import (
     UnknownRunError,
+    approval_manifest,
+    approvals_matching,
     clusters_in,
     names_in,
     progress_document,
@@ -728,6 +732,15 @@ class ApprovalSerializer(CamelCaseSerializer):
     comment = serializers.CharField(allow_blank=True)
 
 
+class ApprovalRowSerializer(ApprovalSerializer):
+    """An approval request in the list of all runs."""
+
+    name = text("full_name")
+    run = text("run.full_name")
+    placement = text("run.placement_name")
+    asked_at = serializers.DateTimeField(source="requested_at")
+
+
 class ProgressSerializer(CamelCaseSerializer):
     """The progress of a staged update run."""
 
@@ -913,3 +926,28 @@ class StagedRunViewSet(FullNameViewSet):
         (state,) = parse_body(request, RunStateInputSerializer).values()
         set_state(name, state, **actor(request), expected=expected_revision(request))
         return self.action_response(name)
+
+
+class ApprovalViewSet(FullNameViewSet):
+    """The approval requests of all staged update runs; `staged-runs/{name}/approve` approves one."""
+
+    @paged_list(
+        "list_approvals",
+        ApprovalRowSerializer,
+        query=ApprovalQuery,
+        order="-id",
+        unique="id",
+    )
+    def list(self, params: Params) -> Rows:
+        """List approval requests, the newest first."""
+        rows = approvals_matching(run=params["run"])
+        pending = params.get("pending")
+        if pending is None:
+            return rows
+        return rows.filter(approved_at__isnull=pending == "true")
+
+    @documented("get_approval", APPROVAL_MANIFEST)
+    def retrieve(self, request: Request, name: str) -> Response:
+        """Get the manifest of an approval request, with its status once it is approved."""
+        query_params(request)
+        return Response(approval_manifest(name))

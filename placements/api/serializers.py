@@ -90,6 +90,7 @@ OVERRIDE_MANIFEST = _manifest("OverrideManifest")
 BUDGET_MANIFEST = _manifest("BudgetManifest")
 STRATEGY_MANIFEST = _manifest("StagedStrategyManifest")
 RUN_MANIFEST = _manifest("StagedRunManifest")
+APPROVAL_MANIFEST = _manifest("ApprovalManifest")
 
 
 def json_field(schema: dict[str, Any]) -> type[serializers.JSONField]:

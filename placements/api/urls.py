@@ -58,6 +58,7 @@ router.register("overrides", overrides.OverrideViewSet, "override")
 router.register("budgets", disruption.BudgetViewSet, "budget-state")
 router.register("evictions", disruption.EvictionViewSet, "eviction")
 router.register("staged-runs", rollouts.StagedRunViewSet, "staged-run")
+router.register("approvals", rollouts.ApprovalViewSet, "approval")
 router.register("events", events.EventViewSet, "event")
 
 router.register(
@@ -105,6 +106,9 @@ first_version: list[URLPattern | URLResolver] = [
         "checks-file",
         checks.ChecksFileViewSet.as_view({"get": "retrieve", "put": "update"}),
         name="checks-file",
+    ),
+    path(
+        "removals", removals.RemovalViewSet.as_view({"get": "waiting"}), name="removals"
     ),
     path("checks", checks.ChecksViewSet.as_view({"get": "retrieve"}), name="checks"),
     path("what-if", what_if.WhatIfViewSet.as_view({"post": "create"}), name="what-if"),

@@ -45,10 +45,11 @@ def run(console: Console, options: Namespace) -> int:
         console.document(answer, "yaml")
     else:
         value = ", ".join(map(str, fields.values()))
-        known = {"result": answer.get("message"), **answer}
+        facts = answer if isinstance(answer, dict) else {}
+        known = {"result": facts.get("message"), **facts}
         known |= {"name": options.name, "value": value}
         text = operation.message.format_map(known)
-        outcome = answer.get("outcome")
+        outcome = facts.get("outcome")
         if outcome in _OUTCOMES:
             raise RemoteError(text, returncode=_OUTCOMES[outcome])
         console.line(text)

@@ -11,11 +11,15 @@ from placements.client.operations import (
     Operation,
     bulk_actions,
     commands,
+    loss_variants,
     nouns,
 )
+from placements.client.what_if import condition
 
 FORMATS = ("table", "wide", "json", "yaml", "name")
+IMPORT = "import_clusters"
 CONFIRMATION = "unschedule-everything"
+FAILED_CHECK = "failed-check"
 _MOST_CHOICES = 12
 _PART = re.compile(r"([\d.]+)([smh])")
 _DURATION = re.compile(r"(\d+(\.\d+)?[smh])+")
@@ -23,6 +27,7 @@ _UNITS = {"s": 1, "m": 60, "h": 3600}
 _TYPES: dict[str, type] = {"integer": int, "number": float}
 _GROUPS = {
     "rollout": "Pause, resume, stop, start, retry or undo the rollout of a placement",
+    "removals": "Confirm a removal that waits for a person, or keep the objects",
     "staged": "Preview, start and manage staged update runs, approve their stages",
 }
 
@@ -70,13 +75,18 @@ def new_parser(
     connection = connection_options()
     if has_kubeconfig:
         hub = connection.add_argument_group("hub without a console").add_argument
-        hub("--kubeconfig", metavar="FILE", help="default: that of kubectl")
-        hub("--context", metavar="NAME", help="default: the current one")
+        words = "default: that of kubectl"
+        hub("--kubeconfig", metavar="FILE", help=words, dest="hub_kubeconfig")
+        words = "default: the current one"
+        hub("--context", metavar="NAME", help=words, dest="hub_context")
     for verb, words in _NOUN_VERBS.items():
         _add_noun_verb(verbs, verb, words, connection)
     for verb, words in _MANIFEST_VERBS.items():
         _add_manifest_verb(verbs, verb, words, connection)
     _add_questions(verbs, connection)
+    _add_checks(verbs, connection)
+    _add_what_if(verbs, connection)
+    _add_members(verbs, needs_server=has_kubeconfig)
     _add_bulk(verbs, connection)
     groups: dict[str, Any] = {}
     for name, words in _GROUPS.items():
@@ -86,6 +96,8 @@ def new_parser(
         )
     for words, operations in commands().items():
         group_name, _, name = words.rpartition(" ")
+        if words == IMPORT:
+            continue
         _add_action(groups.get(group_name, verbs), name, operations, connection)
     _add_rollouts(groups["rollout"], groups["staged"], connection)
     return parser
@@ -208,7 +220,7 @@ def _add_field(
         options |= {"action": "store_const", "const": "true"}
     elif is_list:
         options["action"] = "append"
-    if "choices" not in options and "action" not in options:
+    if "choices" not in options and options.get("action") != "store_const":
         options["metavar"] = flag.upper()
     parser.add_argument(f"--{flag}", dest=f"{where}_{name}", **options)
 
@@ -400,3 +412,142 @@ def _add_questions(verbs: Any, connection: ArgumentParser) -> None:
         metavar="TIME",
         help="such as 30s, 10m or 1h (default 5m)",
     )
+
+
+def _add_checks(verbs: Any, connection: ArgumentParser) -> None:
+    checks = verbs.add_parser(
+        "checks",
+        help="Check policies and labels for what is wrong, without effect or risky: status 1 by --fail-on",
+        parents=[connection],
+    )
+    checks.set_defaults(run="checks", do="checks")
+    checks.add_argument(
+        "-f",
+        "--filename",
+        action="extend",
+        nargs="+",
+        dest="files",
+        default=[],
+        metavar="FILE",
+        help="files or folders instead of the hub (repeatable)",
+    )
+    checks.add_argument(
+        "--fail-on",
+        choices=["error", "warning", "info"],
+        help="the least severity that fails",
+    )
+    _add_output(checks, "table", "json", "sarif")
+    file = verbs.add_parser(
+        "checks_file",
+        help="Print or replace the .fleetui.yaml of the hub",
+        parents=[connection],
+    )
+    file.set_defaults(run="checks", do="checks_file")
+    file.add_argument("-f", "--filename", metavar="FILE", help="file that replaces it")
+
+
+def _add_what_if(verbs: Any, connection: ArgumentParser) -> None:
+    parser = verbs.add_parser(
+        "what_if",
+        help="Show what the loss of clusters does, of every cluster and domain or of the chosen ones",
+        parents=[connection],
+    )
+    parser.set_defaults(run="what_if")
+    add = parser.add_argument
+    for name, metavar, words in (
+        ("cluster", "NAME", "a lost cluster"),
+        ("label", "KEY=VALUE", "a label of all lost clusters"),
+    ):
+        option = add(
+            f"--{name}",
+            action="append",
+            default=[],
+            metavar=metavar,
+            help=f"{words} (repeatable)",
+        )
+        option.noun = "clusters" * (name == "cluster")
+    add(
+        "--keys",
+        default="",
+        metavar="KEY,…",
+        help="topology keys (default: those in use)",
+    )
+    add(
+        "--variant",
+        action="append",
+        choices=loss_variants(),
+        help="default: all (repeatable)",
+    )
+    add(
+        "--fail-on",
+        action="append",
+        type=condition,
+        default=[],
+        metavar="CONDITION",
+        help='such as "unfulfilled>0 of region" (repeatable)',
+    )
+    _add_output(parser, "table", "json")
+
+
+def _add_members(verbs: Any, *, needs_server: bool) -> None:
+    """Add the commands that read a file of clusters or a kubeconfig, which is not that of a hub."""
+    connection = connection_options()
+    connection.set_defaults(run="members", needs_apps=True, needs_server=needs_server)
+    [operation] = commands()[IMPORT]
+    parser = verbs.add_parser(IMPORT, help=operation.help, parents=[connection])
+    parser.set_defaults(do="import")
+    add = parser.add_argument
+    add("file", metavar="FILE", help="file with clusters, - for stdin")
+    for name in ("context", "rename", "driver"):
+        _add_field(parser, name, operation.query[name], where="query")
+    for flag, name, value, words in (
+        ("confirm", "confirm", FAILED_CHECK, "save connections whose check fails"),
+        (
+            "dry-run",
+            "dryRun",
+            "All",
+            "check everything and show results; write nothing",
+        ),
+    ):
+        add(
+            f"--{flag}",
+            action="store_const",
+            const=value,
+            dest=f"query_{name}",
+            help=words,
+        )
+    join = verbs.add_parser(
+        "join",
+        help="Add a Kubernetes cluster to the fleet by its kubeconfig, after a check of the connection",
+        parents=[connection],
+    )
+    join.set_defaults(do="join")
+    add = join.add_argument
+    add("name", metavar="NAME")
+    source = join.add_mutually_exclusive_group()
+    source.add_argument("--kubeconfig", metavar="FILE", help="kubeconfig; - is stdin")
+    source.add_argument(
+        "--in-cluster",
+        action="store_true",
+        help="the cluster in which the console runs, with its account",
+    )
+    add("--context", default="", help="context of the kubeconfig, if it has several")
+    for flag, words in (
+        ("check", "check only; nothing is saved"),
+        ("replace", "change a cluster that exists"),
+        ("confirm", "save the connection although its check fails"),
+        (
+            "other-cluster",
+            "the member has another cluster than before, or the cluster had another name",
+        ),
+    ):
+        add(f"--{flag}", action="store_true", help=words)
+    for flag, metavar, words in (
+        ("label", "KEY=VALUE", "label of a new cluster"),
+        (
+            "taint",
+            "KEY[=VALUE][:EFFECT]",
+            "taint of a new cluster (default effect: NoSchedule)",
+        ),
+    ):
+        add(f"--{flag}", action="append", default=[], metavar=metavar, help=words)

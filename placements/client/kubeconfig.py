@@ -32,8 +32,8 @@ _kept: list[TemporaryDirectory[str]] = []
 
 def client_of(options: Namespace) -> Any:
     """Return the client of a console that has read the hub. Raise RemoteError."""
-    path = kubeconfig_path(options.kubeconfig)
-    context = options.context or current_context(path)
+    path = kubeconfig_path(options.hub_kubeconfig)
+    context = options.hub_context or current_context(path)
     folder = TemporaryDirectory(prefix="fleetui-kubectl-")
     _kept.append(folder)  # removed when the process ends
     os.environ.pop("DATABASE_URL", None)

@@ -9,8 +9,14 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from fleetui import __version__
-from fleetui.errors import BAD_INPUT
-from fleetui.remote import RemoteClient, RemoteError, ServerRefused, parse_server
+from fleetui.errors import BAD_INPUT, FleetError
+from fleetui.remote import (
+    SERVER,
+    RemoteClient,
+    RemoteError,
+    ServerRefused,
+    parse_server,
+)
 from placements.client.arguments import new_parser
 from placements.client.output import Console
 
@@ -21,6 +27,8 @@ KUBECTL = "kubectl fleetui"
 _NAMES = {"manage.py": "manage.py", "kubectl-fleetui": KUBECTL}
 _APPS_OPTIONS = frozenset({"--diff", "--settings", "--pythonpath"})
 """Options of `simulate` with which it needs all apps."""
+_RENAMED = {"doctor": "checks", "rebalance": "reschedule", "resilience": "what_if"}
+"""Commands of former versions by name, and what they are called now."""
 _ROOT = Path(__file__).resolve().parents[2]
 _HELP: tuple[list[str], ...] = (["-h"], ["--help"], ["help"], [])
 _OTHERS = (
@@ -47,6 +55,9 @@ def main(arguments: list[str] | None = None) -> None:
     if words[0] == "simulate" and _APPS_OPTIONS.isdisjoint(words):
         _simulate(name, words[1:])
         return
+    if words[0] in _RENAMED:
+        sys.stderr.write(f"{name}: {words[0]} is called {_RENAMED[words[0]]} now\n")
+        sys.exit(BAD_INPUT)
     if words[0] not in verbs_of(parser) and not is_plugin:
         import_module("fleetui.command_line").main([program, *words])
         return
@@ -95,20 +106,31 @@ def run(options: Namespace, out: TextIO, err: TextIO, *, program: str = PROGRAM)
     except RemoteError as error:
         err.write(f"{program}: {error}\n")
         return error.returncode
+    except FleetError as error:
+        err.write(f"{program}: {error}\n")
+        return error.exit_code
     except BrokenPipeError:  # the reader of the output ended, as `head` does
         os._exit(141)
     return status
 
 
 def client_of(options: Namespace) -> Any:
-    """Return the console that the options name, or that of this machine. Raise ServerRefused."""
+    """Return the console that the options name, or that of this machine. Raise ServerRefused.
+
+    What is read from files alone needs none.
+    """
+    if getattr(options, "files", ()):
+        _set_up()
+        return None
     server = parse_server(vars(options))
-    if server is None and hasattr(options, "kubeconfig"):
+    if server is None and getattr(options, "needs_server", False):
+        message = f"name a console with --server, or the variable {SERVER}"
+        raise ServerRefused(message)
+    if server is None and hasattr(options, "hub_kubeconfig"):
         hub: Any = import_module("placements.client.kubeconfig")
         return hub.client_of(options)
     if server is None or getattr(options, "needs_apps", False):
-        os.environ.setdefault("DJANGO_SETTINGS_MODULE", "fleetui.settings")
-        import_module("django").setup()
+        _set_up()
     if server is not None:
         if options.user:
             message = "--as is for this machine: a token has its user"
@@ -116,6 +138,11 @@ def client_of(options: Namespace) -> Any:
         return RemoteClient(server, hub=options.hub)
     local: Any = import_module("placements.client.local")
     return local.LocalClient(hub=options.hub, user=options.user)
+
+
+def _set_up() -> None:
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "fleetui.settings")
+    import_module("django").setup()
 
 
 if __name__ == "__main__":

@@ -141,8 +141,9 @@ def _apply(
     try:
         answer = console.client.request("POST", "apply", query=query, body=manifests)
     except RemoteError as error:
-        _print_results(console, error.applied, options)
-        if error.applied:
+        applied = error.problem.get("applied", ())
+        _print_results(console, applied, options)
+        if applied:
             console.err.write(f"{error.args[0]}\n")
         raise
     if options.output in ("json", "yaml"):

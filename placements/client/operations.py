@@ -25,6 +25,7 @@ _COLUMNS = {
 """The columns of a row in which a key of an address is: the first that there is."""
 _MANIFESTS = frozenset(
     {
+        "approvals",
         "budgets",
         "clusters",
         "overrides",
@@ -124,6 +125,12 @@ def commands() -> dict[str, list[Operation]]:
 def bulk_actions() -> list[str]:
     """Return the actions that change many clusters at once."""
     found: list[str] = _document()["bulk"]
+    return found
+
+
+def loss_variants() -> list[str]:
+    """Return how clusters may be lost in an analysis."""
+    found: list[str] = _document()["variants"]
     return found
 
 

@@ -9,6 +9,7 @@ from typing import Any, TextIO
 from placements.client.operations import ListedNoun
 
 _COLUMNS = {
+    "approvals": ["placement", "stage", "side", "askedAt", "approvedAt", "approvedBy"],
     "clusters": ["state", "verdict", "placements", "cordoned", "joinedAt"],
     "placements": ["type", "placed", "fulfilled", "pending", "createdAt"],
     "decisions": [
@@ -21,6 +22,7 @@ _COLUMNS = {
         "because",
         "createdAt",
     ],
+    "removals": ["cluster", "reason", "since"],
     "resources": ["size", "revision", "updatedAt"],
     "overrides": ["placement", "revision", "updatedAt"],
     "rollouts": ["state", "because", "startedAt", "endedAt", "endedBecause"],

@@ -59,17 +59,31 @@ def finding_document(placement: str, finding: Finding) -> dict[str, Any]:
     }
 
 
-def finding_lines(findings: Iterable[tuple[str, Finding]]) -> list[str]:
+def document_lines(documents: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return a line for each finding, and one for each that has the same cause."""
     lines = []
-    for placement, one in findings:
-        lines.append(
-            f"{one.severity:<8} {one.rule}  {placement or 'fleet'}: {one.message}"
-        )
-        lines += [f"{'':<13} {other.rule}: {other.message}" for other in one.caused]
-        if one.fix:
-            lines.append(f"{'':<13} Fix: {one.fix.words}")
+    for one in documents:
+        subject = one["placement"] or "fleet"
+        lines.append(f"{one['severity']:<8} {one['rule']}  {subject}: {one['message']}")
+        lines += [
+            f"{'':<13} {other['rule']}: {other['message']}" for other in one["caused"]
+        ]
+        if one["fix"]:
+            lines.append(f"{'':<13} Fix: {one['fix']['words']}")
     return lines
+
+
+def documents_sarif(documents: Iterable[Mapping[str, Any]], version: str) -> str:
+    """Return SARIF of findings about a hub, which are in no file."""
+    results = [
+        SarifResult(
+            one["rule"],
+            SARIF_LEVELS[Severity(one["severity"])],
+            f"{one['placement']}: {one['message']}".removeprefix(": "),
+        )
+        for one in documents
+    ]
+    return sarif_text(results, TITLES, version=version)
 
 
 MemberFiles = Mapping[str, tuple[str, Document | None]]

@@ -144,7 +144,6 @@ SAME_IN_REST = frozenset(
 """Operations of REST that are the same there: they change nothing, or what this console keeps."""
 READING = frozenset(
     {
-        "checks",
         "prune",
         "verify_decisions",
         "credentials",
@@ -155,10 +154,10 @@ READING = frozenset(
     }
 )
 """Commands that change nothing of the hub in scope, or act on the hub that their argument names."""
-_LOCAL_COMMANDS = frozenset({"fault", "load_demo", "what_if"})
+_LOCAL_COMMANDS = frozenset({"fault", "load_demo"})
 
 
-COMMANDS = READING | _LOCAL_COMMANDS | {"import_clusters", "join", "removals"}
+COMMANDS = READING | _LOCAL_COMMANDS
 """The commands that are named here; those that are requests have the rules of their operations."""
 
 
@@ -177,6 +176,4 @@ def refusal_of_command(name: str) -> HubDecidesError | None:
         return None
     if name in _LOCAL_COMMANDS:
         return HubDecidesError(_LOCAL)
-    if name in ("join", "import_clusters"):
-        return HubDecidesError(_MEMBERSHIP)
-    return HubDecidesError(_ROLLOUT if name == "removals" else _MANIFEST)
+    return HubDecidesError(_MANIFEST)

@@ -1,15 +1,12 @@
 """What commands that connect a cluster or a hub share: where the connection comes from, and its check."""
 
-import base64
-import sys
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
 from clusters.connection_input import ConnectionInput
-from clusters.kubeconfig import LARGEST_KUBECONFIG
+from clusters.kubeconfig_files import with_embedded_files
 from clusters.operations.connection import (
     FAILED_CHECK,
     OTHER_CLUSTER,
@@ -17,18 +14,11 @@ from clusters.operations.connection import (
     ConnectionCheckFailed,
     SavedConnection,
 )
-from fleetui.apimachinery.yaml import dump_yaml, load_documents
 from fleetui.errors import BAD_INPUT, REFUSED, UNCONFIRMED
 from fleetui.management.hub_command import HubCommand
 
 _MARKS = {True: "ok", False: "failed", None: "-"}
 _OPTIONS = {FAILED_CHECK: "--confirm", OTHER_CLUSTER: "--other-cluster"}
-_FILES = {
-    "certificate-authority": "certificate-authority-data",
-    "client-certificate": "client-certificate-data",
-    "client-key": "client-key-data",
-    "tokenFile": "token",
-}
 
 
 class ConnectionCommand(HubCommand):
@@ -95,51 +85,3 @@ class ConnectionCommand(HubCommand):
         for one in result.steps:
             hint = f" ({one.hint})" if one.hint and not one.ok else ""
             self.stdout.write(f"{_MARKS[one.ok]:7}{one.step}: {one.message}{hint}")
-
-
-def read_kubeconfig(path: str) -> str:
-    """Return the text of a kubeconfig, or more of it than is accepted. Raise CommandError."""
-    try:
-        if path == "-":
-            return sys.stdin.read(LARGEST_KUBECONFIG + 1)
-        with Path(path).open(encoding="utf-8") as file:
-            return file.read(LARGEST_KUBECONFIG + 1)
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
-        raise CommandError(f"{path}: {reason}", returncode=BAD_INPUT) from error
-
-
-def with_embedded_files(path: str) -> str:
-    """Return a kubeconfig with the content of the files that it names: the caller has them already.
-
-    Raise InvalidManifest, CommandError.
-    """
-    text = read_kubeconfig(path)
-    documents = load_documents(text, max_bytes=LARGEST_KUBECONFIG)
-    if path == "-" or len(documents) != 1:
-        return text
-    embedded = _embedded(documents[0].data, Path(path).parent)
-    return text if embedded == documents[0].data else dump_yaml(embedded)
-
-
-def _embedded(content: Any, folder: Path) -> Any:
-    if isinstance(content, list):
-        return [_embedded(one, folder) for one in content]
-    if not isinstance(content, dict):
-        return content
-    embedded = {}
-    for key, value in content.items():
-        if key not in _FILES or not isinstance(value, str) or not value:
-            embedded[key] = _embedded(value, folder)
-            continue
-        path = folder / value
-        try:
-            read = path.read_bytes()
-            text = base64.b64encode(read).decode()
-            if key == "tokenFile":
-                text = read.decode("ascii").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "is not text"
-            raise CommandError(f"{path}: {reason}", returncode=BAD_INPUT) from error
-        embedded[_FILES[key]] = text
-    return embedded

@@ -1,6 +1,6 @@
 """Manifest and status of a placement as in its API (`rules/lifecycle.md#placement-status`)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -24,7 +24,13 @@ from placements.manifests.placement import (
     parse_placement,
 )
 from placements.manifests.strategy import StrategyType
-from placements.models import Binding, Decision, OverrideSnapshot, Placement
+from placements.models import (
+    Binding,
+    Decision,
+    HubDecision,
+    OverrideSnapshot,
+    Placement,
+)
 from placements.services.conditions import ConditionReader
 from placements.services.decisions.records import decision_of, latest_decision
 from placements.services.health import health_of
@@ -85,8 +91,13 @@ def status_of(placement: Placement, *, now: datetime | None = None) -> dict[str,
             one.plain(generation=generation) for one in all_conditions
         ]
     else:
+        is_pending = first.status is Truth.UNKNOWN
         status["conditions"] = hub_conditions.plain_in_all(
-            [first, *others], generation=generation, kind=manifest.kind
+            [first], generation=generation, kind=manifest.kind
+        )
+        # Until another decision the others are those of the generation before, as on a hub.
+        status["conditions"] += hub_conditions.plain_in_all(
+            others, generation=generation - is_pending, kind=manifest.kind
         )
     if target:
         status["observedResourceIndex"] = str(target.number)
@@ -105,6 +116,7 @@ def status_of(placement: Placement, *, now: datetime | None = None) -> dict[str,
     status["placementStatuses"] = [
         _cluster(binding, conditions, overrides, generation=generation)
         for binding, conditions in zip(bindings, each, strict=True)
+        if first.status is not Truth.UNKNOWN
     ]
     missing = (
         _missing(latest, manifest, len(bindings)) if first.status is Truth.FALSE else ()
@@ -132,7 +144,18 @@ def _why_selected(binding: Binding) -> str:
 
 
 def _status_of_hub(placement: Placement) -> dict[str, Any]:
-    statuses = []
+    """Return the conditions of a live hub, and the entry of each cluster as the hub composes it.
+
+    While its scheduler has not decided there is none (`rules/lifecycle.md#placement-status`).
+    """
+    statuses: list[dict[str, Any]] = []
+    status = {
+        "conditions": placement.hub_conditions,
+        "placementStatuses": statuses,
+    }
+    if placement.scheduled not in (Truth.TRUE, Truth.FALSE):
+        return status
+    generation = placement.spec_generation
     for binding in _bindings_of(placement):
         picked = Condition(
             "Scheduled",
@@ -144,9 +167,19 @@ def _status_of_hub(placement: Placement) -> dict[str, Any]:
         conditions = hub_conditions.conditions_of_hub(
             picked, binding.hub_conditions, binding.conditions
         )
-        generation = placement.spec_generation
         statuses.append(_cluster(binding, conditions, {}, generation=generation))
-    return {"conditions": placement.hub_conditions, "placementStatuses": statuses}
+    latest = HubDecision.objects.filter(placement=placement, is_latest=True).first()
+    if latest:
+        decisions = latest.decisions
+        policy = placement.document["spec"].get("policy") or {}
+        names = policy.get("clusterNames") or ()
+        wanted = policy.get("numberOfClusters") or len(names)
+        missing = wanted - sum(one["selected"] for one in decisions)
+        scheduled = _scheduled(placement, Truth.FALSE, "", "")
+        statuses += hub_conditions.not_scheduled(
+            _not_selected(decisions, missing), scheduled, generation=generation
+        )
+    return status
 
 
 def _missing(
@@ -155,12 +188,13 @@ def _missing(
     policy = manifest.spec.policy
     wanted = policy.number_of_clusters or len(policy.cluster_names)
     status = hub_status(decision_of(latest)) if latest and wanted > selected else None
-    reasons = (
-        [one["reason"] for one in status.decisions if not one["selected"]]
-        if status
-        else []
-    )
-    return reasons[: max(0, wanted - selected)]
+    return _not_selected(status.decisions, wanted - selected) if status else []
+
+
+def _not_selected(decisions: Iterable[Mapping[str, Any]], missing: int) -> list[str]:
+    """Return why clusters are not selected, as many as are missing."""
+    reasons = [str(one["reason"]) for one in decisions if not one["selected"]]
+    return reasons[: max(0, missing)]
 
 
 def _of_ocm(placement: Placement) -> list[Condition]:

@@ -16,12 +16,16 @@ from fleetui.apimachinery.yaml import dump_yaml
 from placements.client.operations import FILE
 from placements.models import Placement
 from tests.api.schema import generated_schema
+from tests.api.test_schema import waiting_run
 from tests.api.write_client import text_of
 from tests.commands import call_command
+from tests.database import rolled_back
 from tests.rows import (
     all_joined,
     api_token,
+    checks_file,
     decided,
+    joined,
     namespace,
     person,
     pick_n_spec,
@@ -44,6 +48,25 @@ CALLS = (
     "drain b --dry-run -o json",
     "delete placements web",
 )
+FORMERLY_LOCAL = (
+    "checks --fail-on info",
+    "checks -o sarif",
+    "checks_file -f {checks}",
+    "checks_file",
+    "what_if --cluster a",
+    "what_if --keys region",
+    "what_if --keys region -o json",
+    "import_clusters {clusters} --dry-run",
+    "import_clusters {clusters}",
+    "import_clusters {wrong}",
+    "join c --kubeconfig missing",
+    "join a --kubeconfig {kubeconfig} --check",
+    "get removals",
+    "removals keep a web",
+    "get approvals",
+    "export approvals",
+)
+"""What only this machine could do before they were requests, with the status of each call."""
 
 
 def output_of(words: str) -> tuple[int, str]:
@@ -86,6 +109,43 @@ def test_twelve_calls_here_and_over_http_end_alike(
 
     assert [status for status, _ in here] == [0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0]
     assert dict(zip(calls, there, strict=True)) == dict(zip(calls, here, strict=True))
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_was_local_only_ends_alike_over_http(
+    live_server: LiveServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("checks").write_text(checks_file())
+    Path("clusters").write_text("name,region\nc,east\n")
+    Path("wrong").write_text("kind: Deployment\n")
+    Path("kubeconfig").write_text("kind: Config\ncontexts: []\n")
+    names = {one: one for one in ("checks", "clusters", "wrong", "kubeconfig")}
+    calls = [call.format(**names) for call in FORMERLY_LOCAL]
+    token = api_token(person("ana", "operator", "cluster-administrator"))
+    joined("a", region="west")
+    joined("b", region="east")
+    decided("far", pick_n_spec(9))
+    waiting_run()
+    with rolled_back():
+        here = [output_of(call) for call in calls]
+
+    monkeypatch.setenv(remote.SERVER, live_server.url)
+    monkeypatch.setenv(remote.TOKEN, token)
+    there = [output_of(call) for call in calls]
+
+    assert dict(zip(calls, there, strict=True)) == dict(zip(calls, here, strict=True))
+    found = dict(zip(FORMERLY_LOCAL, here, strict=True))
+    assert {call: status for call, (status, _) in found.items() if status} == {
+        "checks --fail-on info": 1,
+        "import_clusters {wrong}": 2,
+        "join c --kubeconfig missing": 2,
+        "join a --kubeconfig {kubeconfig} --check": 2,
+        "removals keep a web": 1,
+    }
+    assert "c: joined" in found["import_clusters {clusters}"][1]
+    assert "one-before-prod  slow" in found["get approvals"][1]
+    assert "kind: ClusterApprovalRequest\n" in found["export approvals"][1]
 
 
 def test_the_commands_are_those_of_the_schema() -> None:

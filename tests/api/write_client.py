@@ -23,6 +23,7 @@ def client_document(schema: Mapping[str, Any]) -> dict[str, Any]:
     known = Components(schema["components"]["schemas"])
     paths: Mapping[str, Any] = schema["paths"]
     bulk = known.resolved(known.of["BulkChangeInput"]["properties"]["action"])
+    variants = known.resolved(known.of["WhatIfInput"]["properties"]["variant"])
     commands = [
         one
         for path, methods in paths.items()
@@ -37,7 +38,12 @@ def client_document(schema: Mapping[str, Any]) -> dict[str, Any]:
         and known.columns_of(methods["get"])
     }
     ordered = sorted(commands, key=lambda one: str(one["words"]))
-    return {"bulk": bulk["enum"], "commands": ordered, "nouns": nouns}
+    return {
+        "bulk": bulk["enum"],
+        "commands": ordered,
+        "nouns": nouns,
+        "variants": variants["enum"],
+    }
 
 
 @dataclass(frozen=True)
@@ -95,7 +101,7 @@ class Components:
                 **command,
                 "method": method.upper(),
                 "path": path.removeprefix("/api/v1/"),
-                "help": operation["summary"],
+                "help": command.get("help", operation["summary"]),
                 "query": self.query_of(operation),
                 "fields": fields,
                 "required": [one for one in body.get("required", ()) if one in fields],

@@ -679,6 +679,21 @@ def test_the_status_of_an_export_is_the_same_on_a_hub(live: ProjectedHub) -> Non
     assert mirrored.conditions.keys() == {"RolloutStarted"}
 
 
+def test_the_status_of_a_hub_has_no_clusters_while_its_scheduler_has_not_decided(
+    live: ProjectedHub,
+) -> None:
+    put_web(live)
+    pending = condition("ClusterResourcePlacementScheduled", "Unknown")
+    live.put(CRP, changed(placement("web"), status={"conditions": [pending]}))
+    live.project()
+
+    with live.scope():
+        status = manifest_of(web(live))["status"]
+
+    assert [one["status"] for one in status["conditions"]] == ["Unknown"]
+    assert status["placementStatuses"] == []
+
+
 def test_the_status_of_a_hub_has_each_cluster_with_its_scores(
     live: ProjectedHub,
 ) -> None:

@@ -15,9 +15,11 @@ from placements.explain.hub_conditions import (
     controlled_externally,
 )
 from placements.explain.hub_status import why_selected
+from placements.hubs.replay.observed_decisions import observe_decision
 from placements.manifests.placement import parse_placement
-from placements.models import Binding
+from placements.models import Binding, Placement
 from placements.services.conditions import ConditionReader
+from placements.services.status import status_of
 from tests.hubs.playing import RECORDING, Document, Player, lines
 from tests.hubs.test_played_recording import BINDINGS, PLACEMENTS, full_name, owner
 
@@ -127,6 +129,16 @@ def conditions_of(
     return conditions_on(replace(facts, has_overrides=has_overrides))
 
 
+def nameless(status: Document) -> Words:
+    """Return the condition of each entry without a cluster: of a cluster that is missing."""
+    return [
+        (one["type"], one["status"], one["reason"], one["message"])
+        for entry in status["placementStatuses"]
+        if "clusterName" not in entry
+        for one in entry["conditions"]
+    ]
+
+
 @pytest.mark.larger
 def test_our_status_of_recorded_situations_is_what_the_hub_wrote() -> None:
     player = Player()
@@ -134,9 +146,19 @@ def test_our_status_of_recorded_situations_is_what_the_hub_wrote() -> None:
 
     with player.live.scope():
         compared = list(situations(player))
+        for row in Placement.objects.all():
+            observe_decision(row.pk, player.live.hub, now=player.now)
+        left_out = [
+            (nameless(one["status"]), nameless(status_of(rows[full_name(one)])))
+            for rows in [{row.full_name: row for row in Placement.objects.all()}]
+            for one in player.of_kind(*PLACEMENTS)
+            if "placementStatuses" in one.get("status", {}) and full_name(one) in rows
+        ]
 
     assert [one for one in compared if one[1] != one[2]] == []
     assert len(compared) > 500
+    assert [one for one in left_out if one[0] != one[1]] == []
+    assert sum(bool(hub) for hub, _ in left_out) > 0
     reasons = {reason for _, hub, _ in compared for _, _, reason, _ in hub}
     assert len(reasons) == 20, sorted(reasons)
     assert "(affinity score: 40, topology spread score: 0)" in str(compared)

@@ -21,7 +21,7 @@ AREAS = {
         "clusters/kubernetes_drivers.py",
         "clusters/preparation.py",
         "placements/engine/envelopes.py",
-        "placements/management/commands/join.py",
+        "placements/client/members.py",
         "placements/services/rollouts/read_objects.py",
     ),
     "Writes to live hubs": (

@@ -8,7 +8,7 @@ from sarif_kit.validate import validation_errors
 
 from clusters.fleet import Fleet
 from clusters.manifest import parse_member
-from placements.explain.checks import finding_document, finding_lines, findings_sarif
+from placements.explain.checks import document_lines, finding_document, findings_sarif
 from placements.manifests.placement import parse_placement
 from placements.services.checks import FindingsReport, examine
 from placements.services.demo.load import demo_of
@@ -37,7 +37,7 @@ def test_the_findings_in_a_demo_are_as_recorded(size: int) -> None:
     examined = [report.fleet, *report.placements.values()]
     not_checked = sorted({rule for one in examined for rule in one.not_checked})
     lines = [
-        *finding_lines(report.findings),
+        *document_lines(finding_document(*one) for one in report.findings),
         f"Not checked: {', '.join(not_checked) or 'none'}",
     ]
 

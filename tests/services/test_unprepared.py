@@ -34,13 +34,18 @@ def test_every_command_of_the_hub_can_say_that() -> None:
 
 
 @pytest.mark.nightly
-def test_without_a_database_a_command_says_how_to_make_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "words", ["export clusters", "import_clusters docs/examples/nine.yaml"]
+)
+def test_without_a_database_a_command_says_how_to_make_one(
+    words: str, tmp_path: Path
+) -> None:
     variables = {
         key: value for key, value in os.environ.items() if key != "DATABASE_URL"
     }
 
     run = subprocess.run(
-        [sys.executable, "manage.py", "export", "clusters"],
+        [sys.executable, "manage.py", *words.split()],
         cwd=ROOT,
         env=variables | {"FLEETUI_VAR_DIR": str(tmp_path)},
         capture_output=True,

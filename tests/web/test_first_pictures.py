@@ -12,7 +12,7 @@ import pytest
 from django.test import Client
 
 from placements.models import Decision
-from placements.services.loss.report import compute_now, start_report
+from placements.services.loss.report import start_report
 from placements.services.rollouts.controller import sync_due_rollouts
 from tests.rows import NOW
 
@@ -40,7 +40,7 @@ def test_first_pictures_have_the_marks_of_their_figures(
 ) -> None:
     while sync_due_rollouts(now=NOW):
         pass
-    compute_now(start_report(by=None, now=NOW), now=NOW)
+    start_report(by=None, now=NOW)
     record = Decision.objects.filter(placement_name="web").latest("number").record
     decision = f"/decisions/{record.decision_id}/"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError
 from django.test import Client
 from rest_framework.test import APIClient
 
@@ -16,6 +16,7 @@ from clusters.models import ClusterCredential, MemberCluster
 from clusters.operations.connection import ConnectionExamination
 from clusters.operations.identity import ServerIdentity
 from fleetui.apimachinery.yaml import dump_yaml
+from tests.commands import call_command
 from tests.database import database_dump
 from tests.rows import joined, person
 

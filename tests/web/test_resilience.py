@@ -27,7 +27,7 @@ from placements.models import (
 )
 from placements.services.loss import report as runs
 from placements.services.loss.queries import survival_by_group
-from placements.services.loss.report import cells_of, compute_now, start_report
+from placements.services.loss.report import cells_of, start_report
 from placements.services.metrics import metrics_registry
 from tests.commands import call_command
 from tests.database import compare_all
@@ -44,7 +44,7 @@ def report() -> ResilienceReport:
     load_nine()
     Binding.objects.update(state=BindingState.BOUND, phase=Phase.AVAILABLE)
     compare_all(now=NOW)
-    return compute_now(start_report(by=None, now=NOW), now=NOW)
+    return start_report(by=None, now=NOW)
 
 
 def test_a_viewer_computes_a_report_and_reads_it(
@@ -123,7 +123,7 @@ def test_a_report_is_outdated_wherever_it_is_shown_and_gone_with_its_clusters(
 
 def test_what_is_not_available_survives_nothing(viewer: Client, text_of: Fetch) -> None:
     load_nine()
-    compute_now(start_report(by=None, now=NOW), now=NOW)
+    start_report(by=None, now=NOW)
 
     assert "the loss of any" not in text_of(viewer, "/placements/web/")
     assert 'title="Survives' not in text_of(viewer, "/placements/")

@@ -141,7 +141,7 @@ def test_no_operation_is_done_for_a_session_or_a_token() -> None:
         answers[method, path, "token"] = send(hub, token, method, path)
         answers[method, path, "session"] = client.generic(method, path.format_map(hub))
 
-    assert len(answers) == 304
+    assert len(answers) == 310
     assert {
         one: a.status_code for one, a in answers.items() if a.status_code != 403
     } == {}

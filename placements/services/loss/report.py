@@ -77,7 +77,8 @@ def start_report(
 ) -> ResilienceReport:
     """Create a report and start it: immediately on a small fleet, otherwise in a worker.
 
-    A report in progress for the same keys and variants is continued instead. Raise InvalidManifest.
+    A report in progress for the same keys and variants is continued instead, for a moment here. Raise
+    InvalidManifest.
     """
     view, allowed = current_fleet(), [str(one) for one in LossVariant]
     errors = [
@@ -124,7 +125,9 @@ def start_report(
         (one for one in open_reports if (one.keys, one.variants) == (levels, kinds)),
         None,
     )
+    seconds = PIECE
     if row is None:
+        seconds = AT_ONCE * (len(view.fleet) <= SMALL_FLEET)
         row = ResilienceReport.objects.create(
             keys=levels,
             variants=kinds,
@@ -132,20 +135,10 @@ def start_report(
             created_by=actor_name(by),
             evaluate_at=now,
         )
-    if len(view.fleet) <= SMALL_FLEET and _claim(row, now=now):
-        _evaluate(row, now=now, seconds=AT_ONCE)
+    if seconds and _claim(row, now=now):
+        _evaluate(row, now=now, seconds=seconds)
     if row.evaluate_at is not None:
         enqueue(TASK)
-    return row
-
-
-def compute_now(row: ResilienceReport, *, now: datetime) -> ResilienceReport:
-    """Evaluate what is left of a report in this process; a worker may take a part of it."""
-    while ResilienceReport.objects.filter(pk=row.pk, completed_at=None).update(
-        evaluate_at=now + LEASE
-    ):
-        _evaluate(row, now=now, seconds=PIECE)
-    row.refresh_from_db()
     return row
 
 

@@ -21,8 +21,9 @@ from django.db.models import (
     When,
 )
 from django.db.models.fields.json import KT
-from django.db.models.functions import Coalesce
+from django.db.models.functions import Coalesce, Concat
 
+from fleetui.apimachinery.metadata import with_hub_metadata
 from fleetui.apimachinery.words import counted, split_full_name
 from fleetui.audit import SYSTEM
 from fleetui.errors import UnknownObject
@@ -90,6 +91,13 @@ class UnknownRunError(UnknownObject):
 
     def __init__(self, name: str) -> None:
         super().__init__(f"no staged run is named {name!r}")
+
+
+class UnknownApprovalError(UnknownObject):
+    problem_type = "unknown-approval"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"no approval request is named {name!r}")
 
 
 def runs_matching(
@@ -727,6 +735,34 @@ def approvals_waiting() -> QuerySet[ApprovalRequest]:
     rows = ApprovalRequest.objects.filter(WAITS_FOR_APPROVAL)
     columns = [f"run__{name}" for name in StagedRun.LONG_COLUMNS]
     return rows.select_related("run__placement").defer(*columns)
+
+
+def approvals_matching(*, name: str = "", run: str = "") -> QuerySet[Any]:
+    """Return the approval requests of runs, each with its full name; "" for all of them."""
+    full_name = Concat("run__full_name", Value("-"), "side", Value("-"), "stage")
+    rows = ApprovalRequest.objects.select_related("run").annotate(full_name=full_name)
+    if name:
+        rows = rows.filter(full_name=name)
+    return rows.filter(run__full_name=run) if run else rows
+
+
+def approval_manifest(name: str) -> dict[str, Any]:
+    """Return the manifest of an approval request, with its status once it is approved.
+
+    Raise UnknownApprovalError.
+    """
+    row = approvals_matching(name=name).first()
+    if row is None:
+        raise UnknownApprovalError(name)
+    manifest = row.to_manifest()
+    return with_hub_metadata(
+        manifest,
+        manifest.get("status"),
+        uid=str(row.uid),
+        revision=1,
+        generation=1,
+        created_at=row.requested_at,
+    )
 
 
 def with_status(rows: QuerySet[Any]) -> QuerySet[Any]:

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from django.db.models import F
 
 from placements.models import Binding, Placement, Rollout
 from placements.services.placements import save_placement
@@ -215,3 +216,21 @@ def test_a_placement_without_clusters_has_only_the_first_condition() -> None:
 
     assert len(status_of(placement)["conditions"]) == 1
     assert not Binding.objects.exists()
+
+
+def test_while_a_decision_is_pending_there_are_no_clusters_and_older_conditions() -> (
+    None
+):
+    world, placement = placed()
+    Placement.objects.update(scheduled="Unknown", generation=F("generation") + 1)
+    placement.refresh_from_db()
+
+    status = status_of(placement, now=world.now)
+
+    scheduled, *others = status["conditions"]
+    assert (scheduled["status"], scheduled["reason"]) == ("Unknown", "SchedulePending")
+    assert scheduled["observedGeneration"] == placement.spec_generation
+    assert {one["observedGeneration"] for one in others} == {
+        placement.spec_generation - 1
+    }
+    assert status["placementStatuses"] == []

@@ -179,10 +179,12 @@ def test_what_waits_is_in_the_inbox_and_notified_until_it_is_decided(
 def test_the_command_lists_and_confirms(world: ManyMembers, fleet: MemberFleet) -> None:
     haunt(world)
     out = StringIO()
-    call_command("removals", stdout=out)
-    assert out.getvalue().startswith("pier  ghost  This console has never had")
+    call_command("get", "removals", stdout=out)
+    heading, row = out.getvalue().splitlines()
+    assert heading.split()[:3] == ["NAME", "CLUSTER", "REASON"]
+    assert row.startswith("ghost  pier     This console has never had")
 
-    call_command("removals", "pier", confirm="ghost", stdout=StringIO())
+    call_command("removals", "confirm", "pier", "ghost", stdout=StringIO())
     world.tick(seconds=130)
     world.tick(seconds=130)
 
@@ -220,7 +222,7 @@ def test_what_a_newer_database_placed_is_not_pruned_before_a_confirmation(
     assert (item.placement_name, item.is_orphan) == ("web", False)
     assert "waits for a confirmation" in item.reason
 
-    call_command("removals", "pier", confirm="web", stdout=StringIO())
+    call_command("removals", "confirm", "pier", "web", stdout=StringIO())
     for _ in range(4):
         world.tick(seconds=130)
 
