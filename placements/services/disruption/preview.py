@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Exists, OuterRef, Subquery
+from django.db.models import Exists, OuterRef, Q, Subquery
 
 from clusters.queries import current_fleet
 from fleetui.bulk import batched
@@ -61,7 +61,13 @@ def drain_impact(*clusters: str, now: datetime) -> Impact:
     )
     losses = []
     for part in batched(cycles_of(evaluated, change.before), _AT_ONCE):
-        contexts = load_rollout_contexts([one for one, _ in part], now=now)
+        # Of a placement with a budget all its clusters count.
+        budgeted = [one.pk for one, _ in part if one.budget is not None]
+        contexts = load_rollout_contexts(
+            [one for one, _ in part],
+            now=now,
+            where=Q(cluster_name__in=clusters) | Q(placement__in=budgeted),
+        )
         for placement, cycle in part:
             row = loss(facts_of(placement, cycle), change)
             context = contexts[placement.pk]
