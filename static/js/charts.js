@@ -93,7 +93,7 @@ function follow(plot, point) {
   else location.assign(url);
 }
 
-const idle = () => new Promise((resolve) => { (window.requestIdleCallback ?? setTimeout)(resolve); });
+const idle = () => new Promise((resolve) => { (window.requestIdleCallback ?? setTimeout)(resolve, { timeout: 2000 }); });
 
 /* Charts are drawn when they come near and the page is idle: until then the picture of the server is there. Of domains
    that the server draws as lanes Plotly takes over, and the lanes are its table; a phone keeps the lanes, whose names
