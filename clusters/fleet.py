@@ -295,10 +295,16 @@ class Fleet:
         )  # one copy: two take most of the time
         fleet._order = np.arange(len(clusters))
 
+        # No column is read from taints, and a cordon of many clusters changes nothing else.
+        moved = {
+            position: cluster
+            for position, cluster in after.items()
+            if cluster._replace(taints=before[position].taints) != before[position]
+        }
         fleet._texts = _patched(
-            self._texts, before, after, lambda read: _text_reader(*read)
+            self._texts, before, moved, lambda read: _text_reader(*read)
         )
-        fleet._properties = _patched(self._properties, before, after, _property_reader)
+        fleet._properties = _patched(self._properties, before, moved, _property_reader)
         fleet._names_digest = self._names_digest
         if "taint_codes" in self.__dict__:
             sets = tuple(

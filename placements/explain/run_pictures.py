@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import pairwise
+from math import inf
 from statistics import median_low
 
 from fleetui.apimachinery.words import counted
@@ -24,12 +25,18 @@ _LETTERS = 12.0
 
 @dataclass(frozen=True, slots=True)
 class Dot:
-    """A cluster: the level of its state, the state in words, how long its update took or takes."""
+    """A cluster: the level of its state, the state in words, how many seconds its update took or takes."""
 
     cluster: str
     level: str
     words: str
-    duration: str = ""
+    seconds: float | None = None
+
+    @property
+    def duration(self) -> str:
+        if self.seconds is None:
+            return ""
+        return duration_text(self.seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,13 +223,14 @@ class Start:
 def started_together(starts: Sequence[Start]) -> list[list[Start]]:
     """Group starts into waves: one that follows the end of a cluster of the last wave begins the next."""
     waves: list[list[Start]] = []
+    first_end = -inf
     for start in sorted(starts, key=lambda one: (one.at, one.cluster)):
-        ends = (
-            [one.ended for one in waves[-1] if one.ended is not None] if waves else []
-        )
-        if not waves or (ends and start.at >= min(ends)):
+        if start.at >= first_end:
             waves.append([])
+            first_end = inf
         waves[-1].append(start)
+        if start.ended is not None:
+            first_end = min(first_end, start.ended)
     return waves
 
 

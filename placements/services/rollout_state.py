@@ -164,22 +164,25 @@ def load_rollout_context(placement: Placement, *, now: datetime) -> RolloutConte
     return load_rollout_contexts([placement], now=now)[placement.pk]
 
 
+_EVERYWHERE = Q()
+
+
 @collector_paused()
 def load_rollout_contexts(
-    placements: Collection[Placement], *, now: datetime
+    placements: Collection[Placement], *, now: datetime, where: Q = _EVERYWHERE
 ) -> dict[int, RolloutContext]:
-    """Return what a sync of each of these rollouts starts from, by placement; four queries."""
+    """Return what a sync of each of these rollouts starts from, by placement; four queries.
+
+    `where` is which of their bindings are read: a large placement has thousands.
+    """
     ids = [placement.pk for placement in placements]
+    own = Binding.objects.filter(where, placement__in=ids)
     columns = {
         "overrides_text": Cast("override_snapshots", TextField()),
         "conditions_text": Cast("conditions", TextField()),
         "strategy_text": Cast("apply_strategy", TextField()),
     }
-    rows = (
-        Binding.objects.filter(placement__in=ids)
-        .order_by("cluster_name")
-        .annotate(**columns)
-    )
+    rows = own.order_by("cluster_name").annotate(**columns)
     bindings: dict[int, list[BindingColumns]] = {pk: [] for pk in ids}
     for pk, *values in rows.values_list("placement_id", *BindingColumns._fields):
         bindings[pk].append(BindingColumns._make(values))
@@ -187,7 +190,7 @@ def load_rollout_contexts(
     overrides = applying_to_each(
         {one.full_name: targets[one.pk] for one in placements if one.pk in targets}
     )
-    members = _members(ids)
+    members = _members(own)
     return {
         one.pk: _context(
             one,
@@ -269,8 +272,8 @@ def _context(
     )
 
 
-def _members(placements: Collection[int]) -> Mapping[str, Member]:
-    """Return the members that placements have something on or are to have, by name; one query.
+def _members(bindings: QuerySet[Binding]) -> Mapping[str, Member]:
+    """Return the members of these bindings, by name; one query.
 
     A cluster without a driver counts as unreachable since it joined. On a live hub what the hub reports
     counts: its controllers reach the clusters.
@@ -281,7 +284,7 @@ def _members(placements: Collection[int]) -> Mapping[str, Member]:
         When(verdict__in=_UNREACHABLE, then=F("verdict_since")),
         output_field=DateTimeField(null=True),
     )
-    names = Binding.objects.filter(placement__in=placements).values("cluster_name")
+    names = bindings.values("cluster_name")
     rows = MemberCluster.objects.filter(name__in=names).annotate(
         unreachable_since=unreachable_since
     )

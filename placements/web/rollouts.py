@@ -61,7 +61,7 @@ from placements.explain.run_pictures import (
     stage_moments,
     wave_columns,
 )
-from placements.explain.vocabulary import duration_text, seconds_between
+from placements.explain.vocabulary import seconds_between
 from placements.manifests.placement import parse_placement
 from placements.manifests.staged_update import (
     RunState,
@@ -480,11 +480,9 @@ def _stages_picture(
     since = run.started_at or until
     dots = {}
     for step in plan.steps:
-        took = ""
+        took = None
         if step.started_at:
-            took = duration_text(
-                seconds_between(step.started_at, step.done_at or until)
-            )
+            took = seconds_between(step.started_at, step.done_at or until)
         part = parts[step.name]
         dots[step.name] = Dot(step.name, LEVELS[part], part, took)
     moments = moments_of(run, since=since)
@@ -561,12 +559,7 @@ def _picture(
     starts = history.starts
     took = {one.cluster: (one.ended or until) - one.at for one in starts}
     dots = {
-        name: Dot(
-            name,
-            LEVELS[part],
-            str(part),
-            duration_text(took[name]) if name in took else "",
-        )
+        name: Dot(name, LEVELS[part], str(part), took.get(name))
         for name, part in parts.items()
     }
     others = [name for name in parts if name not in took]

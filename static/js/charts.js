@@ -93,17 +93,18 @@ function follow(plot, point) {
   else location.assign(url);
 }
 
-const idle = () => new Promise((resolve) => { (window.requestIdleCallback ?? setTimeout)(resolve); });
+const idle = () => new Promise((resolve) => { (window.requestIdleCallback ?? setTimeout)(resolve, { timeout: 2000 }); });
 
-/* Charts are drawn when they come near. Of domains that the server draws as lanes Plotly takes over, and the lanes
-   are its table; a phone keeps the lanes, whose names wrap there. */
+/* Charts are drawn when they come near and the page is idle: until then the picture of the server is there. Of domains
+   that the server draws as lanes Plotly takes over, and the lanes are its table; a phone keeps the lanes, whose names
+   wrap there. */
 const near = new IntersectionObserver(async (entries) => {
   for (const { isIntersecting, target } of entries) {
     if (!isIntersecting) continue;
     near.unobserve(target);
     const isDrawn = "chart" in target.dataset;
     if (!isDrawn && NARROW.matches) continue;
-    if (!isDrawn) await idle();
+    await idle();
     await loaded();
     if (!isDrawn) takeOver(target);
     else if (target.dataset.view === "chart") target.querySelectorAll("script[data-figure]").forEach(draw);

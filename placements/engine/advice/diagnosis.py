@@ -112,7 +112,7 @@ def favoured_without_key(decision: Decision) -> dict[str, tuple[str, ...]]:
 
 def stale_picks(decision: Decision) -> tuple[str, ...]:
     """Return the clusters that stay placed although rescheduling would not select them."""
-    if decision.is_failed or decision.kind is CycleKind.NO_NAMES:
+    if not decision.kept or decision.is_failed or decision.kind is CycleKind.NO_NAMES:
         return ()
     return outdated(
         decision.cycle, schedule(decision.cycle.rescheduled()), decision.kept

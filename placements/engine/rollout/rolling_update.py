@@ -129,8 +129,8 @@ def plan_work(state: RolloutState) -> PendingWork:
         elif update is not None and cluster.is_reachable:
             updates.append(update)
         is_in_flight = (
-            cluster.is_reachable
-            and cluster.phase in IN_FLIGHT
+            cluster.phase in IN_FLIGHT
+            and cluster.is_reachable
             and not state.is_available(cluster)
         )
         if is_in_flight and reason not in (

@@ -15,6 +15,7 @@ from placements.engine.rollout.actions import (
 from placements.engine.rollout.budget import BudgetKind, Budgets, budgets_of
 from placements.engine.rollout.rolling_update import (
     PendingUpdate,
+    PendingWork,
     choose,
     next_actions,
     only_released,
@@ -65,14 +66,15 @@ def plan_waves(state: RolloutState) -> WavePlan:
         for one in state.clusters
     )
     clear = replace(state, suspension=Suspension.NONE, clusters=clusters)
-    batches = list(_batches(clear))
+    work = plan_work(clear)
+    batches = list(_batches(clear, work))
     waves = [
         Wave(number, tuple(update.action for update in started), budgets)
         for number, (started, budgets) in enumerate(batches, 1)
     ]
     everything = [update.action for started, _ in batches for update in started]
     rest = next_actions(completed(clear, everything))
-    return WavePlan(state, tuple(waves), rest, plan_work(clear).in_progress)
+    return WavePlan(state, tuple(waves), rest, work.in_progress)
 
 
 class ComparedLimit(NamedTuple):
@@ -106,13 +108,14 @@ def compare_limits(plan: WavePlan) -> list[ComparedLimit]:
     return compared
 
 
-def _batches(state: RolloutState) -> Iterator[tuple[list[PendingUpdate], Budgets]]:
+def _batches(
+    state: RolloutState, work: PendingWork
+) -> Iterator[tuple[list[PendingUpdate], Budgets]]:
     """Yield what starts together, batch after batch, and the budgets after each."""
     if state.deletion and state.deletion.abandons:
         state = only_released(state)
-    started, budgets = choose(
-        queue_by_budget(plan_work(state).updates), budgets_of(state)
-    )
+        work = plan_work(state)
+    started, budgets = choose(queue_by_budget(work.updates), budgets_of(state))
     if started:
         yield started, budgets
     # From here on nothing is in flight and no update is free, so that numbers are all there is to follow.

@@ -4,10 +4,11 @@ import copy
 import json
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from django.db.models import DateTimeField, Value
+from django.db.models import TextField, Value
+from django.db.models.functions import Cast
 
 from clusters.fleet import EligibilityKind
 from clusters.models import MemberCluster
@@ -53,21 +54,24 @@ def bound_and_joined(
     """Return the states of the bindings of a placement, and when the clusters joined that are newer than a
     decision of it, both by name; one query.
     """
-    never = Value(None, output_field=DateTimeField())
     rows = Binding.objects.filter(placement=placement).order_by()
-    both: Any = rows.values_list("cluster_name", "state", never)
+    both: Any = rows.values_list("cluster_name", "state", Value(""))
     if decision is not None:
         newer = MemberCluster.objects.filter(
             joined_at__gt=decision.created_at
         ).order_by()
-        both = both.union(newer.values_list("name", Value(""), "joined_at"), all=True)
+        # Times as texts: thousands that are empty would each be converted.
+        both = both.union(
+            newer.values_list("name", Value(""), Cast("joined_at", TextField())),
+            all=True,
+        )
     bound: dict[str, str] = {}
     joined: dict[str, datetime] = {}
-    for name, state, joined_at in both:
-        if joined_at is None:
-            bound[name] = state
+    for name, state, moment in both:
+        if moment:
+            joined[name] = datetime.fromisoformat(moment).replace(tzinfo=UTC)
         else:
-            joined[name] = joined_at
+            bound[name] = state
     return bound, joined
 
 

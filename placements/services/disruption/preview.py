@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Exists, OuterRef, Subquery
+from django.db.models import Exists, OuterRef, Q, Subquery
 
 from clusters.queries import current_fleet
 from fleetui.bulk import batched
@@ -55,13 +55,21 @@ def drain_impact(*clusters: str, now: datetime) -> Impact:
         has_started_run=Exists(started),
         budget=Subquery(budgets.values("document")[:1]),
     )
-    evaluated = list(rows.order_by("full_name")[:MOST_EVALUATED])
+    evaluated: list[Any] = list(rows.order_by("full_name")[:MOST_EVALUATED])
+    # Of a placement with a budget all its clusters count.
+    where = Q(cluster_name__in=clusters) | Q(
+        placement__in=[one.pk for one in evaluated if one.budget is not None]
+    )
     change = ChangedFleet(
         current_fleet().fleet, lost=frozenset(clusters), variant=LossVariant.CORDON
     )
     losses = []
     for part in batched(cycles_of(evaluated, change.before), _AT_ONCE):
-        contexts = load_rollout_contexts([one for one, _ in part], now=now)
+        contexts = load_rollout_contexts(
+            [one for one, _ in part],
+            now=now,
+            where=where,
+        )
         for placement, cycle in part:
             row = loss(facts_of(placement, cycle), change)
             context = contexts[placement.pk]
