@@ -6,6 +6,7 @@ from typing import Any
 
 from clusters.fleet import EligibilityKind, Fleet
 from fleetui.apimachinery.errors import ManifestWarning
+from fleetui.apimachinery.model import Semantics
 from placements.engine.checks.affinity import AFFINITY
 from placements.engine.checks.asserted import ASSERTED
 from placements.engine.checks.change import GATES
@@ -25,6 +26,7 @@ from placements.engine.checks.placement import PLACEMENT
 from placements.engine.checks.spread import SPREAD
 from placements.engine.overrides import Override
 from placements.engine.scheduling.cycle import Cycle
+from placements.engine.scheduling.warnings import hub_warnings
 
 _TABLE = (
     *HYGIENE,
@@ -102,10 +104,13 @@ def fleet_warnings(cycle: Cycle) -> tuple[ManifestWarning, ...]:
         return (ManifestWarning("empty-fleet", "policy", "the fleet has no cluster"),)
     case = Case(replace(cycle, bindings=()))
     findings = (finding for rule in OF_WARNINGS for finding in RULES[rule].check(case))
-    return tuple(
+    warnings = tuple(
         ManifestWarning(one.code, one.path.removeprefix("spec."), one.message)
         for one in findings
     )
+    if cycle.semantics is not Semantics.OCM:
+        return warnings
+    return (*warnings, *hub_warnings(cycle))
 
 
 def examine_placement(

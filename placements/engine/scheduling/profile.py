@@ -15,6 +15,7 @@ from placements.engine.scheduling.cycle import NO_OPTIONS, Cycle
 from placements.engine.scheduling.filters.affinity import AffinityFilter
 from placements.engine.scheduling.filters.already_placed import AlreadyPlacedFilter
 from placements.engine.scheduling.filters.base import Filter
+from placements.engine.scheduling.filters.cluster_sets import ClusterSetFilter
 from placements.engine.scheduling.filters.eligibility import EligibilityFilter
 from placements.engine.scheduling.filters.namespace_affinity import NamespaceFilter
 from placements.engine.scheduling.filters.taint_toleration import TaintFilter
@@ -128,7 +129,11 @@ class Profile:
 def _ocm(cycle: Cycle) -> Profile:
     options = cycle.ocm_options
     excludes = options.unset_policy is UnsetPolicy.EXCLUDE
-    filters = (*COMMON_FILTERS, TopologyKeyFilter()) if excludes else COMMON_FILTERS
+    filters = COMMON_FILTERS
+    if cycle.cluster_sets is not None:
+        filters = (ClusterSetFilter(), *filters)
+    if excludes:
+        filters = (*filters, TopologyKeyFilter())
     return Profile(
         OcmSpread(options),
         filters,

@@ -10,7 +10,7 @@ from django.core.management.base import CommandError, CommandParser
 
 from clusters.drivers.base import KUBERNETES
 from clusters.drivers.registry import DRIVERS
-from clusters.importing import ImportChoices, read_members
+from clusters.importing import ImportChoices
 from clusters.operations.importing import (
     ImportCheckFailed,
     import_members,
@@ -19,6 +19,7 @@ from clusters.operations.importing import (
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.errors import BAD_INPUT, UNCONFIRMED
 from fleetui.management.hub_command import HubCommand
+from placements.services.cluster_imports import read_import
 from placements.services.filters import kinds_for
 
 
@@ -26,7 +27,8 @@ class Command(HubCommand):
     """Import member clusters, all or none."""
 
     help = (
-        "Import member clusters, all or none: MemberClusters, clusters of Open Cluster Management, Karmada, "
+        "Import member clusters, all or none: MemberClusters, clusters of Open Cluster Management (with their "
+        "sets, bindings and AddOnPlacementScores), Karmada, "
         "SIG Multicluster or Cluster API, plain objects (YAML, JSON), a table (CSV), or the contexts of a kubeconfig. "
         "Exit status: 0 imported, 2 invalid input, 3 the check of a connection failed."
     )
@@ -72,18 +74,15 @@ class Command(HubCommand):
             raise CommandError(message, returncode=BAD_INPUT) from error
         try:
             choices = ImportChoices.of(options["context"], options["rename"])
-            found = read_members(source, name=file, choices=choices)
+            found = read_import(source, name=file, choices=choices)
             now = datetime.now(UTC)
             suffix = ""
             if options["dry_run"]:
                 suffix = " (dry run)"
-                rows = preview_import(
-                    found.members, kinds_of=kinds_for, by=None, now=now
-                )
-                results = [one.result for one in rows]
+                outcome = preview_import(found, kinds_of=kinds_for, by=None, now=now)
             else:
-                results = import_members(
-                    found.members,
+                outcome = import_members(
+                    found,
                     driver=options["driver"],
                     confirmed=options["confirm"],
                     kinds_of=kinds_for,
@@ -98,6 +97,7 @@ class Command(HubCommand):
             raise CommandError(message, returncode=UNCONFIRMED) from error
         for note in found.notes:
             self.stderr.write(f"note: {note}")
+        results = [*outcome.clusters, *outcome.objects]
         for one in results:
             detail = f": {one.detail}" if one.detail else ""
             self.stdout.write(f"{one.name}: {one.result}{suffix}{detail}")

@@ -7,7 +7,15 @@ from functools import partial
 from typing import Any, TypeVar
 
 from clusters.case_manifest import parse_case_cluster, parse_clusters
-from clusters.fleet import ELIGIBLE, Cluster, EligibilityKind, Fleet
+from clusters.fleet import (
+    ELIGIBLE,
+    AddOnScores,
+    Cluster,
+    EligibilityKind,
+    Fleet,
+    ManagedObject,
+)
+from clusters.hub_objects import CLUSTER_KIND, is_hub_object
 from clusters.importing import ImportNote, entry_members, parse_entry, read_members
 from clusters.manifest import MemberClusterManifest, newest_heartbeat_of
 from clusters.tables import ImportEntry, looks_like_table
@@ -26,7 +34,7 @@ from fleetui.apimachinery.yaml import (
     read_each,
     refuse_twice,
 )
-from placements.engine.ocm_hub import CLUSTER_KIND, OcmHub, is_hub_object, parse_hub
+from placements.engine.ocm_hub import OcmHub, parse_hub
 from placements.engine.scheduling.warnings import property_warnings
 from placements.manifests.binding import (
     BINDING_KIND,
@@ -83,6 +91,7 @@ def read_fleet(
     objects = [item.data for item in items if is_hub_object(item.data)]
     hub = parse_hub(objects, path="") if objects else None
     managed = {} if hub is None else {one.name: one for one in hub.clusters}
+    scores = {} if hub is None else hub.scores
     parse = partial(_fleet_entry, managed=managed, notes=notes, foreign=foreign)
     reads = read_each(items, parse)
     if not reads:
@@ -106,7 +115,7 @@ def read_fleet(
     fleet = Fleet(
         one
         if isinstance(one, Cluster)
-        else one.cluster(now=moment, strict_health=strict_health)
+        else _with_scores(one.cluster(now=moment, strict_health=strict_health), scores)
         for one in entries
     )
     warnings: list[ManifestWarning] = []
@@ -128,6 +137,14 @@ def read_fleet(
         reporting = Fleet(one for one in fleet if one.name not in foreign)
     every_warning = (*warnings, *property_warnings(reporting))
     return FleetFile(fleet, every_warning, judged_at, hub)
+
+
+def _with_scores(
+    cluster: Cluster, scores: Mapping[str, Mapping[str, AddOnScores]]
+) -> Cluster:
+    if cluster.name not in scores:
+        return cluster
+    return cluster._replace(managed=ManagedObject({}, scores[cluster.name]))
 
 
 def _ready(member: MemberClusterManifest) -> Cluster:
