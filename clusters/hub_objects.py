@@ -35,7 +35,7 @@ _CONTENT: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
-class HubObject(NamedTuple):
+class OcmObject(NamedTuple):
     """One object, reduced to what is read.
 
     `content` is the cluster itself, the `clusterSelector` of a set, {} for a binding, an `AddOnScores`, or
@@ -60,13 +60,13 @@ def is_hub_object(document: object, kinds: Collection[str] = HUB_KINDS) -> bool:
     return group == OCM_GROUP and document.get("kind") in kinds
 
 
-def parse_hub_object(one: Mapping[str, Any], path: str = "") -> HubObject:
+def parse_hub_object(one: Mapping[str, Any], path: str = "") -> OcmObject:
     """Return what an object holds. Raise InvalidManifest."""
     kind = one["kind"]
     try:
         metadata = one["metadata"]
         content = _CONTENT[kind](one)
-        return HubObject(kind, metadata.get("namespace", ""), metadata["name"], content)
+        return OcmObject(kind, metadata.get("namespace", ""), metadata["name"], content)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         message = f"Invalid value: no valid {kind}"
         raise InvalidManifest.of(path, "bad-format", message) from error

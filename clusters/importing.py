@@ -22,7 +22,7 @@ from clusters.hub_objects import (
     SCORE_KIND,
     SET_BINDING_KIND,
     SET_KIND,
-    HubObject,
+    OcmObject,
     is_hub_object,
     parse_hub_object,
 )
@@ -225,7 +225,7 @@ class ImportRead:
     members: list[MemberRead]
     notes: list[ImportNote]
     choices: list[NameChoice]
-    sets: list[HubObject] = field(default_factory=list)
+    sets: list[OcmObject] = field(default_factory=list)
     scores: Mapping[str, Mapping[str, AddOnScores]] = field(default_factory=dict)
 
 
@@ -473,7 +473,7 @@ class _Reading:
         self.kinds: dict[str, str] = {}  # by the name of a cluster
         self.offered: dict[str, NameChoice] = {}
         self.notes: dict[ManifestWarning, list[str]] = {}
-        self.sets: list[HubObject] = []
+        self.sets: list[OcmObject] = []
         self.scores: dict[str, dict[str, AddOnScores]] = defaultdict(dict)
         for entry in entries:
             self._refuse(entry, *entry.errors)

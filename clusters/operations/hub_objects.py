@@ -9,7 +9,7 @@ from datetime import datetime
 from django.contrib.auth.models import User
 
 from clusters.fleet import ManagedObject
-from clusters.hub_objects import HubObject
+from clusters.hub_objects import OcmObject
 from clusters.importing import ImportRead
 from clusters.managed_cluster import managed_to_plain
 from clusters.models import ClusterSetObject, MemberCluster
@@ -52,7 +52,7 @@ def put_objects(
 
 
 def _put_sets(
-    sets: Sequence[HubObject], *, by: User | None, now: datetime, is_preview: bool
+    sets: Sequence[OcmObject], *, by: User | None, now: datetime, is_preview: bool
 ) -> list[JoinResult]:
     there = {row[:3]: row[3] for row in ClusterSetObject.objects.values_list(*_COLUMNS)}
     results = []

@@ -12,7 +12,7 @@ from typing import Any
 from clusters.fleet import AddOnScores, Cluster
 from clusters.hub_objects import (
     CLUSTER_KIND,
-    HubObject,
+    OcmObject,
     is_hub_object,
     parse_hub_object,
 )
@@ -131,7 +131,7 @@ def parse_hub(documents: Sequence[Any], *, path: str = "objects") -> OcmHub:
     return replace(hub, clusters=tuple(clusters))
 
 
-def hub_of(objects: Iterable[HubObject]) -> OcmHub:
+def hub_of(objects: Iterable[OcmObject]) -> OcmHub:
     """Return the hub that has these objects, without its clusters."""
     sets = {}
     bindings: dict[str, set[str]] = defaultdict(set)

@@ -106,7 +106,10 @@ def schedule_due(*, now: datetime) -> int:
     meanwhile is left to that one.
     """
     token, started = uuid4().hex, monotonic()
-    _enqueue_ended(now)
+    ended = list(_ended(now).values_list("pk", flat=True))
+    if ended:
+        models.Placement.objects.filter(pk__in=ended).update(decide_again_at=None)
+        enqueue_scheduling(ended, trigger="a score or a toleration ended")
     claimed = claim_due(now=now, token=token)
     alone = _schedule_together(claimed, now=now)
     renewed_at = now
@@ -170,13 +173,6 @@ def is_due(*, now: datetime) -> bool:
 def _ended(now: datetime) -> QuerySet[models.Placement]:
     """Return the placements that read a score that expired, or a toleration that ended."""
     return models.Placement.objects.filter(decide_again_at__lte=now)
-
-
-def _enqueue_ended(now: datetime) -> None:
-    ended = list(_ended(now).values_list("pk", flat=True))
-    if ended:
-        models.Placement.objects.filter(pk__in=ended).update(decide_again_at=None)
-        enqueue_scheduling(ended, trigger="a score or a toleration ended")
 
 
 def _due(now: datetime) -> QuerySet[models.Placement]:

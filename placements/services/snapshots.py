@@ -21,7 +21,7 @@ from django.db.models.functions import Cast
 from django.utils import timezone
 
 from clusters.fleet import Fleet, collector_paused
-from clusters.hub_objects import HubObject
+from clusters.hub_objects import OcmObject
 from clusters.models import ClusterSetObject
 from clusters.queries import FleetSnapshot
 from fleetui.apimachinery.model import HUB_SEMANTICS, Semantics
@@ -83,7 +83,7 @@ class HubInputs:
         rows = ClusterSetObject.objects.values_list(
             "kind", "namespace", "name", "selector"
         )
-        return hub_of(HubObject(*row) for row in rows)
+        return hub_of(OcmObject(*row) for row in rows)
 
     @cached_property
     def _placed_counts(self) -> Counter[str]:

@@ -6,7 +6,6 @@ from typing import Any
 
 from clusters.fleet import EligibilityKind, Fleet
 from fleetui.apimachinery.errors import ManifestWarning
-from fleetui.apimachinery.model import Semantics
 from placements.engine.checks.affinity import AFFINITY
 from placements.engine.checks.asserted import ASSERTED
 from placements.engine.checks.change import GATES
@@ -26,6 +25,7 @@ from placements.engine.checks.placement import PLACEMENT
 from placements.engine.checks.spread import SPREAD
 from placements.engine.overrides import Override
 from placements.engine.scheduling.cycle import Cycle
+from placements.engine.scheduling.profile import profile_of
 from placements.engine.scheduling.warnings import hub_warnings
 
 _TABLE = (
@@ -108,7 +108,7 @@ def fleet_warnings(cycle: Cycle) -> tuple[ManifestWarning, ...]:
         ManifestWarning(one.code, one.path.removeprefix("spec."), one.message)
         for one in findings
     )
-    if cycle.semantics is not Semantics.OCM:
+    if not profile_of(cycle).has_hub_objects:
         return warnings
     return (*warnings, *hub_warnings(cycle))
 

@@ -63,8 +63,6 @@ class Cycle:
     cluster_sets: Mapping[str, Mapping[str, Any]] | None = None
 
     def __post_init__(self) -> None:
-        if self.semantics is Semantics.OCM:
-            object.__setattr__(self, "fleet", self.fleet.of_hub)
         clusters = [binding.cluster for binding in self.live_bindings]
         for name, following in pairwise(clusters):
             if name == following:

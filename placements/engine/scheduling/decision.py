@@ -13,9 +13,8 @@ from enum import StrEnum
 from functools import cached_property
 
 from clusters.columns import Codes
-from clusters.fleet import ANY_NAME, SCORE_PREFIX, Taint
+from clusters.fleet import ANY_NAME, SCORE_PREFIX
 from clusters.managed_cluster import documents_digest
-from fleetui.apimachinery.model import Semantics
 from placements.engine.scheduling.candidates import Candidates, Picks, Verdicts
 from placements.engine.scheduling.cycle import NO_CLUSTERS, Cycle
 from placements.engine.scheduling.filters.cluster_sets import leaving_in_hub, set_keys
@@ -221,7 +220,7 @@ def fleet_digest(cycle: Cycle) -> str:
     digest = cycle.fleet.digest(
         labels_read(cycle), properties_read(cycle), cycle.namespace
     )
-    facts = _facts_of_hub(cycle) if cycle.semantics is Semantics.OCM else {}
+    facts = profile_of(cycle).has_hub_objects and _facts_of_hub(cycle)
     if not facts:
         return digest
     return hashlib.sha256(f"{digest}{json.dumps(facts)}".encode()).hexdigest()
@@ -230,19 +229,18 @@ def fleet_digest(cycle: Cycle) -> str:
 def _facts_of_hub(cycle: Cycle) -> dict[str, object]:
     """Return what a cycle under `ocm` reads of clusters beside labels, properties and taints."""
     facts: dict[str, object] = {}
-    if cycle.cluster_sets is not None and (leaving := leaving_in_hub(cycle.fleet)):
-        facts["leaving"] = leaving
+    if cycle.cluster_sets is not None:
+        facts["leaving"] = leaving_in_hub(cycle.fleet)
     for one in cycle.ocm_options.add_ons:
         scores = add_on_scores(one, cycle)
         if scores.any():
             facts[f"{one.resource_name}/{one.score_name}"] = scores.tolist()
-    if cycle.moment is None:
-        return facts
-    if _has_ends(cycle.policy):
-        sets = cycle.fleet.taint_sets
-        times = [[str(taint.time_added) for taint in one] for one in sets]
-        facts["taints"] = [times[code] for code in cycle.fleet.taint_codes.tolist()]
-    if _has_expressions(cycle.policy):
+    fleet = cycle.fleet.of_hub
+    has_ends = cycle.moment is not None and _has_ends(cycle.policy)
+    if has_ends or fleet is not cycle.fleet:
+        sets = [list(map(str, taints)) for taints in fleet.taint_sets]
+        facts["taints"] = [sets[code] for code in fleet.taint_codes.tolist()]
+    if cycle.moment is not None and _has_expressions(cycle.policy):
         facts["clusters"] = documents_digest(cycle.fleet)
     return facts
 
@@ -267,7 +265,7 @@ def names_read(cycle: Cycle) -> tuple[set[str], set[str]]:
     """Return the labels and properties whose changes may change a decision, `ANY_NAME` for all of them."""
     keys = {*labels_read(cycle)}
     names = {*properties_read(cycle)}
-    if cycle.semantics is Semantics.OCM:
+    if profile_of(cycle).has_hub_objects:
         # The selector of a set may read any label.
         keys.add(ANY_NAME)
         add_ons = cycle.ocm_options.add_ons
@@ -310,19 +308,14 @@ def _moments(cycle: Cycle) -> Iterator[datetime]:
             if scores.valid_until is not None:
                 # At its very end a score still counts.
                 yield scores.valid_until + _JUST_AFTER
-    for taints in cycle.fleet.taint_sets:
-        for taint in taints:
-            yield from _ends(cycle, taint)
-
-
-def _ends(cycle: Cycle, taint: Taint) -> Iterator[datetime]:
-    for one in cycle.policy.tolerations:
-        seconds = one.toleration_seconds
-        if seconds is None or not tolerates(one, taint, None):
-            continue
-        end = toleration_end(taint, seconds)
-        if end is not None:
-            yield end
+    ends = (
+        toleration_end(taint, one.toleration_seconds)
+        for taints in cycle.fleet.of_hub.taint_sets
+        for taint in taints
+        for one in cycle.policy.tolerations
+        if one.toleration_seconds is not None and tolerates(one, taint, None)
+    )
+    yield from filter(None, ends)
 
 
 def labels_read(cycle: Cycle) -> tuple[str, ...]:

@@ -129,7 +129,7 @@ class Profile:
 def _ocm(cycle: Cycle) -> Profile:
     options = cycle.ocm_options
     excludes = options.unset_policy is UnsetPolicy.EXCLUDE
-    filters = COMMON_FILTERS
+    filters: tuple[Filter, ...] = (*COMMON_FILTERS[:2], TaintFilter(of_hub=True))
     if cycle.cluster_sets is not None:
         filters = (ClusterSetFilter(), *filters)
     if excludes:

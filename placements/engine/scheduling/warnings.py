@@ -41,11 +41,11 @@ def property_warnings(fleet: Fleet) -> tuple[ManifestWarning, ...]:
 
 def hub_warnings(cycle: Cycle) -> Iterator[ManifestWarning]:
     """Yield the objects of a hub that a placement under `ocm` reads and that are missing, by their names."""
-    for rule in (_missing_sets, _missing_scores, _missing_times):
+    for rule in (missing_sets, missing_scores, missing_times):
         yield from rule(cycle)
 
 
-def _missing_sets(cycle: Cycle) -> Iterator[ManifestWarning]:
+def missing_sets(cycle: Cycle) -> Iterator[ManifestWarning]:
     path = "spec.clusterSets"
     names = cycle.ocm_options.cluster_sets
     if cycle.cluster_sets is None:
@@ -65,7 +65,7 @@ def _missing_sets(cycle: Cycle) -> Iterator[ManifestWarning]:
         yield ManifestWarning("not-a-member", path, message)
 
 
-def _missing_scores(cycle: Cycle) -> Iterator[ManifestWarning]:
+def missing_scores(cycle: Cycle) -> Iterator[ManifestWarning]:
     for one in cycle.ocm_options.add_ons:
         without = {*range(len(cycle.fleet))}
         for position, scores in reported_scores(one, cycle.fleet):
@@ -78,13 +78,13 @@ def _missing_scores(cycle: Cycle) -> Iterator[ManifestWarning]:
             yield ManifestWarning("missing-score", "spec.prioritizerPolicy", message)
 
 
-def _missing_times(cycle: Cycle) -> Iterator[ManifestWarning]:
+def missing_times(cycle: Cycle) -> Iterator[ManifestWarning]:
     for index, toleration in enumerate(cycle.policy.tolerations):
         if toleration.toleration_seconds is None:
             continue
         timeless = [
             cluster.name
-            for cluster in cycle.fleet.clusters
+            for cluster in cycle.fleet.of_hub.clusters
             for taint in cluster.taints
             if taint.time_added is None and tolerates(toleration, taint, None)
         ]

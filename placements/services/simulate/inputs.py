@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 from clusters.case_manifest import parse_case_cluster, parse_clusters
 from clusters.fleet import (
     ELIGIBLE,
-    AddOnScores,
     Cluster,
     EligibilityKind,
     Fleet,
@@ -115,8 +114,13 @@ def read_fleet(
     fleet = Fleet(
         one
         if isinstance(one, Cluster)
-        else _with_scores(one.cluster(now=moment, strict_health=strict_health), scores)
+        else one.cluster(now=moment, strict_health=strict_health)
         for one in entries
+    )
+    fleet = fleet.with_clusters(
+        one._replace(managed=ManagedObject({}, scores[one.name]))
+        for one in fleet
+        if one.managed is None and one.name in scores
     )
     warnings: list[ManifestWarning] = []
     without_status = [one.metadata for one in members if one.status is None]
@@ -137,14 +141,6 @@ def read_fleet(
         reporting = Fleet(one for one in fleet if one.name not in foreign)
     every_warning = (*warnings, *property_warnings(reporting))
     return FleetFile(fleet, every_warning, judged_at, hub)
-
-
-def _with_scores(
-    cluster: Cluster, scores: Mapping[str, Mapping[str, AddOnScores]]
-) -> Cluster:
-    if cluster.name not in scores:
-        return cluster
-    return cluster._replace(managed=ManagedObject({}, scores[cluster.name]))
 
 
 def _ready(member: MemberClusterManifest) -> Cluster:

@@ -1,11 +1,13 @@
 """Filter: taints that no toleration tolerates (`rules/scheduler.md#filters`)."""
 
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import ClassVar
 
 import numpy as np
 
 from clusters.columns import Bools
-from clusters.fleet import Taint
+from clusters.fleet import Fleet, Taint
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.reason import Reason, ReasonCode
 from placements.manifests.policy import SOFT_EFFECTS, Toleration, TolerationOperator
@@ -15,15 +17,24 @@ _MOST_SECONDS = (2**63 - 1) // 10**9
 _NEVER = datetime.max.replace(tzinfo=UTC)
 
 
+@dataclass(frozen=True, slots=True)
 class TaintFilter:
-    """A cluster passes when every taint it has is tolerated."""
+    """A cluster passes when every taint it has is tolerated.
 
-    name = "taints"
+    `of_hub`: taints have the effects and times that a hub of Open Cluster Management gives them.
+    """
+
+    of_hub: bool = False
+    name: ClassVar[str] = "taints"
+
+    def fleet(self, cycle: Cycle) -> Fleet:
+        return cycle.fleet.of_hub if self.of_hub else cycle.fleet
 
     def passes(self, cycle: Cycle) -> Bools:
         """Return the clusters without an untolerated taint; each distinct list of taints is checked once."""
-        sets, codes = cycle.fleet.taint_sets, cycle.fleet.taint_codes
-        passes = np.zeros(len(cycle.fleet), dtype=np.bool_)
+        fleet = self.fleet(cycle)
+        sets, codes = fleet.taint_sets, fleet.taint_codes
+        passes = np.zeros(len(fleet), dtype=np.bool_)
         has_new = any(taint.effect == IF_NEW for taints in sets for taint in taints)
         for is_selected in (False, True)[: 1 + has_new]:
             verdicts = [
@@ -43,7 +54,7 @@ class TaintFilter:
 
     def reason(self, cycle: Cycle, position: int) -> Reason:
         taints = untolerated(
-            cycle.fleet.clusters[position].taints,
+            self.fleet(cycle).clusters[position].taints,
             cycle.policy.tolerations,
             now=cycle.moment,
             is_selected=bool(cycle.is_active[position]),
