@@ -45,14 +45,14 @@ from placements.models import Binding, Placement, PolicySnapshot, ResourceSnapsh
 _CO_OWNERSHIP = "placement__document__spec__strategy__applyStrategy__allowCoOwnership"
 
 
+@dataclass
 class HubInputs:
     """What cycles read of a hub beside its clusters, each loaded once, and only if a cycle reads it.
 
     That are the number of placements of each cluster, and the sets of clusters.
     """
 
-    def __init__(self, now: datetime | None = None) -> None:
-        self.now = now or timezone.now()
+    now: datetime | None = None
 
     def completed(self, cycle: Cycle, namespace: str) -> Cycle:
         """Return the cycle of a placement in a namespace with what its rules read of the hub.
@@ -62,7 +62,7 @@ class HubInputs:
         profile = profile_of(cycle)
         if not profile.has_hub_objects:
             return cycle
-        cycle = at_moment(cycle, self.now)
+        cycle = at_moment(cycle, self.now or timezone.now())
         if namespace and self._hub.has_sets:
             cycle = self._hub.with_sets(cycle, namespace)
         if not profile.reads_other_placements:

@@ -225,10 +225,10 @@ def _obsolete(name: str) -> PlacedBinding:
 
 
 BY_PLAN = {"picked-by-plan", "moved-by-plan", "not-in-batch"}
-OF_OCM = {"missing-topology-key", "not-in-cluster-set"}
+OCM_ONLY = {"missing-topology-key", "not-in-cluster-set"}
 NEVER_GIVEN = {
-    FLEET: {"already-placed", "chosen-again", "cycle-failed", *OF_OCM},
-    KUBEFLEET: {"already-placed", "chosen-again", *OF_OCM},
+    FLEET: {"already-placed", "chosen-again", "cycle-failed", *OCM_ONLY},
+    KUBEFLEET: {"already-placed", "chosen-again", *OCM_ONLY},
     OCM: BY_PLAN
     | {
         "already-placed",
@@ -238,7 +238,7 @@ NEVER_GIVEN = {
         "scaled-down",
         "scaling-down",
     },
-    KUBERNETES: BY_PLAN | {"already-placed", "chosen-again", "cycle-failed", *OF_OCM},
+    KUBERNETES: BY_PLAN | {"already-placed", "chosen-again", "cycle-failed", *OCM_ONLY},
 }
 """What each set of rules does not use: no outcome has the reason that a cluster is placed already."""
 

@@ -151,7 +151,7 @@ def test_the_stored_fleet_is_decided_as_its_files_are() -> None:
             "kind": "Placement",
             **case["placement"],
         }
-        files = {
+        files: dict[str, Any] = {
             "clusters": RequestSource("c", text_of(*case["objects"])),
             "placement": RequestSource("p", text_of(document)),
         }
@@ -272,7 +272,7 @@ def test_an_expression_reads_the_object_of_the_hub_and_the_labels_of_today() -> 
         'managedCluster.scores("usage").exists(s, s.value > 5)',
     ]
     selector = {"celSelector": {"celExpressions": reads}}
-    spec = {"predicates": [{"requiredClusterSelector": selector}]}
+    spec: Plain = {"predicates": [{"requiredClusterSelector": selector}]}
     a = cluster("a", env="prod")
     a["spec"]["leaseDurationSeconds"] = 60
     put(a, cluster("b", env="prod"), score("a", 6), score("b", 6))
@@ -327,7 +327,7 @@ def test_the_import_keeps_what_it_does_not_name() -> None:
     put(other)
     put(cluster("a", of="prod"))
 
-    managed = MemberCluster.objects.get(name="a").managed
+    managed: Any = MemberCluster.objects.get(name="a").managed
     assert {name: one["values"] for name, one in managed["scores"].items()} == {
         "usage": {"free": 5},
         "other": {"free": 6},

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import cached_property
+from typing import Any
 
 from clusters.columns import Codes
 from clusters.fleet import ANY_NAME, SCORE_PREFIX
@@ -106,7 +107,8 @@ class Decision:
         }
         if cycle.namespace:
             identity["namespace"] = cycle.namespace
-        identity |= hub_facts(cycle)
+        if cycle.moment is not None or cycle.cluster_sets is not None:
+            identity |= hub_facts(cycle)
         if cycle.batch is not None:
             identity["batch"] = cycle.batch.to_plain()
         text = json.dumps(
@@ -239,15 +241,15 @@ def _facts_of_hub(cycle: Cycle) -> dict[str, object]:
     has_ends = cycle.moment is not None and _has_ends(cycle.policy)
     if has_ends or fleet is not cycle.fleet:
         sets = [list(map(str, taints)) for taints in fleet.taint_sets]
-        facts["taints"] = [sets[code] for code in fleet.taint_codes.tolist()]
+        facts["taints"] = list(map(sets.__getitem__, fleet.taint_codes.tolist()))
     if cycle.moment is not None and _has_expressions(cycle.policy):
         facts["clusters"] = documents_digest(cycle.fleet)
     return facts
 
 
-def hub_facts(cycle: Cycle) -> dict[str, object]:
+def hub_facts(cycle: Cycle) -> dict[str, Any]:
     """Return what a cycle has of a hub beside its fleet, for its id and its record."""
-    facts: dict[str, object] = {}
+    facts: dict[str, Any] = {}
     if cycle.moment is not None:
         facts["moment"] = cycle.moment.isoformat()
     if cycle.cluster_sets is not None:

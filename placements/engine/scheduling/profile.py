@@ -18,7 +18,10 @@ from placements.engine.scheduling.filters.base import Filter
 from placements.engine.scheduling.filters.cluster_sets import ClusterSetFilter
 from placements.engine.scheduling.filters.eligibility import EligibilityFilter
 from placements.engine.scheduling.filters.namespace_affinity import NamespaceFilter
-from placements.engine.scheduling.filters.taint_toleration import TaintFilter
+from placements.engine.scheduling.filters.taint_toleration import (
+    HubTaintFilter,
+    TaintFilter,
+)
 from placements.engine.scheduling.filters.topology_keys import TopologyKeyFilter
 from placements.engine.scheduling.scoring import AffinityScore, WeightedScore
 from placements.engine.scheduling.spread.base import SpreadStrategy
@@ -129,7 +132,7 @@ class Profile:
 def _ocm(cycle: Cycle) -> Profile:
     options = cycle.ocm_options
     excludes = options.unset_policy is UnsetPolicy.EXCLUDE
-    filters: tuple[Filter, ...] = (*COMMON_FILTERS[:2], TaintFilter(of_hub=True))
+    filters: tuple[Filter, ...] = (*COMMON_FILTERS[:2], HubTaintFilter())
     if cycle.cluster_sets is not None:
         filters = (ClusterSetFilter(), *filters)
     if excludes:

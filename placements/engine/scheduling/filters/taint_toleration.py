@@ -1,13 +1,11 @@
 """Filter: taints that no toleration tolerates (`rules/scheduler.md#filters`)."""
 
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import ClassVar
 
 import numpy as np
 
 from clusters.columns import Bools
-from clusters.fleet import Fleet, Taint
+from clusters.fleet import Taint
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.reason import Reason, ReasonCode
 from placements.manifests.policy import SOFT_EFFECTS, Toleration, TolerationOperator
@@ -17,22 +15,17 @@ _MOST_SECONDS = (2**63 - 1) // 10**9
 _NEVER = datetime.max.replace(tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True)
 class TaintFilter:
-    """A cluster passes when every taint it has is tolerated.
+    """A cluster passes when every taint it has is tolerated."""
 
-    `of_hub`: taints have the effects and times that a hub of Open Cluster Management gives them.
-    """
-
-    of_hub: bool = False
-    name: ClassVar[str] = "taints"
-
-    def fleet(self, cycle: Cycle) -> Fleet:
-        return cycle.fleet.of_hub if self.of_hub else cycle.fleet
+    name = "taints"
+    of_hub = False
 
     def passes(self, cycle: Cycle) -> Bools:
         """Return the clusters without an untolerated taint; each distinct list of taints is checked once."""
-        fleet = self.fleet(cycle)
+        fleet = cycle.fleet
+        if self.of_hub:
+            fleet = fleet.of_hub
         sets, codes = fleet.taint_sets, fleet.taint_codes
         passes = np.zeros(len(fleet), dtype=np.bool_)
         has_new = any(taint.effect == IF_NEW for taints in sets for taint in taints)
@@ -53,8 +46,11 @@ class TaintFilter:
         return passes
 
     def reason(self, cycle: Cycle, position: int) -> Reason:
+        fleet = cycle.fleet
+        if self.of_hub:
+            fleet = fleet.of_hub
         taints = untolerated(
-            self.fleet(cycle).clusters[position].taints,
+            fleet.clusters[position].taints,
             cycle.policy.tolerations,
             now=cycle.moment,
             is_selected=bool(cycle.is_active[position]),
@@ -64,6 +60,12 @@ class TaintFilter:
             for taint in taints
         ]
         return Reason(ReasonCode.UNTOLERATED_TAINT, {"taints": plain_taints})
+
+
+class HubTaintFilter(TaintFilter):
+    """Taints have the effects and times that a hub of Open Cluster Management gives them."""
+
+    of_hub = True
 
 
 def untolerated(
