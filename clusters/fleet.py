@@ -31,6 +31,10 @@ NO_SCHEDULE = "NoSchedule"
 CORDON_KEY, CORDON_VALUE = "cordon-key", "cordon-value"
 """The taint of the released drain tool (`rules/lifecycle.md#evictions`)."""
 RESOURCE_PREFIX = "resources.kubernetes-fleet.io/"
+SCORE_PREFIX = "AddOnPlacementScore/"
+"""Before the name of an add-on: among the names that a policy reads, its scores."""
+ANY_NAME = "*"
+"""Among the names that a policy reads: all."""
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
@@ -98,10 +102,18 @@ class AddOnScores(NamedTuple):
 
 
 class ManagedObject(NamedTuple):
-    """What a hub of Open Cluster Management has of a cluster: its object, and its scores by resource name."""
+    """What a hub of Open Cluster Management has of a cluster: its object, and its scores by resource name.
+
+    Without an object the document is empty. `taints` are those of the object, with their effects and times.
+    """
 
     document: Mapping[str, Any]
     scores: Mapping[str, AddOnScores] = MappingProxyType({})
+    taints: tuple[Taint, ...] = ()
+
+    @property
+    def is_leaving(self) -> bool:
+        return bool(self.document.get("metadata", {}).get("deletionTimestamp"))
 
 
 class Cluster(NamedTuple):
@@ -254,6 +266,33 @@ class Fleet:
         codes = map(code_of.__getitem__, lists)
         return np.fromiter(codes, np.int32, len(self))[self._order]
 
+    @cached_property
+    def of_hub(self) -> "Fleet":
+        """Return the fleet as Open Cluster Management reads it: with all effects and times of taints.
+
+        A taint that the object of a cluster has, too, is read from there.
+        """
+        changed = []
+        for cluster in self._unsorted:
+            if cluster.managed is None or not cluster.managed.taints:
+                continue
+            names = {(one.key, one.value) for one in cluster.taints}
+            known = [
+                one for one in cluster.managed.taints if (one.key, one.value) in names
+            ]
+            names -= {(one.key, one.value) for one in known}
+            taints = (
+                *known,
+                *(one for one in cluster.taints if (one.key, one.value) in names),
+            )
+            if taints != cluster.taints:
+                changed.append(cluster._replace(taints=taints))
+        if not changed:
+            return self
+        fleet = self.with_clusters(changed)
+        fleet.__dict__["of_hub"] = fleet
+        return fleet
+
     def without(self, name: str) -> "Fleet":
         return Fleet(cluster for cluster in self.clusters if cluster.name != name)
 
@@ -326,15 +365,18 @@ class Fleet:
 
     @cached_property
     def _taints_digest(self) -> bytes:
-        """Return the hash of the lists of taints; their codes depend on the order of the clusters."""
+        """Return the hash of the lists of taints, without their times.
+
+        The codes of the lists depend on the order of the clusters.
+        """
         texts = [
             json.dumps([(taint.key, taint.value, taint.effect) for taint in taints])
             for taints in self.taint_sets
         ]
-        places = sorted(range(len(texts)), key=texts.__getitem__)
-        codes = np.empty(len(texts), dtype=np.int32)
-        codes[places] = np.arange(len(texts), dtype=np.int32)
-        return LabelColumn(tuple(sorted(texts)), codes[self.taint_codes]).digest
+        distinct = sorted(set(texts))
+        places = {text: place for place, text in enumerate(distinct)}
+        codes = np.array([places[text] for text in texts], dtype=np.int32)
+        return LabelColumn(tuple(distinct), codes[self.taint_codes]).digest
 
     def digest(
         self,

@@ -5,6 +5,7 @@ A field that is not known is a note, never an error: `docs/reference/inventories
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
@@ -14,8 +15,19 @@ from itertools import chain, count
 from operator import getitem
 from typing import Any
 
-from clusters.fleet import NO_SCHEDULE
+from clusters.fleet import NO_SCHEDULE, AddOnScores
+from clusters.hub_objects import (
+    DECISION_KIND,
+    OTHER_KINDS,
+    SCORE_KIND,
+    SET_BINDING_KIND,
+    SET_KIND,
+    OcmObject,
+    is_hub_object,
+    parse_hub_object,
+)
 from clusters.inventories import inventory_of, read_inventory
+from clusters.managed_cluster import managed_object
 from clusters.manifest import MemberClusterManifest, parse_member
 from clusters.tables import ImportEntry, looks_like_table, read_table, unknown_note
 from fleetui.apimachinery.errors import (
@@ -95,6 +107,16 @@ def plain_place(keys: Keys) -> Keys:
     return (field_name, *keys[2:])
 
 
+_BOUND = "Placements under OCM's rules select only from sets that are bound in their namespace"
+_OBJECT_NOTES = {
+    DECISION_KIND: (
+        "not-used",
+        "status.decisions",
+        "Not used: a placement has its own decisions here",
+    ),
+    SET_KIND: ("sets-count", "spec.clusterSelector", _BOUND),
+    SET_BINDING_KIND: ("sets-count", "spec.clusterSet", _BOUND),
+}
 _JSON_LINES = (".jsonl", ".ndjson")
 _OBJECT = ("{", "[")
 
@@ -147,7 +169,7 @@ class MemberRead:
 
     For anything but a MemberCluster the document is generated, with an identity for the agent. `source` is
     the kind that it was read from, `path` the place of its name. `kubeconfig` holds secrets; the cluster is
-    that of its `context`.
+    that of its `context`. `managed` is its object on a hub of Open Cluster Management, {} if it has none.
     """
 
     document: dict[str, Any]
@@ -158,6 +180,7 @@ class MemberRead:
     context: str = ""
     path: str = ""
     kubeconfig: Document | None = field(default=None, repr=False)
+    managed: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -193,11 +216,17 @@ class NameChoice:
 
 @dataclass(frozen=True, slots=True)
 class ImportRead:
-    """The clusters of a file, the notes, each once, and what may be chosen."""
+    """The clusters of a file, the notes, each once, and what may be chosen.
+
+    `sets` are those of Open Cluster Management and their bindings; `scores` are by the name of the cluster,
+    one of the file or not, and the name of the add-on.
+    """
 
     members: list[MemberRead]
     notes: list[ImportNote]
     choices: list[NameChoice]
+    sets: list[OcmObject] = field(default_factory=list)
+    scores: Mapping[str, Mapping[str, AddOnScores]] = field(default_factory=dict)
 
 
 class InvalidImport(InvalidManifest):
@@ -396,7 +425,20 @@ def parse_entry(entry: ImportEntry, name: str = "") -> MemberRead:
         context=entry.context,
         path=entry.place_of(("name",)),
         kubeconfig=kubeconfig,
+        managed=_object_to_keep(entry.data) if is_hub_object(entry.data) else {},
     )
+
+
+def _object_to_keep(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a ManagedCluster without the record of who wrote its fields. Raise InvalidManifest."""
+    metadata = dict(document["metadata"])
+    metadata.pop("managedFields", None)
+    try:
+        managed_object(document, {})
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        message = "Invalid value: must have a key, and a time as timeAdded"
+        raise InvalidManifest.of("spec.taints", "bad-format", message) from error
+    return {**document, "metadata": metadata}
 
 
 def _parse_leniently(
@@ -431,6 +473,8 @@ class _Reading:
         self.kinds: dict[str, str] = {}  # by the name of a cluster
         self.offered: dict[str, NameChoice] = {}
         self.notes: dict[ManifestWarning, list[str]] = {}
+        self.sets: list[OcmObject] = []
+        self.scores: dict[str, dict[str, AddOnScores]] = defaultdict(dict)
         for entry in entries:
             self._refuse(entry, *entry.errors)
             if entry.data is not None or not (entry.errors or entry.notes):
@@ -457,9 +501,32 @@ class _Reading:
             errors = [next(placed) if item else error for item, error in self.errors]
             raise InvalidImport(errors, choices)
         notes = [ImportNote(note, tuple(names)) for note, names in self.notes.items()]
-        return ImportRead(self.members, notes, choices)
+        taken = {one.key: one.name for one in choices if not one.is_left_out}
+        scores = {
+            taken.get(key, key): of_cluster
+            for key, of_cluster in self.scores.items()
+            if key in taken or key not in self.offered
+        }
+        return ImportRead(self.members, notes, choices, self.sets, scores)
+
+    def _take_object(self, entry: ImportEntry) -> None:
+        try:
+            one = parse_hub_object(entry.data)
+        except InvalidManifest as invalid:
+            self._refuse(entry, *invalid.errors)
+            return
+        if one.kind == SCORE_KIND:
+            self.scores[one.namespace][one.name] = one.content
+            return
+        if one.kind != DECISION_KIND:
+            self.sets.append(one)
+        note = ManifestWarning(*_OBJECT_NOTES[one.kind])
+        self.notes.setdefault(note, []).append(one.full_name)
 
     def _take(self, entry: ImportEntry) -> None:
+        if is_hub_object(entry.data, OTHER_KINDS):
+            self._take_object(entry)
+            return
         written = written_name(entry.data) or ""
         kind = kind_of(entry.data) or ("context" if entry.context else "cluster")
         numbered = (f"{kind}/{written}#{number}" for number in count(2))

@@ -283,7 +283,11 @@ _OCM = InventoryKind(
                 },
             ),
         ),
-        *_left_out("Has no effect on placements.", "Taint", "spec.taints.*.timeAdded"),
+        *_left_out(
+            "Kept with the object, for tolerations with `tolerationSeconds` under OCM's rules.",
+            "Taint",
+            "spec.taints.*.timeAdded",
+        ),
         _properties_rule("status.clusterClaims.*", basis="ManagedClusterClaim"),
         _usage_rule(
             "status.capacity.*", "resourceUsage.capacity", basis="ResourceList"

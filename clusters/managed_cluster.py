@@ -3,6 +3,8 @@
 The mapping and its sources: `rules/other-schedulers.md#objects-of-a-hub`.
 """
 
+import hashlib
+import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -11,6 +13,7 @@ from clusters.fleet import (
     NO_SCHEDULE,
     AddOnScores,
     Cluster,
+    Fleet,
     ManagedObject,
     ResourceUsage,
     Taint,
@@ -32,16 +35,57 @@ def parse_managed_cluster(
     """
     metadata = document["metadata"]
     status = document.get("status") or {}
-    taints = (document.get("spec") or {}).get("taints") or []
+    managed = managed_object(document, scores)
     claims = status.get("clusterClaims") or []
     return Cluster(
         metadata["name"],
         metadata.get("labels") or {},
-        tuple(map(_taint, taints)),
+        managed.taints,
         {one["name"]: one["value"] for one in claims},
         ResourceUsage(*(_amounts(status, name) for name in _AMOUNTS)),
-        managed=ManagedObject(document, scores),
+        managed=managed,
     )
+
+
+def managed_object(
+    document: Mapping[str, Any], scores: Mapping[str, AddOnScores]
+) -> ManagedObject:
+    """Return what a hub has of a cluster, from its object or from {} if it has none.
+
+    Raise AttributeError, KeyError, TypeError or ValueError.
+    """
+    taints = (document.get("spec") or {}).get("taints") or []
+    return ManagedObject(document, scores, tuple(map(_taint, taints)))
+
+
+def parse_scores(status: Mapping[str, Any]) -> AddOnScores:
+    """Return the scores of an AddOnPlacementScore.
+
+    Raise AttributeError, KeyError, TypeError or ValueError.
+    """
+    end = status.get("validUntil")
+    values = {row["name"]: int(row["value"]) for row in status.get("scores") or []}
+    return AddOnScores(values, parse_moment(end) if end else None)
+
+
+def managed_to_plain(managed: ManagedObject) -> dict[str, Any]:
+    """Return what a hub has of a cluster as JSON can hold it."""
+    scores = {}
+    for name, one in managed.scores.items():
+        end = one.valid_until and one.valid_until.isoformat()
+        scores[name] = {"values": dict(one.values), "validUntil": end}
+    parts = {"document": managed.document, "scores": scores}
+    return {name: part for name, part in parts.items() if part}
+
+
+def managed_from_plain(plain: Mapping[str, Any] | None) -> ManagedObject | None:
+    if not plain:
+        return None
+    scores = {}
+    for name, one in plain.get("scores", {}).items():
+        end = one["validUntil"]
+        scores[name] = AddOnScores(one["values"], parse_moment(end) if end else None)
+    return managed_object(plain.get("document", {}), scores)
 
 
 def _amounts(status: Mapping[str, Any], name: str) -> dict[str, str]:
@@ -65,11 +109,11 @@ def parse_moment(text: str) -> datetime:
 
 
 def managed_cluster(cluster: Cluster) -> dict[str, Any]:
-    """Return a cluster as a typed ManagedCluster, as CEL reads it.
+    """Return a cluster as a typed ManagedCluster, as CEL reads it; its labels are those it has here.
 
     Of a cluster without an object of its own it has name, labels, taints, claims and resources.
     """
-    raw = cluster.managed.document if cluster.managed else _object_of(cluster)
+    raw = _object_of(cluster)
     metadata = raw.get("metadata") or {}
     spec = raw.get("spec") or {}
     status = raw.get("status") or {}
@@ -103,12 +147,30 @@ def managed_cluster(cluster: Cluster) -> dict[str, Any]:
     }
 
 
+def documents_digest(fleet: Fleet) -> str:
+    """Return the hash of all that an expression may read of the clusters; the fleet keeps it."""
+    kept = vars(fleet)
+    if "documents_digest" not in kept:
+        whole = hashlib.sha256()
+        for one in fleet.clusters:
+            managed = managed_to_plain(one.managed or ManagedObject({}))
+            facts = [managed_cluster(one), managed.get("scores")]
+            text = json.dumps(facts, sort_keys=True)
+            whole.update(text.encode())
+        kept["documents_digest"] = whole.hexdigest()
+    return str(kept["documents_digest"])
+
+
 def _filled(value: Mapping[str, Any]) -> dict[str, Any]:
     """Return a map without its empty values, which a typed client leaves out."""
     return {key: item for key, item in value.items() if item not in (None, "", [], {})}
 
 
-def _object_of(cluster: Cluster) -> dict[str, Any]:
+def _object_of(cluster: Cluster) -> Mapping[str, Any]:
+    own = {"name": cluster.name, "labels": dict(cluster.labels)}
+    if cluster.managed and cluster.managed.document:
+        document = cluster.managed.document
+        return {**document, "metadata": {**document["metadata"], **own}}
     taints = [
         {"key": one.key, "value": one.value, "effect": _NO_SELECT}
         for one in cluster.taints
@@ -117,7 +179,7 @@ def _object_of(cluster: Cluster) -> dict[str, Any]:
         {"name": name, "value": value} for name, value in cluster.properties.items()
     ]
     return {
-        "metadata": {"name": cluster.name, "labels": dict(cluster.labels)},
+        "metadata": own,
         "spec": {"hubAcceptsClient": True, "taints": taints},
         "status": {
             "clusterClaims": claims,

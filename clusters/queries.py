@@ -20,6 +20,7 @@ from clusters.fleet import (
     Taint,
 )
 from clusters.health import LIMITS, AgentReport, judge, leaving
+from clusters.managed_cluster import managed_from_plain
 from clusters.models import ClusterTombstone, FleetState, MemberCluster, Membership
 from fleetui.apimachinery.metadata import with_hub_metadata
 from fleetui.hub_scope import LatestByHub
@@ -84,6 +85,7 @@ _COLUMNS = (
     "verdict_reason",
     "collects_namespaces",
     "namespaces_seen",
+    "managed",
 )
 _NO_USAGE = ResourceUsage()
 
@@ -199,6 +201,7 @@ def _values(rows: Iterable[tuple[Any, ...]]) -> Iterator[Cluster]:
         reason,
         collects,
         namespaces,
+        managed,
     ) in rows:
         taints = tuple(
             Taint(one["key"], one.get("value") or "", one["effect"])
@@ -214,6 +217,7 @@ def _values(rows: Iterable[tuple[Any, ...]]) -> Iterator[Cluster]:
             SeenNamespaces(None if namespaces is None else frozenset(namespaces))
             if collects
             else None,
+            managed_from_plain(managed),
         )
 
 

@@ -30,6 +30,7 @@ CORES = (
     "clusters.columns",
     "clusters.fleet",
     "clusters.health",
+    "clusters.hub_objects",
     "clusters.managed_cluster",
     "clusters.manifest",
     "fleetui.apimachinery",

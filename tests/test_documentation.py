@@ -26,6 +26,7 @@ from placements.client.arguments import FORMATS, connection_options, new_parser
 from placements.client.main import KUBECTL, verbs_of
 from placements.client.operations import nouns
 from placements.engine.scheduling.cycle import Cycle
+from placements.engine.scheduling.filters.cluster_sets import ClusterSetFilter
 from placements.engine.scheduling.filters.topology_keys import TopologyKeyFilter
 from placements.engine.scheduling.profile import NAMESPACED_FILTERS, profile_of
 from placements.engine.scheduling.scoring import ScoreSource
@@ -230,7 +231,8 @@ def test_every_requirement_of_security_has_a_row() -> None:
 
 
 def test_filters_are_listed_in_the_order_of_the_profile() -> None:
-    names = [each.name for each in (*NAMESPACED_FILTERS, TopologyKeyFilter())]
+    of_ocm = (ClusterSetFilter(), TopologyKeyFilter())
+    names = [each.name for each in (*NAMESPACED_FILTERS, *of_ocm)]
 
     assert _rows("reference/plugins.md", "Filters") == names
 

@@ -146,6 +146,7 @@ CONTENT = {
     "clusters/migrations/0007_generation_so_far.py": "6a8e17c649ddadca",
     "clusters/migrations/0008_changes_of_hubs.py": "b2a524c3b1b2a5fe",
     "clusters/migrations/0009_workloads_problem.py": "2598232317b355a3",
+    "clusters/migrations/0010_objects_of_ocm_hubs.py": "7dbb9e8a1dae510a",
     "fleetui/access/migrations/0001_initial.py": "0c14aece5c939459",
     "fleetui/access/migrations/0002_team_boundary.py": "2adf6c0a549b3373",
     "fleetui/access/migrations/0003_unused_contract.py": "6f0a21df46e76311",
@@ -179,6 +180,8 @@ CONTENT = {
     "placements/migrations/0024_samples_of_staged_runs.py": "152b8f019594e354",
     "placements/migrations/0025_revisions_of_runs.py": "2734d8373588e982",
     "placements/migrations/0026_revisions_so_far.py": "b6a076bded65459b",
+    "placements/migrations/0027_decided_again.py": "bde1267d64ab3435",
+    "placements/migrations/0028_names_read_under_ocm.py": "b7efa65e64113959",
 }
 """The content of each migration: they are added and never changed, for databases that have applied them."""
 

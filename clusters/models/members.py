@@ -8,6 +8,7 @@ from django.db import models
 
 from clusters.drivers.base import SIMULATED
 from clusters.fleet import is_cordon
+from clusters.hub_objects import SET_KINDS
 from clusters.models.hubs import HubRow, StoredCredential
 from fleetui.fields import OrderedJSONField
 from fleetui.hub_scope import LOCAL_HUB
@@ -125,7 +126,8 @@ class MemberCluster(HubRow):
     first one. `cluster_uid` is the UID of the namespace `kube-system` ("": not known yet), another one for
     each cluster; `rebuilt_at` is when it was last another one than before. `shares_server_with` names another
     member with the same API server: then nothing is removed from either. `inherited_names` are, with spaces,
-    the members with that server that left while this one stayed.
+    the members with that server that left while this one stayed. `managed` is what a hub of Open Cluster
+    Management had of it at the last import: its object and its scores (`clusters/managed_cluster.py`).
     """
 
     name = models.CharField(max_length=LONGEST_CLUSTER_NAME)
@@ -172,6 +174,7 @@ class MemberCluster(HubRow):
         max_length=LONGEST_CLUSTER_NAME, blank=True, default="", db_default=""
     )
     inherited_names = models.TextField(blank=True, default="", db_default="")
+    managed = models.JSONField(null=True, blank=True, editable=False)
 
     verdict = models.CharField(max_length=20, blank=True)
     verdict_reason = models.CharField(max_length=200, blank=True)
@@ -337,6 +340,33 @@ class ClusterTaint(HubRow):
 
     def __str__(self) -> str:
         return f"{self.key}={self.value}:{self.effect}"
+
+
+class ClusterSetObject(HubRow):
+    """A set of clusters of Open Cluster Management, or its binding to a namespace, from an import.
+
+    `selector` is the `clusterSelector` of a set.
+    """
+
+    kind = models.CharField(max_length=30)
+    namespace = models.CharField(max_length=LONGEST_CLUSTER_NAME, blank=True)
+    name = models.CharField(max_length=253)
+    selector = models.JSONField(default=dict)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["hub", "kind", "namespace", "name"],
+                name="cluster_set_object_once",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(kind__in=SET_KINDS),
+                name="cluster_set_object_kind_known",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}".replace(" /", " ")
 
 
 class ClusterCredential(StoredCredential, HubRow):

@@ -15,8 +15,10 @@ from django.db import transaction
 
 from clusters.connection_input import parse_connection_document
 from clusters.drivers.base import KUBERNETES
-from clusters.importing import MemberRead
+from clusters.fleet import ManagedObject
+from clusters.importing import ImportRead, MemberRead
 from clusters.kubeconfig import ParsedConnection
+from clusters.managed_cluster import managed_to_plain
 from clusters.models import MemberCluster, Membership
 from clusters.operations.change_log import lock_fleet
 from clusters.operations.connection import (
@@ -29,6 +31,7 @@ from clusters.operations.connection import (
     refuse_unconfirmed,
     save_checked,
 )
+from clusters.operations.hub_objects import put_objects
 from clusters.operations.join import (
     ClusterSpec,
     JoinOutcome,
@@ -84,6 +87,15 @@ class ImportRow:
 
 
 @dataclass(frozen=True, slots=True)
+class ImportOutcome:
+    """What an import did or would do: with clusters, and with the objects of a hub beside them."""
+
+    clusters: list[JoinResult]
+    objects: list[JoinResult]
+    rows: list[ImportRow] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
 class _Planned:
     """A cluster to import, and its connection if it has one; never shown."""
 
@@ -92,27 +104,28 @@ class _Planned:
     parsed: ParsedConnection | None = field(default=None, repr=False)
 
 
-def check_roles(members: Sequence[MemberRead], by: User | None) -> None:
+def check_roles(found: ImportRead, by: User | None) -> None:
     """Raise PermissionDenied to a user who may not add these; None is a command, which may."""
     if by is None:
         return
-    connected = [one for one in members if one.kubeconfig]
+    connected = [one for one in found.members if one.kubeconfig]
+    others = len(found.members) - len(connected) + len(found.sets) + len(found.scores)
     if connected and not may_administer_clusters(by):
         message = "A kubeconfig requires the role cluster-administrator."
         raise PermissionDenied(message)
-    if len(connected) < len(members) and not may_operate(by):
+    if others and not may_operate(by):
         message = "Clusters without a connection require the role operator."
         raise PermissionDenied(message)
 
 
 def preview_import(
-    members: Sequence[MemberRead], *, kinds_of: KindsOf, by: User | None, now: datetime
-) -> list[ImportRow]:
+    found: ImportRead, *, kinds_of: KindsOf, by: User | None, now: datetime
+) -> ImportOutcome:
     """Return what an import would do; connections are checked. Raise InvalidManifest, PermissionDenied."""
-    planned = _planned(members, by=by, now=now)
+    planned = _planned(found, by=by, now=now)
     checks = _checks(planned, kinds_of)
-    rows = dry_run([one.spec for one in planned], now=now)
-    return [
+    outcomes = dry_run([one.spec for one in planned], now=now)
+    rows = [
         ImportRow(
             one.read,
             did,
@@ -121,29 +134,31 @@ def preview_import(
             str(one.spec.connection.get("server", "")),
             checks.get(row.name),
         )
-        for one, (did, row, change) in zip(planned, rows, strict=True)
+        for one, (did, row, change) in zip(planned, outcomes, strict=True)
     ]
+    objects = put_objects(found, by=by, now=now, is_preview=True)
+    return ImportOutcome([one.result for one in rows], objects, rows)
 
 
 def import_members(
-    members: Sequence[MemberRead],
+    found: ImportRead,
     *,
     driver: str | None = None,
     confirmed: bool = False,
     kinds_of: KindsOf,
     by: User | None,
     now: datetime,
-) -> list[JoinResult]:
-    """Add or change clusters, all or none; the network is used before the transaction.
+) -> ImportOutcome:
+    """Add or change clusters and objects, all or none; the network is used before the transaction.
 
     `confirmed`: save connections although their check fails; that of another cluster than before is never
     saved here. Raise InvalidManifest, ImportCheckFailed, PermissionDenied.
     """
-    planned = _planned(members, driver=driver, by=by, now=now)
+    planned = _planned(found, driver=driver, by=by, now=now)
     connected = [(one, one.parsed) for one in planned if one.parsed]
     specs = [one.spec for one in planned if not one.parsed]
-    if not connected:
-        return upsert_clusters(specs, by=by, now=now)
+    if not [*connected, *found.sets, *found.scores]:
+        return ImportOutcome(upsert_clusters(specs, by=by, now=now), [])
     checks = _checks(planned, kinds_of)
     for one, _ in connected:
         name = one.read.name
@@ -158,11 +173,12 @@ def import_members(
         lock_fleet()
         results = upsert_clusters(specs, by=by, now=now)
         for (one, parsed), (did, row, _) in zip(connected, outcomes, strict=True):
-            found = checks[row.name]
+            check = checks[row.name]
             with _refusals_at(one.read):
-                saved = save_checked(one.spec.document, parsed, found, by=by, now=now)
+                saved = save_checked(one.spec.document, parsed, check, by=by, now=now)
             results.append(JoinResult(row.name, did, saved.owner.revision))
-    return results
+        objects = put_objects(found, by=by, now=now)
+    return ImportOutcome(results, objects)
 
 
 @contextmanager
@@ -176,21 +192,24 @@ def _refusals_at(read: MemberRead) -> Iterator[None]:
 
 
 def _planned(
-    members: Sequence[MemberRead],
+    found: ImportRead,
     *,
     driver: str | None = None,
     by: User | None,
     now: datetime,
 ) -> list[_Planned]:
     """Return the clusters with their connections. Raise PermissionDenied, InvalidManifest with all errors."""
-    check_roles(members, by)
-    names = [one.name for one in members if one.kubeconfig]
+    check_roles(found, by)
+    names = [one.name for one in found.members if one.kubeconfig]
     there = {row.name: row for row in MemberCluster.objects.filter(name__in=names)}
     planned = []
     errors: list[FieldError] = []
-    for one in members:
+    for one in found.members:
         if one.kubeconfig is None:
-            planned.append(_Planned(one, ClusterSpec(one.document, driver=driver)))
+            scores = found.scores.get(one.name, {})
+            managed = managed_to_plain(ManagedObject(one.managed, scores))
+            spec = ClusterSpec(one.document, driver=driver, managed=managed)
+            planned.append(_Planned(one, spec))
             continue
         try:
             parsed = parse_connection_document(

@@ -12,7 +12,13 @@ from django.contrib.auth.models import User
 from django.db import transaction
 
 from clusters.drivers.registry import DRIVERS
-from clusters.fleet import CORDON_KEY, CORDON_VALUE, RESOURCE_PREFIX
+from clusters.fleet import (
+    ANY_NAME,
+    CORDON_KEY,
+    CORDON_VALUE,
+    RESOURCE_PREFIX,
+    SCORE_PREFIX,
+)
 from clusters.manifest import MemberClusterManifest as Member
 from clusters.manifest import newest_heartbeat_of, parse_member
 from clusters.models import (
@@ -52,13 +58,15 @@ class JoinOutcome(StrEnum):
 class ClusterSpec:
     """The desired state of a cluster: its manifest, with or without a status, and its connection.
 
-    `driver` None keeps the present driver; a new cluster has none.
+    `driver` None keeps the present driver; a new cluster has none. `managed` is what a hub of Open Cluster
+    Management has of it: the scores that it names are replaced.
     """
 
     document: Mapping[str, Any]
     driver: str | None = None
     connection: Mapping[str, Any] = field(default_factory=dict)
     is_demo: bool = False
+    managed: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +275,10 @@ def _target(
             is_demo=wanted.is_demo,
             workloads_problem="",  # until it is saved, a default of the database is no text
         )
+    if wanted.managed:
+        kept = row.managed or {}
+        scores = {**kept.get("scores", {}), **wanted.managed.get("scores", {})}
+        row.managed = {**kept, **wanted.managed, "scores": scores}
     if wanted.driver is not None:
         row.driver, row.connection = wanted.driver, dict(wanted.connection)
         row.observe_at = now if wanted.driver else None
@@ -317,6 +329,7 @@ _COMPARED = (
     "usage",
     "membership",
     "verdict",
+    "managed",
 )
 
 
@@ -484,6 +497,9 @@ def _cause(target: _Target) -> str:
                 )
     if row.verdict != before.verdict:
         words.append(READY_WORDS[row.is_eligible])
+    scores = [(one.managed or {}).get("scores") for one in (before, row)]
+    if scores[0] != scores[1]:
+        words.append("scores")
     return ", ".join(words) or "changed"
 
 
@@ -506,4 +522,9 @@ def readings(before: MemberCluster, row: MemberCluster) -> set[str]:
     for sort, word in _USAGE_SORTS.items():
         resources = changed_keys(before.usage.get(sort, {}), row.usage.get(sort, {}))
         names |= {f"{RESOURCE_PREFIX}{word}-{resource}" for resource in resources}
+    if row.managed != before.managed:
+        former = before.managed or {}
+        changed = row.managed or {}
+        scores = changed_keys(former.get("scores", {}), changed.get("scores", {}))
+        names |= {f"{SCORE_PREFIX}{name}" for name in scores} | {ANY_NAME}
     return names

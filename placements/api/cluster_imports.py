@@ -7,7 +7,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from clusters.importing import ImportChoices, read_members
+from clusters.importing import ImportChoices
 from clusters.operations.importing import import_members, preview_import
 from clusters.operations.join import JoinOutcome
 from clusters.queries import cluster_of
@@ -21,6 +21,7 @@ from placements.api.serializers import (
     PlacementLossSerializer,
     names,
 )
+from placements.services.cluster_imports import read_import
 from placements.services.filters import kinds_for
 from placements.services.loss.evaluation import impact_of
 
@@ -51,6 +52,10 @@ class ClusterImportSerializer(CamelCaseSerializer):
     """The results for all clusters of a file, and the notes."""
 
     items = ImportedClusterSerializer(many=True)
+    objects = ImportedClusterSerializer(
+        many=True,
+        help_text="Sets and bindings of Open Cluster Management, and scores of clusters that are not in the file.",
+    )
     notes = ImportNoteSerializer(many=True)
     decisions = PlacementLossSerializer(
         many=True,
@@ -95,19 +100,23 @@ class ClusterImportViewSet(BaseViewSet):
         params = query_params(request, ImportQuery)
         choices = ImportChoices.of(params["context"], params["rename"])
         content = document_of(request).data
-        found = read_members(content, name="body", choices=choices)
+        found = read_import(content, name="body", choices=choices)
         how = {**actor(request), "kinds_of": kinds_for}
         decisions: Any = ()
         if "dryRun" in params:
-            rows = preview_import(found.members, **how)
-            changed = [one for one in rows if one.did is not JoinOutcome.UNCHANGED]
+            outcome = preview_import(found, **how)
+            changed = [
+                one for one in outcome.rows if one.did is not JoinOutcome.UNCHANGED
+            ]
             decisions = impact_of([cluster_of(one.row) for one in changed]).rows
-            results = [one.result for one in rows]
         else:
             driver = params.get("driver")
             confirmed = "confirm" in params
-            results = import_members(
-                found.members, driver=driver, confirmed=confirmed, **how
-            )
-        document = {"items": results, "notes": found.notes, "decisions": decisions}
+            outcome = import_members(found, driver=driver, confirmed=confirmed, **how)
+        document = {
+            "items": outcome.clusters,
+            "objects": outcome.objects,
+            "notes": found.notes,
+            "decisions": decisions,
+        }
         return Response(ClusterImportSerializer(document).data)

@@ -4,32 +4,25 @@ See `rules/other-schedulers.md#objects-of-a-hub`.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
-from functools import partial
-from operator import itemgetter
 from typing import Any
 
-from clusters.fleet import AddOnScores, Cluster, Fleet
-from clusters.managed_cluster import parse_managed_cluster, parse_moment
+from clusters.fleet import AddOnScores, Cluster
+from clusters.hub_objects import (
+    CLUSTER_KIND,
+    OcmObject,
+    is_hub_object,
+    parse_hub_object,
+)
+from clusters.managed_cluster import parse_managed_cluster
 from fleetui.apimachinery.errors import InvalidManifest, format_path
 from fleetui.apimachinery.kinds import OCM_GROUP
-from fleetui.apimachinery.model import DEFAULT_SEMANTICS, items_at, parse_manifest
 from placements.engine.scheduling.cycle import Cycle
-from placements.engine.scheduling.selectors import selects
-from placements.manifests.affinity import LabelSelector
+from placements.manifests.affinity import set_selector
 from placements.manifests.binding import BindingState, PlacedBinding
 
-CLUSTER_KIND = "ManagedCluster"
-HUB_KINDS = (
-    CLUSTER_KIND,
-    "ManagedClusterSet",
-    "ManagedClusterSetBinding",
-    "AddOnPlacementScore",
-    "PlacementDecision",
-)
-SET_LABEL = f"{OCM_GROUP}/clusterset"
 PLACEMENT_LABEL = f"{OCM_GROUP}/placement"
 _Raw = Mapping[str, Any]
 
@@ -40,11 +33,16 @@ class BlockedSetError(ValueError):
 
 @dataclass(frozen=True)
 class OcmHub:
-    """What a hub holds, read from its objects. `decisions` are pairs of metadata and cluster names."""
+    """What a hub holds, read from its objects.
+
+    `sets` are their selectors by name, `bindings` names of sets by namespace, `scores` by cluster and name,
+    `decisions` pairs of metadata and cluster names.
+    """
 
     clusters: tuple[Cluster, ...] = ()
     sets: Mapping[str, _Raw] = field(default_factory=dict)
     bindings: Mapping[str, AbstractSet[str]] = field(default_factory=dict)
+    scores: Mapping[str, Mapping[str, AddOnScores]] = field(default_factory=dict)
     decisions: tuple[tuple[_Raw, tuple[str, ...]], ...] = ()
 
     def eligible_sets(self, namespace: str, names: Sequence[str]) -> list[str]:
@@ -55,39 +53,6 @@ class OcmHub:
     def bound_sets(self, namespace: str) -> list[str]:
         bound = self.bindings.get(namespace, set())
         return sorted(bound & self.sets.keys())
-
-    def members(self, sets: Iterable[str]) -> list[Cluster]:
-        """Return the clusters in any of the sets that are not being deleted. Raise BlockedSetError."""
-        tests = [self._membership(name) for name in sets]
-        return [
-            one
-            for one in self.clusters
-            if not self._is_leaving(one) and any(test(one.labels) for test in tests)
-        ]
-
-    def _membership(self, name: str) -> Callable[[Mapping[str, str]], bool]:
-        """Return the test of a cluster's labels; a set without a selector is named by a label."""
-        chosen = (self.sets[name].get("spec") or {}).get("clusterSelector") or {}
-        if chosen.get("selectorType", "") != "LabelSelector":
-            return lambda labels: labels.get(SET_LABEL) == name
-        raw = chosen.get("labelSelector")
-        if raw is None:
-            return lambda _labels: False
-        try:
-            selector = parse_manifest(
-                LabelSelector, raw, semantics=DEFAULT_SEMANTICS, path=""
-            )
-        except InvalidManifest as error:
-            message = f"the selector of ManagedClusterSet {name} is invalid"
-            raise BlockedSetError(message) from error
-        return partial(selects, selector)
-
-    @staticmethod
-    def _is_leaving(cluster: Cluster) -> bool:
-        if cluster.managed is None:
-            return False
-        metadata = cluster.managed.document["metadata"]
-        return bool(metadata.get("deletionTimestamp"))
 
     def own_decisions(self, namespace: str, name: str) -> list[str]:
         """Return the clusters that a placement has, each once."""
@@ -106,21 +71,35 @@ class OcmHub:
     def has_sets(self) -> bool:
         return bool(self.sets or self.bindings)
 
-    def cycle(self, cycle: Cycle, full_name: str) -> Cycle:
-        """Return the cycle of a placement as this hub runs it. Raise BlockedSetError.
+    def with_sets(self, cycle: Cycle, namespace: str) -> Cycle:
+        """Return the cycle of a placement in a namespace, with the sets that it may use.
 
-        Its clusters are the members of the sets that count, its bindings the decisions of before.
+        Raise BlockedSetError.
         """
-        namespace, _, name = full_name.rpartition("/")
-        members = self.members(
-            self.eligible_sets(namespace, cycle.ocm_options.cluster_sets)
-        )
+        names = self.eligible_sets(namespace, cycle.ocm_options.cluster_sets)
+        for name in names:
+            try:
+                set_selector(self.sets[name])
+            except InvalidManifest as error:
+                message = f"the selector of ManagedClusterSet {name} is invalid"
+                raise BlockedSetError(message) from error
+        return replace(cycle, cluster_sets={name: self.sets[name] for name in names})
+
+    def cycle(self, cycle: Cycle, full_name: str) -> Cycle:
+        """Return the cycle of a placement as this hub runs it, with the decisions of before as bindings.
+
+        Sets are bound to namespaces: one that is cluster-scoped may use every cluster. Raise BlockedSetError.
+        """
+        namespace, separator, name = full_name.rpartition("/")
         bindings = cycle.bindings or tuple(
             PlacedBinding(one, state=BindingState.BOUND)
             for one in self.own_decisions(namespace, name)
         )
-        placed = replace(cycle, fleet=Fleet(members), bindings=bindings)
-        return placed.with_balance(self.balance(namespace, name))
+        placed = replace(cycle, bindings=bindings)
+        balanced = placed.with_balance(self.balance(namespace, name))
+        if not separator:
+            return balanced
+        return self.with_sets(balanced, namespace)
 
 
 def _is_own(metadata: _Raw, namespace: str, name: str) -> bool:
@@ -128,16 +107,8 @@ def _is_own(metadata: _Raw, namespace: str, name: str) -> bool:
     return bool(metadata.get("namespace", "") == namespace and label == name)
 
 
-def is_hub_object(document: object) -> bool:
-    """Return whether a document is one of the kinds that `parse_hub` reads."""
-    if not isinstance(document, Mapping):
-        return False
-    group = str(document.get("apiVersion", "")).partition("/")[0]
-    return group == OCM_GROUP and document.get("kind") in HUB_KINDS
-
-
-def _objects(documents: Sequence[Any], path: str) -> list[tuple[str, str, _Raw]]:
-    """Return the objects that a hub reads, with kind and place, by kind. Raise InvalidManifest."""
+def parse_hub(documents: Sequence[Any], *, path: str = "objects") -> OcmHub:
+    """Return what these objects of a hub hold; other kinds are ignored. Raise InvalidManifest."""
     objects = []
     for index, one in enumerate(documents):
         place = format_path((path, index)) if path else ""
@@ -145,44 +116,35 @@ def _objects(documents: Sequence[Any], path: str) -> list[tuple[str, str, _Raw]]
             message = "Invalid value: must be an object"
             raise InvalidManifest.of(place, "wrong-type", message, "an object")
         if is_hub_object(one):
-            objects.append((one["kind"], place, one))
-    # A cluster holds its scores, which come first.
-    return sorted(objects, key=itemgetter(0))
-
-
-def parse_hub(documents: Sequence[Any], *, path: str = "objects") -> OcmHub:
-    """Return what these objects of a hub hold; other kinds are ignored. Raise InvalidManifest."""
-    scores: dict[str, dict[str, AddOnScores]] = defaultdict(dict)
-    bindings: dict[str, set[str]] = defaultdict(set)
+            objects.append((place, parse_hub_object(one, place)))
+    hub = hub_of(one for _, one in objects)
     clusters = []
-    sets = {}
-    decisions = []
-    for kind, place, one in _objects(documents, path):
+    for place, one in objects:
+        if one.kind != CLUSTER_KIND:
+            continue
         try:
-            metadata = one["metadata"]
-            name = metadata["name"]
-            namespace = metadata.get("namespace", "")
-            status = one.get("status") or {}
-            match kind:
-                case "AddOnPlacementScore":
-                    scores[namespace][name] = _add_on_scores(status)
-                case "ManagedCluster":
-                    clusters.append(parse_managed_cluster(one, scores[name]))
-                case "ManagedClusterSet":
-                    sets[name] = one
-                case "ManagedClusterSetBinding":
-                    bindings[namespace].add(name)
-                case "PlacementDecision":
-                    entries = items_at(status, "decisions")
-                    names = tuple(entry["clusterName"] for entry in entries)
-                    decisions.append((metadata, names))
+            scores = hub.scores.get(one.name, {})
+            clusters.append(parse_managed_cluster(one.content, scores))
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            message = f"Invalid value: no valid {kind}"
+            message = f"Invalid value: no valid {CLUSTER_KIND}"
             raise InvalidManifest.of(place, "bad-format", message) from error
-    return OcmHub(tuple(clusters), sets, bindings, tuple(decisions))
+    return replace(hub, clusters=tuple(clusters))
 
 
-def _add_on_scores(status: _Raw) -> AddOnScores:
-    end = status.get("validUntil")
-    values = {row["name"]: int(row["value"]) for row in status.get("scores") or []}
-    return AddOnScores(values, parse_moment(end) if end else None)
+def hub_of(objects: Iterable[OcmObject]) -> OcmHub:
+    """Return the hub that has these objects, without its clusters."""
+    sets = {}
+    bindings: dict[str, set[str]] = defaultdict(set)
+    scores: dict[str, dict[str, AddOnScores]] = defaultdict(dict)
+    decisions = []
+    for one in objects:
+        match one.kind:
+            case "ManagedClusterSet":
+                sets[one.name] = one.content
+            case "ManagedClusterSetBinding":
+                bindings[one.namespace].add(one.name)
+            case "AddOnPlacementScore":
+                scores[one.namespace][one.name] = one.content
+            case "PlacementDecision":
+                decisions.append(one.content)
+    return OcmHub((), sets, bindings, scores, tuple(decisions))

@@ -465,6 +465,11 @@ _SENTENCES: dict[ReasonCode, str | Callable[[Facts], str]] = {
     ReasonCode.ALREADY_PLACED: lambda facts: (
         f"Already placed ({_STATES[facts['state']]})"
     ),
+    ReasonCode.NOT_IN_CLUSTER_SET: lambda facts: (
+        "Being deleted on its hub, so in no cluster set"
+        if facts["leaving"]
+        else f"In none of its cluster sets: {joined(facts['sets']) or 'none is bound'}"
+    ),
     ReasonCode.MISSING_TOPOLOGY_KEY: lambda facts: (
         f"No label {joined(facts['keys'], 'or')}, which the topology spread requires"
     ),

@@ -29,6 +29,7 @@ from fleetui.apimachinery.model import (
     conflict,
     items_at,
     mapping_at,
+    parse_manifest,
 )
 from fleetui.apimachinery.quantity import QuantityError, parse_quantity
 from placements.manifests.cel_expression import CelError, compile_cel
@@ -101,6 +102,17 @@ class LabelSelector(ManifestModel):
     match_expressions: Annotated[
         tuple[LabelRequirement, ...], list_of(high=MOST_REQUIREMENTS, ours=True)
     ] = ()
+
+
+def set_selector(chosen: Raw) -> LabelSelector | None:
+    """Return the selector of a set of clusters of the type `LabelSelector`; None: it has no cluster.
+
+    Raise InvalidManifest.
+    """
+    raw = chosen.get("labelSelector")
+    if raw is None:
+        return None
+    return parse_manifest(LabelSelector, raw, semantics=DEFAULT_SEMANTICS, path="")
 
 
 class PropertyRequirement(ManifestModel):

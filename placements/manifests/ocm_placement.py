@@ -34,15 +34,12 @@ from placements.manifests.ocm_options import (
     refuse_weighted_limits,
 )
 from placements.manifests.policy import (
-    SOFT_EFFECTS,
     PlacementPolicy,
     TopologySpreadConstraint,
     WhenUnsatisfiable,
     parse_policy,
 )
 
-NEEDS_HUB = "needs-hub"
-_HUB_ONLY = "ignored, except in simulations that have the objects of a hub"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _TERMS = f"policy.affinity.clusterAffinity.{_REQUIRED}.clusterSelectorTerms"
 _CONSTRAINTS = "policy.topologySpreadConstraints"
@@ -206,14 +203,6 @@ def _warnings(spec: OcmSpec, path: str) -> Iterator[ManifestWarning]:
         yield ManifestWarning(
             "empty-entry", f"{path}.{place}", f"empty entry, {verb} nothing: ignored"
         )
-    if spec.cluster_sets:
-        yield ManifestWarning(NEEDS_HUB, f"{path}.clusterSets", _HUB_ONLY)
-    for index, toleration in enumerate(spec.tolerations):
-        place = f"{path}.tolerations[{index}]"
-        if toleration.effect in SOFT_EFFECTS:
-            yield ManifestWarning(NEEDS_HUB, f"{place}.effect", _HUB_ONLY)
-        if toleration.toleration_seconds is not None:
-            yield ManifestWarning(NEEDS_HUB, f"{place}.tolerationSeconds", _HUB_ONLY)
     yield from _hints(spec, path)
     if spec.decision_strategy is not None:
         message = "ignored: decision groups do not change which clusters are selected"
@@ -227,9 +216,8 @@ def _hints(spec: OcmSpec, path: str) -> Iterator[ManifestWarning]:
         place = f"{path}.prioritizerPolicy.configurations[{index}]"
         coordinate = one.score_coordinate
         if coordinate.type is ScoreType.ADD_ON:
-            message = "a cluster without this AddOnPlacementScore, or with an expired one, scores 0"
-            yield ManifestWarning("missing-score", place, message)
-        elif coordinate.add_on is not None:
+            continue
+        if coordinate.add_on is not None:
             message = "counted in addition to the default weight, since addOn is set"
             yield ManifestWarning("counted-twice", place, message)
         elif coordinate.built_in in names:

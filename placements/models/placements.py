@@ -49,6 +49,8 @@ class Placement(ObjectRow):
     something changed there that its observed rollout depends on. `revision` of such a placement is the
     generation that the hub gives it, and `hub_changes` counts what else changed: metadata, status, verdicts;
     of a local placement, changes of its scheduling rules, which are annotations and raise no generation.
+    `decide_again_at` is when a score expires or a toleration ends that the last decision read; without one it
+    stays until something changes.
     `health` is the status (`PlacementHealth`) as the last comparison of problems found it, and `health_level`
     its level, empty before the first comparison.
     """
@@ -73,6 +75,7 @@ class Placement(ObjectRow):
     unavailable_period = models.DurationField(default=timedelta(seconds=60))
 
     hub_changes = models.PositiveBigIntegerField(default=0, db_default=0)
+    decide_again_at = models.DateTimeField(null=True)
     generation = models.PositiveBigIntegerField(default=0)
     observed_generation = models.PositiveBigIntegerField(default=0)
     selection_generation = models.PositiveBigIntegerField(default=0)
@@ -120,6 +123,11 @@ class Placement(ObjectRow):
                 fields=["hub", "lease_expires_at"],
                 name="placement_due",
                 condition=Q(observed_generation__lt=F("generation")),
+            ),
+            models.Index(
+                fields=["hub", "decide_again_at"],
+                name="placement_to_decide_again",
+                condition=Q(decide_again_at__isnull=False),
             ),
             models.Index(
                 fields=["hub", "rollout_requeue_at"],

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence, Set
 from django.db import transaction
 from django.db.models import F
 
-from clusters.fleet import Fleet
+from clusters.fleet import ANY_NAME, Fleet
 from clusters.models import FleetChange
 from clusters.queries import clusters_changed_in
 from fleetui.apimachinery.words import counted
@@ -43,6 +43,8 @@ def affected_by_change(
         if opens
         or not label_keys.isdisjoint(keys_read)
         or not property_names.isdisjoint(names_read)
+        or bool(label_keys and ANY_NAME in keys_read)
+        or bool(property_names and ANY_NAME in names_read)
     ]
 
 

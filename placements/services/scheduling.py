@@ -27,6 +27,7 @@ from placements.engine.scheduling.decision import (
     CycleKind,
     Decision,
     fleet_digest,
+    next_moment,
 )
 from placements.engine.scheduling.fleet_change import changed_clusters, schedule_changed
 from placements.engine.scheduling.profile import profile_of
@@ -46,7 +47,11 @@ from placements.services.resources.snapshots import PlacementChanged, refresh_re
 from placements.services.results import PLACEMENT
 from placements.services.rollouts.controller import finish_deletion
 from placements.services.snapshots import CycleInputs, inputs_of, load_cycle_inputs
-from placements.services.workqueue import RUN_CLUSTER_CALLS, enqueue_rollout
+from placements.services.workqueue import (
+    RUN_CLUSTER_CALLS,
+    enqueue_rollout,
+    enqueue_scheduling,
+)
 
 LEASE = timedelta(seconds=10)
 """How long a killed worker delays others; a slow one does no harm, as only one decision is written."""
@@ -109,6 +114,10 @@ def schedule_due(*, now: datetime) -> int:
     meanwhile is left to that one.
     """
     token, started = uuid4().hex, monotonic()
+    ended = list(_ended(now).values_list("pk", flat=True))
+    if ended:
+        models.Placement.objects.filter(pk__in=ended).update(decide_again_at=None)
+        enqueue_scheduling(ended, trigger="a score or a toleration ended")
     claimed = claim_due(now=now, token=token)
     alone = claimed
     if len(claimed) > 1:
@@ -153,7 +162,7 @@ def _schedule_together(claimed: Sequence[int], *, now: datetime) -> list[int]:
             and refresh_resources(row, now=now)
         ]
         results = []
-        for inputs in inputs_of(ready, current_fleet()) if ready else ():
+        for inputs in inputs_of(ready, current_fleet(), now=now) if ready else ():
             if profile_of(inputs.cycle).reads_other_placements:
                 continue
             results.append(decide(inputs))
@@ -171,7 +180,12 @@ def claim_due(*, now: datetime, token: str = "") -> list[int]:
 
 def is_due(*, now: datetime) -> bool:
     """Return whether a scheduling cycle is due that no worker has claimed."""
-    return _due(now).exists()
+    return _due(now).exists() or _ended(now).exists()
+
+
+def _ended(now: datetime) -> QuerySet[models.Placement]:
+    """Return the placements that read a score that expired, or a toleration that ended."""
+    return models.Placement.objects.filter(decide_again_at__lte=now)
 
 
 def _due(now: datetime) -> QuerySet[models.Placement]:
@@ -207,7 +221,9 @@ def schedule_placement(placement_id: int, *, now: datetime) -> models.Decision |
                 _observe_generation(placement, {})
                 return None
             return write_decision(
-                run_cycle(placement), now=now, accept_old_fleet=run == RERUNS
+                run_cycle(placement, now=now),
+                now=now,
+                accept_old_fleet=run == RERUNS,
             )
         except FleetChanged:
             continue
@@ -235,7 +251,7 @@ def schedule_confirmed(
     placement.refresh_from_db()
     if not refresh_resources(placement, now=now, manifest=manifest):
         return
-    result = run_cycle(placement)
+    result = run_cycle(placement, now=now)
     if must_keep_clusters:
         check_decision_keeps_clusters(placement.full_name, result.decision)
     if result.decision.id != decision_id:
@@ -246,8 +262,10 @@ def schedule_confirmed(
         raise PreviewOutdatedError(is_text=False) from error
 
 
-def run_cycle(placement: models.Placement) -> CycleResult:
-    return decide(load_cycle_inputs(placement, current_fleet()))
+def run_cycle(
+    placement: models.Placement, *, now: datetime | None = None
+) -> CycleResult:
+    return decide(load_cycle_inputs(placement, current_fleet(), now=now))
 
 
 def decide(inputs: CycleInputs) -> CycleResult:
@@ -403,6 +421,7 @@ def _scheduled_columns(result: CycleResult, *, now: datetime) -> dict[str, Any]:
     status = condition["status"] if condition else "Unknown"
     return {
         "observed_generation": placement.generation,
+        "decide_again_at": next_moment(result.inputs.cycle),
         "scheduled": status,
         "scheduled_since": placement.scheduled_since,
         **scheduled_columns(placement, status, now=now),

@@ -11,24 +11,28 @@ import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any, NamedTuple
 
 from django.core.cache import caches
 from django.db.models import Count, QuerySet, TextField
 from django.db.models.functions import Cast
+from django.utils import timezone
 
 from clusters.fleet import Fleet, collector_paused
+from clusters.hub_objects import OcmObject
+from clusters.models import ClusterSetObject
 from clusters.queries import FleetSnapshot
 from fleetui.apimachinery.model import HUB_SEMANTICS, Semantics
 from fleetui.apimachinery.secrets import ObjectKey
 from fleetui.bulk import batched
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id
 from placements.engine.envelopes import applied_identities
+from placements.engine.ocm_hub import OcmHub, hub_of
 from placements.engine.overlaps import Placed, keys_of
 from placements.engine.scheduling.cycle import Cycle
-from placements.engine.scheduling.decision import labels_read, properties_read
+from placements.engine.scheduling.decision import at_moment, names_read
 from placements.engine.scheduling.profile import profile_of
 from placements.manifests.assertions import ASSERTIONS_ANNOTATION
 from placements.manifests.binding import BindingState
@@ -41,15 +45,27 @@ from placements.models import Binding, Placement, PolicySnapshot, ResourceSnapsh
 _CO_OWNERSHIP = "placement__document__spec__strategy__applyStrategy__allowCoOwnership"
 
 
-class PlacementCounts:
-    """The number of placements of each cluster, counted once, and only if a cycle reads it."""
+@dataclass
+class HubInputs:
+    """What cycles read of a hub beside its clusters, each loaded once, and only if a cycle reads it.
 
-    def balanced(self, cycle: Cycle) -> Cycle:
-        """Return the cycle with the counts of other placements among its inputs, if its rules read them.
+    That are the number of placements of each cluster, and the sets of clusters.
+    """
+
+    now: datetime | None = None
+
+    def completed(self, cycle: Cycle, namespace: str) -> Cycle:
+        """Return the cycle of a placement in a namespace with what its rules read of the hub.
 
         Counts in the options of the placement override those of the hub.
         """
-        if not profile_of(cycle).reads_other_placements:
+        profile = profile_of(cycle)
+        if not profile.has_hub_objects:
+            return cycle
+        cycle = at_moment(cycle, self.now or timezone.now())
+        if namespace and self._hub.has_sets:
+            cycle = self._hub.with_sets(cycle, namespace)
+        if not profile.reads_other_placements:
             return cycle
         own = Counter(
             binding.cluster for binding in cycle.bindings if binding.is_active
@@ -61,6 +77,13 @@ class PlacementCounts:
             if name in positions
         }
         return cycle.with_balance(others) if others else cycle
+
+    @cached_property
+    def _hub(self) -> OcmHub:
+        rows = ClusterSetObject.objects.values_list(
+            "kind", "namespace", "name", "selector"
+        )
+        return hub_of(OcmObject(*row) for row in rows)
 
     @cached_property
     def _placed_counts(self) -> Counter[str]:
@@ -94,18 +117,24 @@ class CycleInputs:
     cycle: Cycle
 
 
-def load_cycle_inputs(placement: Placement, view: FleetSnapshot) -> CycleInputs:
-    return next(inputs_of([placement], view))
+def load_cycle_inputs(
+    placement: Placement, view: FleetSnapshot, *, now: datetime | None = None
+) -> CycleInputs:
+    return next(inputs_of([placement], view, now=now))
 
 
 def inputs_of(
-    placements: Collection[Placement], view: FleetSnapshot
+    placements: Collection[Placement],
+    view: FleetSnapshot,
+    *,
+    now: datetime | None = None,
 ) -> Iterator[CycleInputs]:
     """Yield the inputs of the cycles of these placements, in two queries.
 
-    A third query if some rules read the counts of other placements. A placement deleted meanwhile is omitted.
+    Two more if some rules read the counts of other placements and the sets of clusters. A placement deleted
+    meanwhile is omitted. `now` is by default this moment.
     """
-    for placement, snapshot, rows, cycle in _loaded(placements, view.fleet):
+    for placement, snapshot, rows, cycle in _loaded(placements, view.fleet, now=now):
         yield CycleInputs(placement, snapshot, rows, view, cycle)
 
 
@@ -117,17 +146,19 @@ def cycles_of(
 ) -> Iterator[tuple[Placement, Cycle]]:
     """Return the cycle of each of these placements on a fleet, in two queries.
 
-    A third query if some rules read the counts of other placements. A placement deleted meanwhile is omitted.
-    With `only` the bindings are those on these clusters.
+    Two more if some rules read the counts of other placements and the sets of clusters. A placement deleted
+    meanwhile is omitted. With `only` the bindings are those on these clusters.
     """
-    for placement, _, _, cycle in _loaded(placements, fleet, only):
+    for placement, _, _, cycle in _loaded(placements, fleet, only=only):
         yield placement, cycle
 
 
 def _loaded(
     placements: Collection[Placement],
     fleet: Fleet,
+    *,
     only: Collection[str] | None = None,
+    now: datetime | None = None,
 ) -> Iterator[tuple[Placement, PolicySnapshot, Sequence[BindingInput], Cycle]]:
     ids = [placement.pk for placement in placements]
     latest = PolicySnapshot.objects.filter(placement__in=ids, is_latest=True)
@@ -138,7 +169,7 @@ def _loaded(
     rows: dict[int, list[BindingInput]] = {pk: [] for pk in ids}
     for row in _rows_of(bindings.order_by("placement", "cluster_name")):
         rows[row.placement_id].append(row)
-    usage = PlacementCounts()
+    hub = HubInputs(now)
     for placement in placements:
         if snapshot := snapshots.get(placement.pk):
             own = rows[placement.pk]
@@ -150,7 +181,7 @@ def _loaded(
                 snapshot.options,
                 placement.resource_namespace,
             )
-            yield placement, snapshot, own, usage.balanced(cycle)
+            yield placement, snapshot, own, hub.completed(cycle, placement.namespace)
 
 
 def draft_cycle(
@@ -176,7 +207,7 @@ def draft_cycle(
         draft.spread_options,
         namespace,
     )
-    return PlacementCounts().balanced(cycle)
+    return HubInputs().completed(cycle, draft.namespace)
 
 
 def placed_objects(*, of: Collection[ObjectKey] | None = None) -> list[Placed]:
@@ -270,6 +301,7 @@ def placement_columns(manifest: ClusterResourcePlacement) -> dict[str, Any]:
     """Return the columns that lists filter by, and those with which changes of the fleet are compared."""
     policy = manifest.spec.policy
     cycle = Cycle(Fleet(), policy, (), manifest.semantics, manifest.spread_options)
+    keys, names = names_read(cycle)
     is_pick_n = policy.placement_type is PlacementType.PICK_N
     is_fixed = policy.placement_type is PlacementType.PICK_FIXED
     rolling = manifest.spec.strategy.rolling_update or RollingUpdate()
@@ -281,8 +313,8 @@ def placement_columns(manifest: ClusterResourcePlacement) -> dict[str, Any]:
         "unavailable_period": timedelta(seconds=rolling.unavailable_period_seconds),
         "semantics": manifest.semantics,
         "has_assertions": ASSERTIONS_ANNOTATION in manifest.metadata.annotations,
-        "label_keys_read": list(labels_read(cycle)),
-        "property_names_read": list(properties_read(cycle)),
+        "label_keys_read": sorted(keys),
+        "property_names_read": sorted(names),
         "revision_history_limit": manifest.spec.revision_history_limit,
         "reschedules_on_fleet_change": True,
     }

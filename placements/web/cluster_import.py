@@ -16,11 +16,10 @@ from clusters.importing import (
     ImportChoices,
     ImportRead,
     NameChoice,
-    read_members,
 )
 from clusters.operations.importing import (
     ImportCheckFailed,
-    ImportRow,
+    ImportOutcome,
     import_members,
     preview_import,
 )
@@ -35,6 +34,7 @@ from fleetui.permissions import (
     current_user,
     for_roles,
 )
+from placements.services.cluster_imports import read_import
 from placements.services.filters import kinds_for
 from placements.services.loss.evaluation import impact_of
 from placements.web.request import file_or_text
@@ -64,7 +64,7 @@ def import_clusters(request: HttpRequest) -> HttpResponse:
         text, context["name"] = _uploaded_text(request)
         if not _SECRETS.search(text):
             context["text"] = text
-        found = read_members(
+        found = read_import(
             text.encode(), name=context["name"], choices=_choices(request.POST)
         )
         offered = found.choices
@@ -86,26 +86,30 @@ def _submitted(
     user = current_user(request)
     now = datetime.now(UTC)
     if request.POST.get("do") != "import":
-        rows = preview_import(found.members, kinds_of=kinds_for, by=user, now=now)
-        context |= {"plan": _plan(found, rows), "notes": found.notes}
+        outcome = preview_import(found, kinds_of=kinds_for, by=user, now=now)
+        context |= {"plan": _plan(found, outcome), "notes": found.notes}
         return _page(request, context)
     put = import_members(
-        found.members,
+        found,
         confirmed="confirm" in request.POST,
         kinds_of=kinds_for,
         by=user,
         now=now,
     )
-    done = Counter(str(one.result) for one in put)
+    done = Counter(str(one.result) for one in put.clusters)
     summary = ", ".join(
         f"{done[did]} {IMPORT_WORDS[did]}" for did in JoinOutcome if done[did]
     )
-    messages.success(request, f"{counted(len(put), 'cluster')} imported: {summary}.")
+    what = counted(len(put.clusters), "cluster")
+    if put.objects:
+        what += f" and {counted(len(put.objects), 'object')} of Open Cluster Management"
+    messages.success(request, f"{what} imported: {summary or 'no cluster'}.")
     return redirect_page(request, reverse("web:clusters"))
 
 
-def _plan(found: ImportRead, rows: list[ImportRow]) -> dict[str, Any]:
+def _plan(found: ImportRead, outcome: ImportOutcome) -> dict[str, Any]:
     """Return the preview: the first clusters, each with what would be done; None for one left out."""
+    rows = outcome.rows
     changed = [
         cluster_of(one.row) for one in rows if one.did is not JoinOutcome.UNCHANGED
     ]
@@ -119,6 +123,7 @@ def _plan(found: ImportRead, rows: list[ImportRow]) -> dict[str, Any]:
         ],
         "more": max(0, len(found.choices) - _ROWS_SHOWN),
         "count": len(rows),
+        "objects": outcome.objects,
         "counts": {str(did): counts[str(did)] for did in JoinOutcome},
         "impact": impact_of(changed),
         "has_failed": any(one.check and not one.check.is_passed for one in rows),

@@ -217,6 +217,7 @@ def _rare() -> Iterator[Decision]:
     several = [*grouped("region", east="a b c", west="d"), cluster("keyless")]
     for options in ({"unsatisfiable": "error"}, {"unsetPolicy": "exclude"}):
         yield schedule(Cycle(fleet(*several), five, (), OCM, options))
+    yield schedule(Cycle(fleet(*several), five, (), OCM, cluster_sets={"prod": {}}))
 
 
 def _obsolete(name: str) -> PlacedBinding:
@@ -224,9 +225,10 @@ def _obsolete(name: str) -> PlacedBinding:
 
 
 BY_PLAN = {"picked-by-plan", "moved-by-plan", "not-in-batch"}
+OCM_ONLY = {"missing-topology-key", "not-in-cluster-set"}
 NEVER_GIVEN = {
-    FLEET: {"already-placed", "chosen-again", "cycle-failed", "missing-topology-key"},
-    KUBEFLEET: {"already-placed", "chosen-again", "missing-topology-key"},
+    FLEET: {"already-placed", "chosen-again", "cycle-failed", *OCM_ONLY},
+    KUBEFLEET: {"already-placed", "chosen-again", *OCM_ONLY},
     OCM: BY_PLAN
     | {
         "already-placed",
@@ -236,8 +238,7 @@ NEVER_GIVEN = {
         "scaled-down",
         "scaling-down",
     },
-    KUBERNETES: BY_PLAN
-    | {"already-placed", "chosen-again", "cycle-failed", "missing-topology-key"},
+    KUBERNETES: BY_PLAN | {"already-placed", "chosen-again", "cycle-failed", *OCM_ONLY},
 }
 """What each set of rules does not use: no outcome has the reason that a cluster is placed already."""
 

@@ -234,11 +234,6 @@ def test_domain_weights_do_not_go_with_a_hard_limit() -> None:
     ("spec", "path", "message"),
     [
         (
-            {"clusterSets": ["prod", "test"]},
-            "spec.clusterSets",
-            "ignored, except in simulations that have the objects of a hub",
-        ),
-        (
             {
                 "decisionStrategy": {
                     "groupStrategy": {"clustersPerDecisionGroup": "20%"}
@@ -246,15 +241,6 @@ def test_domain_weights_do_not_go_with_a_hard_limit() -> None:
             },
             "spec.decisionStrategy",
             "ignored: decision groups do not change which clusters are selected",
-        ),
-        (
-            {
-                "tolerations": [
-                    {"key": "a", "operator": "Exists", "tolerationSeconds": 0}
-                ]
-            },
-            "spec.tolerations[0].tolerationSeconds",
-            "ignored, except in simulations that have the objects of a hub",
         ),
     ],
 )
@@ -268,10 +254,10 @@ def test_says_what_it_does_not_act_on(
 
 def test_a_warning_has_the_path_of_its_document_in_front() -> None:
     (warning,) = parse_ocm_placement(
-        document(clusterSets=["prod"]), path="placement"
+        document(decisionStrategy={"groupStrategy": {}}), path="placement"
     ).warnings
 
-    assert warning.path == "placement.spec.clusterSets"
+    assert warning.path == "placement.spec.decisionStrategy"
 
 
 def test_null_is_as_good_as_absent() -> None:

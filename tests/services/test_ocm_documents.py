@@ -139,7 +139,7 @@ def test_entries_with_nothing_in_them_are_left_out_with_a_warning() -> None:
         "spec.spreadConstraints[0].topologyWeights[0]": "empty entry, prefers nothing: ignored",
     }
     assert "affinityTerms" not in parse_placement(document).spread_options
-    assert saved.object.label_keys_read == ["region"]
+    assert saved.object.label_keys_read == ["*", "region"]
 
 
 def test_without_a_number_it_takes_all_that_pass() -> None:
@@ -212,9 +212,6 @@ def test_the_merged_api_is_kept_in_its_own_words() -> None:
 
     assert placed(saved.object) == ["a", "c"]
     assert saved.object.document == document
-    assert ("needs-hub", "spec.clusterSets") in [
-        (one.code, one.path) for one in saved.warnings
-    ]
 
 
 def test_prioritizers_weigh() -> None:

@@ -25,6 +25,8 @@ from placements.engine.checks.placement import PLACEMENT
 from placements.engine.checks.spread import SPREAD
 from placements.engine.overrides import Override
 from placements.engine.scheduling.cycle import Cycle
+from placements.engine.scheduling.profile import profile_of
+from placements.engine.scheduling.warnings import hub_warnings
 
 _TABLE = (
     *HYGIENE,
@@ -102,10 +104,13 @@ def fleet_warnings(cycle: Cycle) -> tuple[ManifestWarning, ...]:
         return (ManifestWarning("empty-fleet", "policy", "the fleet has no cluster"),)
     case = Case(replace(cycle, bindings=()))
     findings = (finding for rule in OF_WARNINGS for finding in RULES[rule].check(case))
-    return tuple(
+    warnings = tuple(
         ManifestWarning(one.code, one.path.removeprefix("spec."), one.message)
         for one in findings
     )
+    if not profile_of(cycle).has_hub_objects:
+        return warnings
+    return (*warnings, *hub_warnings(cycle))
 
 
 def examine_placement(

@@ -6,6 +6,7 @@ from datetime import datetime
 from functools import cached_property
 from itertools import pairwise
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
@@ -47,6 +48,8 @@ class Cycle:
 
     `namespace` is that of the placement, "" for one that is cluster-scoped. With a `batch` the cycle applies
     it and selects nothing itself. `moment` is when it runs: without it scores and tolerations never expire.
+    `cluster_sets` are the selectors of the sets of a hub that it may use, by name; None: no sets are known,
+    so that every cluster counts.
     """
 
     fleet: Fleet
@@ -57,6 +60,7 @@ class Cycle:
     namespace: str = ""
     batch: Batch | None = None
     moment: datetime | None = None
+    cluster_sets: Mapping[str, Mapping[str, Any]] | None = None
 
     def __post_init__(self) -> None:
         clusters = [binding.cluster for binding in self.live_bindings]

@@ -7,15 +7,28 @@ computed on demand from the picks and the columns. `ENGINE_VERSION` is part of e
 import hashlib
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import cached_property
+from typing import Any
 
 from clusters.columns import Codes
+from clusters.fleet import ANY_NAME, SCORE_PREFIX
+from clusters.managed_cluster import documents_digest
 from placements.engine.scheduling.candidates import Candidates, Picks, Verdicts
 from placements.engine.scheduling.cycle import NO_CLUSTERS, Cycle
+from placements.engine.scheduling.filters.cluster_sets import leaving_in_hub, set_keys
+from placements.engine.scheduling.filters.taint_toleration import (
+    tolerates,
+    toleration_end,
+)
 from placements.engine.scheduling.profile import profile_of
 from placements.engine.scheduling.round import Round, SpreadScore
+from placements.engine.scheduling.scores.ocm_prioritizers import (
+    add_on_scores,
+    reported_scores,
+)
 from placements.engine.scheduling.selectors import (
     Malformed,
     label_requirements,
@@ -27,6 +40,8 @@ from placements.manifests.binding import BindingState, PlacedBinding
 from placements.manifests.policy import KeyType, PlacementPolicy
 
 ENGINE_VERSION = "2"
+_FIRST_MOMENT = datetime(1970, 1, 1, tzinfo=UTC)
+_JUST_AFTER = timedelta(microseconds=1)
 
 
 class CycleKind(StrEnum):
@@ -92,6 +107,8 @@ class Decision:
         }
         if cycle.namespace:
             identity["namespace"] = cycle.namespace
+        if cycle.moment is not None or cycle.cluster_sets is not None:
+            identity |= hub_facts(cycle)
         if cycle.batch is not None:
             identity["batch"] = cycle.batch.to_plain()
         text = json.dumps(
@@ -202,14 +219,112 @@ def _score_identity(score: SpreadScore | None) -> SpreadScore | None:
 
 def fleet_digest(cycle: Cycle) -> str:
     """Return the hash of what the cycle reads of its fleet."""
-    return cycle.fleet.digest(
+    digest = cycle.fleet.digest(
         labels_read(cycle), properties_read(cycle), cycle.namespace
     )
+    facts = profile_of(cycle).has_hub_objects and _facts_of_hub(cycle)
+    if not facts:
+        return digest
+    return hashlib.sha256(f"{digest}{json.dumps(facts)}".encode()).hexdigest()
+
+
+def _facts_of_hub(cycle: Cycle) -> dict[str, object]:
+    """Return what a cycle under `ocm` reads of clusters beside labels, properties and taints."""
+    facts: dict[str, object] = {}
+    if cycle.cluster_sets is not None:
+        facts["leaving"] = leaving_in_hub(cycle.fleet)
+    for one in cycle.ocm_options.add_ons:
+        scores = add_on_scores(one, cycle)
+        if scores.any():
+            facts[f"{one.resource_name}/{one.score_name}"] = scores.tolist()
+    fleet = cycle.fleet.of_hub
+    has_ends = cycle.moment is not None and _has_ends(cycle.policy)
+    if has_ends or fleet is not cycle.fleet:
+        sets = [list(map(str, taints)) for taints in fleet.taint_sets]
+        facts["taints"] = list(map(sets.__getitem__, fleet.taint_codes.tolist()))
+    if cycle.moment is not None and _has_expressions(cycle.policy):
+        facts["clusters"] = documents_digest(cycle.fleet)
+    return facts
+
+
+def hub_facts(cycle: Cycle) -> dict[str, Any]:
+    """Return what a cycle has of a hub beside its fleet, for its id and its record."""
+    facts: dict[str, Any] = {}
+    if cycle.moment is not None:
+        facts["moment"] = cycle.moment.isoformat()
+    if cycle.cluster_sets is not None:
+        facts["clusterSets"] = dict(cycle.cluster_sets)
+    return facts
+
+
+def reads_hub(cycle: Cycle) -> bool:
+    """Return whether a cycle under `ocm` reads scores, times of taints or whole objects of clusters."""
+    reads = _has_ends(cycle.policy) or _has_expressions(cycle.policy)
+    return reads or bool(cycle.ocm_options.add_ons)
+
+
+def names_read(cycle: Cycle) -> tuple[set[str], set[str]]:
+    """Return the labels and properties whose changes may change a decision, `ANY_NAME` for all of them."""
+    keys = {*labels_read(cycle)}
+    names = {*properties_read(cycle)}
+    if profile_of(cycle).has_hub_objects:
+        # The selector of a set may read any label.
+        keys.add(ANY_NAME)
+        add_ons = cycle.ocm_options.add_ons
+        names |= {f"{SCORE_PREFIX}{one.resource_name}" for one in add_ons}
+    if _has_ends(cycle.policy) or _has_expressions(cycle.policy):
+        names.add(ANY_NAME)
+    return keys, names
+
+
+def _has_ends(policy: PlacementPolicy) -> bool:
+    return any(one.toleration_seconds is not None for one in policy.tolerations)
+
+
+def _has_expressions(policy: PlacementPolicy) -> bool:
+    return any(term.cel_expressions for term in _terms(policy))
+
+
+def at_moment(cycle: Cycle, now: datetime) -> Cycle:
+    """Return the cycle as it runs now; without a moment if nothing that it reads ever ends.
+
+    The moment is the latest one at which something that it reads ended, so that equal inputs have equal ids
+    (`rules/other-schedulers.md#stored-objects`).
+    """
+    if not reads_hub(cycle):
+        return cycle
+    ended = (moment for moment in _moments(cycle) if moment <= now)
+    return replace(cycle, moment=max(ended, default=_FIRST_MOMENT))
+
+
+def next_moment(cycle: Cycle) -> datetime | None:
+    """Return when a cycle may decide something else although nothing was changed."""
+    if cycle.moment is None:
+        return None
+    return min((one for one in _moments(cycle) if one > cycle.moment), default=None)
+
+
+def _moments(cycle: Cycle) -> Iterator[datetime]:
+    for add_on in cycle.ocm_options.add_ons:
+        for _, scores in reported_scores(add_on, cycle.fleet):
+            if scores.valid_until is not None:
+                # At its very end a score still counts.
+                yield scores.valid_until + _JUST_AFTER
+    ends = (
+        toleration_end(taint, one.toleration_seconds)
+        for taints in cycle.fleet.of_hub.taint_sets
+        for taint in taints
+        for one in cycle.policy.tolerations
+        if one.toleration_seconds is not None and tolerates(one, taint, None)
+    )
+    yield from filter(None, ends)
 
 
 def labels_read(cycle: Cycle) -> tuple[str, ...]:
     """Return the label keys that a policy and its options mention, sorted."""
     keys = _topology_keys(cycle, KeyType.LABEL)
+    for chosen in (cycle.cluster_sets or {}).values():
+        keys |= set_keys(chosen)
     for term in _terms(cycle.policy):
         keys.update(
             requirement.key for requirement in label_requirements(term.label_selector)

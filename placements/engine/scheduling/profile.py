@@ -15,9 +15,13 @@ from placements.engine.scheduling.cycle import NO_OPTIONS, Cycle
 from placements.engine.scheduling.filters.affinity import AffinityFilter
 from placements.engine.scheduling.filters.already_placed import AlreadyPlacedFilter
 from placements.engine.scheduling.filters.base import Filter
+from placements.engine.scheduling.filters.cluster_sets import ClusterSetFilter
 from placements.engine.scheduling.filters.eligibility import EligibilityFilter
 from placements.engine.scheduling.filters.namespace_affinity import NamespaceFilter
-from placements.engine.scheduling.filters.taint_toleration import TaintFilter
+from placements.engine.scheduling.filters.taint_toleration import (
+    HubTaintFilter,
+    TaintFilter,
+)
 from placements.engine.scheduling.filters.topology_keys import TopologyKeyFilter
 from placements.engine.scheduling.scoring import AffinityScore, WeightedScore
 from placements.engine.scheduling.spread.base import SpreadStrategy
@@ -128,7 +132,11 @@ class Profile:
 def _ocm(cycle: Cycle) -> Profile:
     options = cycle.ocm_options
     excludes = options.unset_policy is UnsetPolicy.EXCLUDE
-    filters = (*COMMON_FILTERS, TopologyKeyFilter()) if excludes else COMMON_FILTERS
+    filters: tuple[Filter, ...] = (*COMMON_FILTERS[:2], HubTaintFilter())
+    if cycle.cluster_sets is not None:
+        filters = (ClusterSetFilter(), *filters)
+    if excludes:
+        filters = (*filters, TopologyKeyFilter())
     return Profile(
         OcmSpread(options),
         filters,

@@ -30,6 +30,7 @@ class ReasonCode(StrEnum):
     NAMESPACE_MISSING = "namespace-missing"
     UNTOLERATED_TAINT = "untolerated-taint"
     ALREADY_PLACED = "already-placed"
+    NOT_IN_CLUSTER_SET = "not-in-cluster-set"
     MISSING_TOPOLOGY_KEY = "missing-topology-key"
     TOPOLOGY_SPREAD = "topology-spread"
     OUTRANKED = "outranked"

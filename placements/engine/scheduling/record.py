@@ -8,6 +8,7 @@ evidence of filters are stored with the fleet, once per version.
 import json
 import zlib
 from collections.abc import Mapping
+from datetime import datetime
 from itertools import zip_longest
 from typing import Any
 
@@ -19,10 +20,12 @@ from clusters.fleet import (
     Eligibility,
     EligibilityKind,
     Fleet,
+    ManagedObject,
     ResourceUsage,
     SeenNamespaces,
     Taint,
 )
+from clusters.managed_cluster import managed_from_plain, managed_to_plain
 from fleetui.apimachinery.model import Semantics
 from fleetui.errors import FleetError
 from placements.engine.scheduling.candidates import Candidates, Picks
@@ -32,6 +35,7 @@ from placements.engine.scheduling.decision import (
     CycleKind,
     Decision,
     binding_facts,
+    hub_facts,
 )
 from placements.engine.scheduling.profile import profile_of
 from placements.engine.scheduling.selectors import Malformed
@@ -83,6 +87,7 @@ def pack(decision: Decision) -> bytes:
 
     if cycle.namespace:
         header["namespace"] = cycle.namespace
+    header |= hub_facts(cycle)
     if cycle.batch is not None:
         header |= {"batch": cycle.batch.to_plain(), "scores": decision.scores}
     header["arrays"] = [
@@ -125,7 +130,8 @@ def unpack(blob: bytes, fleet: Fleet) -> Decision:
 def pack_fleet(fleet: Fleet) -> bytes:
     """Write a fleet as bytes: all that a decision on it may ever cite. Equal fleets have equal bytes.
 
-    A cluster that collects its namespaces has a list more: their names, or null in it.
+    A cluster that collects its namespaces has a list more: their names, or null in it. One of a hub of Open
+    Cluster Management has what the hub has of it after that, or after null.
     """
     rows = [
         [
@@ -135,7 +141,7 @@ def pack_fleet(fleet: Fleet) -> bytes:
             dict(cluster.properties),
             [dict(usage.capacity), dict(usage.allocatable), dict(usage.available)],
             [cluster.eligibility.kind, cluster.eligibility.reason],
-            *_namespaces_of(cluster),
+            *_optional_parts(cluster),
         ]
         for cluster, usage in ((one, one.usage) for one in fleet)
     ]
@@ -143,11 +149,14 @@ def pack_fleet(fleet: Fleet) -> bytes:
     return zlib.compress(text.encode(), _FASTEST)
 
 
-def _namespaces_of(cluster: Cluster) -> list[list[list[str] | None]]:
-    if cluster.namespaces is None:
-        return []
-    names = cluster.namespaces.names
-    return [[None if names is None else sorted(names)]]
+def _optional_parts(cluster: Cluster) -> list[Any]:
+    parts: list[Any] = []
+    if cluster.namespaces is not None:
+        names = cluster.namespaces.names
+        parts = [[None if names is None else sorted(names)]]
+    if cluster.managed is not None:
+        return [*(parts or [None]), managed_to_plain(cluster.managed)]
+    return parts
 
 
 def unpack_fleet(blob: bytes) -> Fleet:
@@ -160,12 +169,21 @@ def unpack_fleet(blob: bytes) -> Fleet:
             properties,
             ResourceUsage(*usage),
             Eligibility(None if kind is None else EligibilityKind(kind), reason),
-            SeenNamespaces(None if names[0][0] is None else frozenset(names[0][0]))
-            if names
-            else None,
+            *_read_parts(*parts),
         )
-        for name, labels, taints, properties, usage, (kind, reason), *names in rows
+        for name, labels, taints, properties, usage, (kind, reason), *parts in rows
     )
+
+
+def _read_parts(
+    namespaces: list[list[str] | None] | None = None,
+    managed: Mapping[str, Any] | None = None,
+) -> tuple[SeenNamespaces | None, ManagedObject | None]:
+    seen = None
+    if namespaces is not None:
+        (names,) = namespaces
+        seen = SeenNamespaces(None if names is None else frozenset(names))
+    return seen, managed_from_plain(managed)
 
 
 def _arrays(decision: Decision) -> Arrays:
@@ -232,6 +250,8 @@ def _decision(header: Mapping[str, Any], arrays: Arrays, fleet: Fleet) -> Decisi
         Batch(tuple(batch["leaves"]), tuple(batch["joins"]))
         if (batch := header.get("batch"))
         else None,
+        datetime.fromisoformat(header["moment"]) if "moment" in header else None,
+        header.get("clusterSets"),
     )
 
     candidates, picks = None, None

@@ -28,6 +28,7 @@ RULES: dict[ReasonCode, str] = {
     ReasonCode.NOT_IN_BATCH: "few moves",
     ReasonCode.CLUSTER_LEFT: "leaving the fleet",
     ReasonCode.NOT_NAMED: "not named",
+    ReasonCode.NOT_IN_CLUSTER_SET: "cluster sets",
     ReasonCode.REQUIRED_AFFINITY: "required affinity",
     ReasonCode.NOT_ELIGIBLE: "not ready",
     ReasonCode.NAMESPACE_MISSING: "namespace",

@@ -75,16 +75,23 @@ def decide_hub_case(case: Mapping[str, Any]) -> Answer:
         return {"scheduled": False, "clusterSets": sets, "retries": False}
     placement = parse_ocm_placement(document, path="placement")
     options = placement.options.to_plain()
-    plain = Cycle(Fleet(), placement.policy, (), Semantics.OCM, options, moment=now)
+    fleet = Fleet(hub.clusters)
+    plain = Cycle(fleet, placement.policy, (), Semantics.OCM, options, moment=now)
     try:
         cycle = hub.cycle(plain, f"{namespace}/{placement.name}")
     except BlockedSetError:
         return {"scheduled": False, "clusterSets": sets, "retries": True}
+    columns = filter_columns(cycle, profile_of(cycle))
+    members = columns["cluster sets"]
+    names = cycle.fleet.names
     return {
         "scheduled": True,
         "clusterSets": sets,
-        "available": list(cycle.fleet.names),
-        **_decided(cycle, hub, placement, namespace, sets),
+        "available": [names[at] for at in members.nonzero()[0]],
+        "afterPredicates": [
+            names[at] for at in (members & columns["affinity"]).nonzero()[0]
+        ],
+        **_decided(cycle, hub, placement, namespace, sets, int(members.sum())),
     }
 
 
@@ -94,9 +101,9 @@ def _decided(
     placement: ParsedOcmPlacement,
     namespace: str,
     sets: list[str],
+    available: int,
 ) -> Answer:
     spec = placement.spec
-    columns = filter_columns(cycle, profile_of(cycle))
     candidates = candidates_of(cycle)
     names = cycle.fleet.names
     passing = candidates.passes.nonzero()[0].tolist()
@@ -109,7 +116,7 @@ def _decided(
         bound=hub.bound_sets(namespace),
         named=spec.cluster_sets,
         eligible=sets,
-        available=len(cycle.fleet),
+        available=available,
         selected=len(ranked),
         unscheduled=unscheduled,
     )
@@ -120,7 +127,6 @@ def _decided(
         if position in passing
     )
     answer = {
-        "afterPredicates": [names[at] for at in columns["affinity"].nonzero()[0]],
         "afterTaints": [names[at] for at in passing],
         "scores": list(_scores(cycle, passing)),
         "totals": {

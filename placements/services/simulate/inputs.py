@@ -7,7 +7,14 @@ from functools import partial
 from typing import Any, TypeVar
 
 from clusters.case_manifest import parse_case_cluster, parse_clusters
-from clusters.fleet import ELIGIBLE, Cluster, EligibilityKind, Fleet
+from clusters.fleet import (
+    ELIGIBLE,
+    Cluster,
+    EligibilityKind,
+    Fleet,
+    ManagedObject,
+)
+from clusters.hub_objects import CLUSTER_KIND, is_hub_object
 from clusters.importing import ImportNote, entry_members, parse_entry, read_members
 from clusters.manifest import MemberClusterManifest, newest_heartbeat_of
 from clusters.tables import ImportEntry, looks_like_table
@@ -26,7 +33,7 @@ from fleetui.apimachinery.yaml import (
     read_each,
     refuse_twice,
 )
-from placements.engine.ocm_hub import CLUSTER_KIND, OcmHub, is_hub_object, parse_hub
+from placements.engine.ocm_hub import OcmHub, parse_hub
 from placements.engine.scheduling.warnings import property_warnings
 from placements.manifests.binding import (
     BINDING_KIND,
@@ -83,6 +90,7 @@ def read_fleet(
     objects = [item.data for item in items if is_hub_object(item.data)]
     hub = parse_hub(objects, path="") if objects else None
     managed = {} if hub is None else {one.name: one for one in hub.clusters}
+    scores = {} if hub is None else hub.scores
     parse = partial(_fleet_entry, managed=managed, notes=notes, foreign=foreign)
     reads = read_each(items, parse)
     if not reads:
@@ -108,6 +116,11 @@ def read_fleet(
         if isinstance(one, Cluster)
         else one.cluster(now=moment, strict_health=strict_health)
         for one in entries
+    )
+    fleet = fleet.with_clusters(
+        one._replace(managed=ManagedObject({}, scores[one.name]))
+        for one in fleet
+        if one.managed is None and one.name in scores
     )
     warnings: list[ManifestWarning] = []
     without_status = [one.metadata for one in members if one.status is None]

@@ -1,7 +1,7 @@
 """One simulation: texts of files in; out comes a decision with warnings, or the errors of all files."""
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from http import HTTPStatus
 from typing import Any, TypeVar
@@ -14,13 +14,11 @@ from fleetui.errors import FleetError
 from placements.engine.checks.examination import fleet_warnings
 from placements.engine.ocm_hub import BlockedSetError, OcmHub
 from placements.engine.scheduling.comparison import SemanticsComparison
-from placements.engine.scheduling.cycle import Cycle
-from placements.engine.scheduling.decision import Decision
+from placements.engine.scheduling.decision import Decision, at_moment
 from placements.engine.scheduling.profile import profile_of
 from placements.engine.scheduling.scheduler import schedule
 from placements.engine.scheduling.warnings import decision_warnings
 from placements.manifests.binding import PlacedBinding
-from placements.manifests.ocm_placement import NEEDS_HUB
 from placements.services.simulate.inputs import (
     BindingsFile,
     read_bindings,
@@ -181,27 +179,19 @@ def _read_inputs(request: Request) -> _Inputs:
 
 def _run(placement_input: PlacementInput, inputs: _Inputs) -> Simulation:
     cycle = placement_input.cycle(inputs.fleet, inputs.bindings)
-    of_placement = list(placement_input.warnings)
     if inputs.hub is not None and profile_of(cycle).has_hub_objects:
-        cycle = replace(cycle, moment=inputs.now)
-        has_sets = inputs.hub.has_sets
-        of_placement = [
-            one
-            for one in of_placement
-            if one.code != NEEDS_HUB
-            or (one.path.endswith(".clusterSets") and not has_sets)
-        ]
-        if has_sets:
+        if inputs.now is not None:
+            cycle = at_moment(cycle, inputs.now)
+        if inputs.hub.has_sets:
             try:
                 cycle = inputs.hub.cycle(cycle, placement_input.name)
             except BlockedSetError as blocked:
                 message = f"Invalid value: {blocked}: a hub would decide nothing"
                 error = FieldError("spec.clusterSelector", "bad-format", message)
                 raise BadInputError([(inputs.clusters, error)]) from blocked
-            of_placement += _set_warnings(cycle, inputs)
     decision = schedule(cycle)
     of_cycle = (*fleet_warnings(cycle), *decision_warnings(decision))
-    all_warnings = (*inputs.warnings, *of_placement, *of_cycle)
+    all_warnings = (*inputs.warnings, *placement_input.warnings, *of_cycle)
     warnings = tuple(map(placement_input.in_document, all_warnings))
     return Simulation(
         placement_input.name,
@@ -210,15 +200,3 @@ def _run(placement_input: PlacementInput, inputs: _Inputs) -> Simulation:
         inputs.placement_input.semantics,
         inputs.judged_at,
     )
-
-
-def _set_warnings(cycle: Cycle, inputs: _Inputs) -> Iterator[ManifestWarning]:
-    left_out = [one for one in inputs.fleet.names if one not in cycle.fleet.positions]
-    if not left_out:
-        return
-    more = ", …" if len(left_out) > 5 else ""
-    names = ", ".join(left_out[:5])
-    message = (
-        f"{len(left_out)} clusters are in none of its bound cluster sets: {names}{more}"
-    )
-    yield ManifestWarning("not-a-member", "spec.clusterSets", message)

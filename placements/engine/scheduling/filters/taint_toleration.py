@@ -19,11 +19,15 @@ class TaintFilter:
     """A cluster passes when every taint it has is tolerated."""
 
     name = "taints"
+    of_hub = False
 
     def passes(self, cycle: Cycle) -> Bools:
         """Return the clusters without an untolerated taint; each distinct list of taints is checked once."""
-        sets, codes = cycle.fleet.taint_sets, cycle.fleet.taint_codes
-        passes = np.zeros(len(cycle.fleet), dtype=np.bool_)
+        fleet = cycle.fleet
+        if self.of_hub:
+            fleet = fleet.of_hub
+        sets, codes = fleet.taint_sets, fleet.taint_codes
+        passes = np.zeros(len(fleet), dtype=np.bool_)
         has_new = any(taint.effect == IF_NEW for taints in sets for taint in taints)
         for is_selected in (False, True)[: 1 + has_new]:
             verdicts = [
@@ -42,8 +46,11 @@ class TaintFilter:
         return passes
 
     def reason(self, cycle: Cycle, position: int) -> Reason:
+        fleet = cycle.fleet
+        if self.of_hub:
+            fleet = fleet.of_hub
         taints = untolerated(
-            cycle.fleet.clusters[position].taints,
+            fleet.clusters[position].taints,
             cycle.policy.tolerations,
             now=cycle.moment,
             is_selected=bool(cycle.is_active[position]),
@@ -53,6 +60,12 @@ class TaintFilter:
             for taint in taints
         ]
         return Reason(ReasonCode.UNTOLERATED_TAINT, {"taints": plain_taints})
+
+
+class HubTaintFilter(TaintFilter):
+    """Taints have the effects and times that a hub of Open Cluster Management gives them."""
+
+    of_hub = True
 
 
 def untolerated(

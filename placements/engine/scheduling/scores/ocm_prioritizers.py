@@ -66,10 +66,10 @@ def weighed(
             yield resource, weight, _allocatable(resource, cycle.fleet, candidates)
     for one in options.add_ons:
         if one.weight:
-            yield "addOn", one.weight, _add_on(one, cycle)
+            yield "addOn", one.weight, add_on_scores(one, cycle)
 
 
-def _add_on(add_on: AddOnWeight, cycle: Cycle) -> Floats:
+def add_on_scores(add_on: AddOnWeight, cycle: Cycle) -> Floats:
     """Return the score that each cluster reports; 0 without one or after its end."""
     score = np.zeros(len(cycle.fleet), dtype=np.float64)
     for position, scores in reported_scores(add_on, cycle.fleet):
