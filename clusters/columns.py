@@ -144,7 +144,7 @@ class PropertyColumn:
             nano: rank for rank, nano in enumerate(self.distinct)
         }
         rank_of[None] = ABSENT
-        ranks = [rank_of[one and one.nano] for one in self.parsed.values()]
+        ranks = [rank_of[getattr(one, "nano", None)] for one in self.parsed.values()]
         return np.array(ranks, dtype=np.int32).take(self._places)
 
     @cached_property

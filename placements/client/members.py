@@ -53,10 +53,11 @@ def import_clusters(console: Console, options: Namespace) -> None:
         about = f" ({clusters})" * bool(clusters)
         console.err.write(f"note: {note['path']}: {note['message']}{about}\n")
     suffix = " (dry run)" * ("dryRun" in query)
-    for one in answer["items"]:
+    results = answer["items"] + answer["objects"]
+    for one in results:
         words = f"{one['name']}: {one['result']}{suffix}: {one['detail']}"
         console.line(words.removesuffix(": "))
-    counts = sorted(Counter(one["result"] for one in answer["items"]).items())
+    counts = sorted(Counter(one["result"] for one in results).items())
     console.line(", ".join(f"{count} {did}" for did, count in counts) or "no clusters")
 
 

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.core.management import call_command
 from django.test import Client
 from rest_framework.test import APIClient
 
 from clusters.models import ClusterSetObject, MemberCluster
+from tests.commands import call_command
 from tests.rows import person
 from tests.services.test_stored_hub_objects import BOUND, cluster, score, text_of
 
