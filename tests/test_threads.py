@@ -46,8 +46,6 @@ PLACES = {
     "placements/hubs/watching/watcher.py": CLOSES,  # the one writer of the mirror
     "clusters/kubernetes_drivers.py": NO_DATABASE,
     "clusters/operations/connection.py": NO_DATABASE,
-    "fleetui/management/commands/up.py": NO_DATABASE,
-    "fleetui/supervisor.py": NO_DATABASE,
     "placements/services/rollouts/worker.py": NO_DATABASE,  # it moves answers from an iterator to a queue
 }
 """The modules that may start threads, and what these do with the database."""

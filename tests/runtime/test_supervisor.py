@@ -16,12 +16,15 @@ pytestmark = pytest.mark.skipif(
 )
 
 SUPERVISE = """
-import os, sys
+import sys
 from pathlib import Path
 from fleetui.supervisor import Output, SupervisedProcess, Supervisor
-parts = [SupervisedProcess(f"p{n}", ("sh", "-c", script)) for n, script in enumerate(sys.argv[1:], start=1)]
+shell = ("tests.runtime.shell", "-c")
+parts = [SupervisedProcess(f"p{n}", (*shell, script)) for n, script in enumerate(sys.argv[1:], start=1)]
 output = Output(sys.stdout, sys.stderr, width=2)
-Supervisor(parts, environ=os.environ, folder=Path.cwd(), output=output, patience=0.5).run()
+part = Supervisor(parts, folder=Path.cwd(), output=output, patience=0.5).run()
+if part:
+    part.become()
 """
 # Says its own number and that of a child of its own, and waits for good.
 FAMILY = "sleep 600 & echo pids $$ $!; wait"
@@ -131,14 +134,16 @@ def test_a_lock_is_free_after_its_holder_was_killed(tmp_path: Path) -> None:
 
 
 SUPERVISE_WANTED = """
-import os, sys
+import sys
 from pathlib import Path
 from fleetui.supervisor import Output, SupervisedProcess, Supervisor
 script, sign = sys.argv[1:]
-part = SupervisedProcess("p1", ("sh", "-c", script), is_wanted=lambda: Path(sign).exists())
+shell = ("tests.runtime.shell", "-c", script)
+part = SupervisedProcess("p1", shell, is_wanted=lambda: Path(sign).exists())
 output = Output(sys.stdout, sys.stderr, width=2)
-environ = dict(os.environ)
-Supervisor([part], environ=environ, folder=Path.cwd(), output=output, patience=0.5, wanted_seconds=0.1).run()
+part = Supervisor([part], folder=Path.cwd(), output=output, patience=0.5, wanted_seconds=0.1).run()
+if part:
+    part.become()
 """
 
 

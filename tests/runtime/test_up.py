@@ -38,24 +38,16 @@ def _up(folder: Path) -> AbstractContextManager[Watched]:
 
 
 def parts_of(up: Watched) -> dict[str, int]:
-    """Find the leading process of each part: a child of the supervisor that has become the command."""
+    """Find the leading process of each part: a fork of the supervisor with the name of the part."""
     children = (
         Path(f"/proc/{up.process.pid}/task/{up.process.pid}/children")
         .read_text()
         .split()
     )
-    found = {}
-    for child in children:
-        command = Path(f"/proc/{child}/cmdline").read_text().split("\0")
-        if (
-            "--hostname" in command
-        ):  # the name, the process that started it, and the host
-            found[command[command.index("--hostname") + 1].rpartition("-")[0]] = int(
-                child
-            )
-        elif part := {"gunicorn": "web", "beat": "beat"}.keys() & set(command):
-            found[{"gunicorn": "web", "beat": "beat"}[part.pop()]] = int(child)
-    return found
+    names = {
+        Path(f"/proc/{child}/comm").read_text().strip(): child for child in children
+    }
+    return {name: int(child) for name, child in names.items() if name in EVERY_PART}
 
 
 def _status(address: str) -> int:

@@ -1,13 +1,16 @@
 """`manage.py up`: the whole console, or some of its parts, under one supervisor."""
 
-import http.client
+import gc
 import os
 import socket
-import threading
+import sys
 import time
+import warnings
 from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -17,25 +20,39 @@ from django.db import DatabaseError, connections
 from django.utils.module_loading import import_string
 
 from fleetui import bootstrap
-from fleetui.accounts.first_password import first_password_file, keep_first_password
+from fleetui.accounts.first_password import keep_first_password
 from fleetui.bootstrap import FirstRunError, make_first_administrator
+from fleetui.celery import app as celery_app
 from fleetui.encryption import keep_keys
 from fleetui.errors import ENVIRONMENT
 from fleetui.hub_backend import has_live_hubs
-from fleetui.monitoring import shared_metrics
+from fleetui.monitoring import FOLDER, shared_metrics
 from fleetui.private_files import PRIVATE, close_to_others
 from fleetui.supervisor import (
     PARTS,
     AlreadyRunningError,
     Output,
     ProcessOptions,
+    SupervisedProcess,
     Supervisor,
     hold_lock,
+    run_in_fork,
 )
 from fleetui.threads import close_pools
 
 _LAST_PORT = 65535
 _BACKLOG = 2048
+_COLLECTOR = (700, 10, 10)
+_PROGRAMS = (
+    "celery.apps.beat",
+    "celery.bin.celery",
+    "celery.concurrency.thread",
+    "celery.worker.consumer",
+    "gunicorn.app.wsgiapp",
+    "gunicorn.workers.gthread",
+    settings.ROOT_URLCONF,
+)
+"""What each process imports, besides the tasks."""
 
 
 class Command(BaseCommand):
@@ -74,6 +91,10 @@ class Command(BaseCommand):
 
     def handle(self, *_arguments: Any, **options: Any) -> None:
         started = time.monotonic()
+        if options["workers"] > 1 and FOLDER not in os.environ:
+            # Read when the library of the metrics is imported.
+            os.environ.update(shared_metrics(settings.VAR_DIR / "metrics"))
+            os.execv(sys.executable, sys.orig_argv)  # noqa: S606  # this command again
         os.umask(PRIVATE)  # inherited by every process that is started below
         names = [name for name in PARTS if name in (options["only"] or PARTS)]
         with ExitStack() as stack:
@@ -84,8 +105,8 @@ class Command(BaseCommand):
                 )
             if "beat" in names:  # two clocks would tick twice
                 stack.enter_context(_only_clock(settings.VAR_DIR))
-            self.prepare(names, is_prepared=options["prepared"])
-            close_pools()
+            is_prepared = options["prepared"]
+            run_in_fork(partial(self.prepare, names, is_prepared=is_prepared))
             as_json = settings.LOG_FORMAT == "json"
             width = len("observer")
             output = Output(self.stdout, self.stderr, width=width, as_json=as_json)  # type: ignore[arg-type]  # writes
@@ -96,7 +117,8 @@ class Command(BaseCommand):
                 log_level="info" if options["verbosity"] > 1 else "warning",
                 broker_url=settings.CELERY_BROKER_URL,
                 beat_file=settings.VAR_DIR / "beat-schedule",
-                listener=listener.fileno() if listener else None,
+                # Not closed with the listener: the web server is started in the frame of this command.
+                listener=os.dup(listener.fileno()) if listener else None,
                 has_live_hub=has_live_hub,
                 logs_as_json=as_json,
             )
@@ -104,23 +126,11 @@ class Command(BaseCommand):
                 process for name in names for process in PARTS[name](process_options)
             ]
             if listener:
-                _announce_in_background(
-                    listener, options["host"], started=started, output=output
-                )
-            passed = {
-                name: value
-                for name, value in os.environ.items()
-                if name != "FLEETUI_ADMIN_PASSWORD"
-            }
-            # This command has run the checks; again they would import all pages into every worker.
-            environ = passed | {"PYTHONUNBUFFERED": "1", "CELERY_SKIP_CHECKS": "1"}
-            # Eight lines of each worker that runs as root, as in a container.
-            environ.setdefault("PYTHONWARNINGS", "ignore:::celery.platforms")
-            if options["workers"] > 1:
-                environ |= shared_metrics(settings.VAR_DIR / "metrics")
-            Supervisor(
-                parts, environ=environ, folder=settings.BASE_DIR, output=output
-            ).run()
+                parts.append(announcement(listener, options["host"], started=started))
+            share_imports()
+            part = Supervisor(parts, folder=settings.BASE_DIR, output=output).run()
+        if part:
+            part.become()
 
     def close_files(self) -> None:
         open_files = close_to_others(settings.VAR_DIR)
@@ -224,36 +234,33 @@ def _only_clock(folder: Path) -> Iterator[None]:
         ) from error
 
 
-def _announce_in_background(
-    listener: socket.socket, host: str, *, started: float, output: Output
-) -> None:
+def announcement(
+    listener: socket.socket, host: str, *, started: float
+) -> SupervisedProcess:
+    """Return the process that waits for the first page and says where it is."""
     address, port = listener.getsockname()[:2]
     nearby = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)  # noqa: S104  # compared, not bound
-
-    def announce() -> None:
-        while not _answers(nearby, port):
-            time.sleep(0.1)
-        address_host = f"[{host}]" if ":" in host else host
-        output.say("up", f"FleetUI: http://{address_host}:{port}/  (stop with Ctrl-C)")
-        output.say("up", f"ready in {time.monotonic() - started:.1f} s")
-        if path := first_password_file():
-            output.say(
-                "up",
-                f"Log in as {settings.FIRST_ADMIN_USER}; the password is in {path}",
-            )
-
-    threading.Thread(target=announce, daemon=True).start()
+    address_host = f"[{host}]" if ":" in host else host
+    url = f"http://{address_host}:{port}/"
+    command = ("fleetui.announcement", nearby, str(port), url, str(started))
+    return SupervisedProcess("up", command, runs_once=True)
 
 
-def _answers(address: str, port: int) -> bool:
-    """Return whether the front page responds, whatever its status."""
-    names = [name.lstrip(".") for name in settings.ALLOWED_HOSTS if name != "*"]
-    asking = http.client.HTTPConnection(address, port, timeout=60)
-    try:
-        asking.request("GET", "/", headers={"Host": names[0] if names else address})
-        asking.getresponse()
-    except (OSError, http.client.HTTPException):
-        return False
-    finally:
-        asking.close()
-    return True
+def share_imports() -> None:
+    """Import what the processes need, once for all of them, and leave it alone from now on.
+
+    The memory stays shared as long as nobody writes to it; the garbage collector would.
+    """
+    os.environ.pop("FLEETUI_ADMIN_PASSWORD", None)
+    # This command has run the checks.
+    os.environ["CELERY_SKIP_CHECKS"] = "1"
+    if not sys.warnoptions:
+        # Eight lines of each worker that runs as root, as in a container.
+        warnings.filterwarnings("ignore", module="celery.platforms")
+    celery_app.loader.import_default_modules()
+    for module in _PROGRAMS:
+        import_module(module)
+    # The command line raises it, for commands that end soon.
+    gc.set_threshold(*_COLLECTOR)
+    gc.collect()
+    gc.freeze()
