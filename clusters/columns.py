@@ -7,9 +7,11 @@ import hashlib
 import json
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import compress
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -23,6 +25,7 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 ABSENT = -1
+_NOTHING: Mapping[str | None, Quantity | None] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,8 @@ def domain_order(value: str | None) -> tuple[bool, str]:
 def label_column(values: Sequence[str | None], order: Ints) -> LabelColumn:
     """Return the coded values of one key, None for a cluster without it, in the given order."""
     distinct = sorted(value for value in set(values) if value is not None)
+    if not distinct:
+        return LabelColumn((), np.full(len(values), ABSENT, dtype=np.int32))
     code_of: dict[str | None, int] = {
         value: code for code, value in enumerate(distinct)
     }
@@ -109,55 +114,55 @@ class PropertyColumn:
     """One property of every cluster: exact ranks for comparing, doubles for sorting by it."""
 
     texts: tuple[str | None, ...]
-    quantities: tuple[Quantity | None, ...]
+    parsed: Mapping[str | None, Quantity | None]
+    """The quantity of each text that occurs."""
+
+    @cached_property
+    def _places(self) -> Codes:
+        """Return the place of each cluster's text in `parsed`."""
+        place_of = {text: place for place, text in enumerate(self.parsed)}
+        places = map(place_of.__getitem__, self.texts)
+        return np.fromiter(places, np.int32, len(self.texts))
 
     @cached_property
     def is_malformed(self) -> Bools:
-        pairs = zip(self.texts, self.quantities, strict=True)
-        return np.fromiter(
-            (t is not None and q is None for t, q in pairs), np.bool_, len(self.texts)
-        )
+        malformed = [
+            text is not None and quantity is None
+            for text, quantity in self.parsed.items()
+        ]
+        return np.array(malformed, dtype=np.bool_).take(self._places)
 
     @cached_property
     def distinct(self) -> tuple[int, ...]:
         """Return the values that occur, in units of 10⁻⁹, ascending."""
-        return tuple(
-            sorted(
-                {quantity.nano for quantity in self.quantities if quantity is not None}
-            )
-        )
+        return tuple(sorted({one.nano for one in self.parsed.values() if one}))
 
     @cached_property
     def ranks(self) -> Codes:
         """Return each cluster's place among the distinct values, ABSENT for none or no quantity."""
-        rank_of = {nano: rank for rank, nano in enumerate(self.distinct)}
-        ranks = (
-            ABSENT if quantity is None else rank_of[quantity.nano]
-            for quantity in self.quantities
-        )
-        return np.fromiter(ranks, np.int32, len(self.quantities))
+        rank_of: dict[int | None, int] = {
+            nano: rank for rank, nano in enumerate(self.distinct)
+        }
+        rank_of[None] = ABSENT
+        ranks = [rank_of[one and one.nano] for one in self.parsed.values()]
+        return np.array(ranks, dtype=np.int32).take(self._places)
 
     @cached_property
     def approximates(self) -> Floats:
         """Return each value as a double, NaN for none or no quantity."""
-        values = (
-            np.nan if quantity is None else quantity.approximate
-            for quantity in self.quantities
-        )
-        return np.fromiter(values, np.float64, len(self.quantities))
+        values = [one and one.approximate for one in self.parsed.values()]
+        return np.array(values, dtype=np.float64).take(self._places)
 
     def patched(self, texts: Mapping[int, str | None]) -> "PropertyColumn":
-        parsed = property_column(tuple(texts.values()))
-        all_texts, quantities = list(self.texts), list(self.quantities)
-        for position, text, quantity in zip(
-            texts, parsed.texts, parsed.quantities, strict=True
-        ):
-            all_texts[position], quantities[position] = text, quantity
-        column = PropertyColumn(tuple(all_texts), tuple(quantities))
+        all_texts = list(self.texts)
+        for position, text in texts.items():
+            all_texts[position] = text
+        column = property_column(all_texts, known=self.parsed)
         if "ranks" in self.__dict__:
+            quantities = [column.parsed[text] for text in texts.values()]
             numbers = {
-                position: None if quantity is None else quantity.nano
-                for position, quantity in zip(texts, parsed.quantities, strict=True)
+                position: quantity and quantity.nano
+                for position, quantity in zip(texts, quantities, strict=True)
             }
             distinct, ranks = _recoded(self.distinct, self.ranks, numbers)
             # The values of cached properties, which need not be computed again.
@@ -167,16 +172,10 @@ class PropertyColumn:
     def without(self, positions: Sequence[int]) -> "PropertyColumn":
         is_kept = np.ones(len(self.texts), dtype=np.bool_)
         is_kept[positions] = False
-        column = PropertyColumn(
-            tuple(compress(self.texts, is_kept)),
-            tuple(compress(self.quantities, is_kept)),
-        )
+        kept = tuple(compress(self.texts, is_kept.tolist()))
+        column = property_column(kept, known=self.parsed)
         distinct, ranks = _recoded(self.distinct, self.ranks[is_kept], {})
-        column.__dict__.update(
-            distinct=tuple(distinct),
-            ranks=ranks,
-            is_malformed=self.is_malformed[is_kept],
-        )
+        column.__dict__.update(distinct=tuple(distinct), ranks=ranks)
         return column
 
     def compare(
@@ -203,15 +202,20 @@ class PropertyColumn:
         return answers[operator] & present
 
 
-def property_column(texts: Sequence[str | None]) -> PropertyColumn:
-    """Parse one property of every cluster; a value that is no quantity is kept as malformed."""
-    quantities: list[Quantity | None] = []
-    for text in texts:
-        try:
-            quantities.append(None if text is None else parse_quantity(text))
-        except QuantityError:
-            quantities.append(None)
-    return PropertyColumn(tuple(texts), tuple(quantities))
+def property_column(
+    texts: Sequence[str | None],
+    *,
+    known: Mapping[str | None, Quantity | None] = _NOTHING,
+) -> PropertyColumn:
+    """Parse each text of one property once, unless it is known; what is no quantity is kept as malformed."""
+    parsed: dict[str | None, Quantity | None] = dict.fromkeys(texts)
+    for text in parsed:
+        if text in known:
+            parsed[text] = known[text]
+        elif text is not None:
+            with suppress(QuantityError):
+                parsed[text] = parse_quantity(text)
+    return PropertyColumn(tuple(texts), parsed)
 
 
 def _recoded(

@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from functools import cached_property
-from operator import attrgetter
+from functools import cached_property, partial
+from itertools import compress
+from operator import attrgetter, methodcaller
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 from weakref import ref
@@ -153,7 +154,7 @@ class Fleet:
         # Columns are read in the order given, which is that of memory, and sorted as numbers.
         with collector_paused():
             self._unsorted = tuple(clusters)
-        names = [cluster.name for cluster in self._unsorted]
+        names = [*map(attrgetter("name"), self._unsorted)]
         order = sorted(range(len(names)), key=names.__getitem__)
         self._order = np.array(order, dtype=np.int64)
         self.names = tuple(map(names.__getitem__, order))
@@ -185,9 +186,8 @@ class Fleet:
 
     @cached_property
     def staying(self) -> frozenset[str]:
-        return frozenset(
-            cluster.name for cluster in self._unsorted if not cluster.is_leaving
-        )
+        leaves = self._text_column(_ELIGIBILITY).is_any_of([EligibilityKind.LEAVING])
+        return frozenset(compress(self.names, (~leaves).tolist()))
 
     def label(self, key: str) -> LabelColumn:
         return self._text_column((_Sort.LABEL, key))
@@ -196,7 +196,7 @@ class Fleet:
         """Return a column, patched where the fleet that this one was made from is still there."""
         if read in self._texts:
             return self._texts[read]
-        reader, column = _text_reader(*read), None
+        reader, column = _texts_reader(*read), None
         origin, before, after = self._origin
         fleet = origin() if origin else None
         if fleet is not None:
@@ -207,7 +207,7 @@ class Fleet:
             else:
                 column = column.without(list(before))
         if column is None:
-            column = label_column(list(map(reader, self._unsorted)), self._order)
+            column = label_column([*reader(self._unsorted)], self._order)
         self._texts[read] = column
         return column
 
@@ -229,9 +229,9 @@ class Fleet:
             if fleet is not None and not after:
                 column = fleet.property(name).without(list(before))
             else:
-                column = property_column(
-                    list(map(_property_reader(name), self.clusters))
-                )
+                texts = [*_property_reader(name)(self._unsorted)]
+                order = self._order.tolist()
+                column = property_column([*map(texts.__getitem__, order)])
             self._properties[name] = column
         return column
 
@@ -242,15 +242,17 @@ class Fleet:
     @cached_property
     def taint_sets(self) -> tuple[tuple[Taint, ...], ...]:
         """Return the distinct lists of taints in this fleet, in order of first appearance."""
-        return tuple(dict.fromkeys([cluster.taints for cluster in self._unsorted]))
+        return tuple(dict.fromkeys(map(attrgetter("taints"), self._unsorted)))
 
     @cached_property
     def taint_codes(self) -> Codes:
         """Return for each cluster the index of its list of taints in `taint_sets`."""
+        if len(self.taint_sets) == 1:
+            return np.zeros(len(self), dtype=np.int32)
         code_of = {taints: code for code, taints in enumerate(self.taint_sets)}
-        return np.array(
-            [code_of[cluster.taints] for cluster in self._unsorted], dtype=np.int32
-        )[self._order]
+        lists = map(attrgetter("taints"), self._unsorted)
+        codes = map(code_of.__getitem__, lists)
+        return np.fromiter(codes, np.int32, len(self))[self._order]
 
     def without(self, name: str) -> "Fleet":
         return Fleet(cluster for cluster in self.clusters if cluster.name != name)
@@ -296,7 +298,7 @@ class Fleet:
         fleet._order = np.arange(len(clusters))
 
         fleet._texts = _patched(
-            self._texts, before, after, lambda read: _text_reader(*read)
+            self._texts, before, after, lambda read: _texts_reader(*read)
         )
         fleet._properties = _patched(self._properties, before, after, _property_reader)
         fleet._names_digest = self._names_digest
@@ -374,6 +376,7 @@ _Origin = tuple["ref[Fleet] | None", Mapping[int, Cluster], Mapping[int, Cluster
 """A fleet, and what differs from it by position: the clusters before and after; without these, those gone."""
 _MOST_PATCHES = 64
 """With more changes a column is created again when it is next used."""
+_Reader = Callable[[Iterable[Cluster]], Iterator[str | None]]
 _Column = TypeVar("_Column", LabelColumn, PropertyColumn)
 _Key = TypeVar("_Key")
 
@@ -382,15 +385,18 @@ def _patched(
     columns: Mapping[_Key, _Column],
     before: Mapping[int, Cluster],
     after: Mapping[int, Cluster],
-    reader_of: Callable[[_Key], Callable[[Cluster], str | None]],
+    reader_of: Callable[[_Key], _Reader],
 ) -> dict[_Key, _Column]:
     patched = {}
     for key, column in dict(columns).items():
         read = reader_of(key)
+        former = read(map(before.__getitem__, after))
         texts = {
-            position: read(cluster)
-            for position, cluster in after.items()
-            if read(cluster) != read(before[position])
+            position: text
+            for position, text, was in zip(
+                after, read(after.values()), former, strict=True
+            )
+            if text != was
         }
         if len(texts) <= _MOST_PATCHES:
             patched[key] = column.patched(texts) if texts else column
@@ -406,26 +412,32 @@ def lacks_namespace(cluster: Cluster, namespace: str) -> str | None:
     return None if namespace in cluster.namespaces.names else "missing"
 
 
-def _text_reader(sort: _Sort, key: str) -> Callable[[Cluster], str | None]:
+def _texts_reader(sort: _Sort, key: str) -> _Reader:
+    """Return what reads one text of each cluster, without a function of Python for each."""
     if sort is _Sort.LABEL:
-        return lambda cluster: cluster.labels.get(key)
+        return partial(_values_of, "labels", key)
     if sort is _Sort.CLAIM:
-        return lambda cluster: cluster.properties.get(key)
+        return partial(_values_of, "properties", key)
     if sort is _Sort.PROPERTY:
         return _property_reader(key)
     if sort is _Sort.NAMESPACE:
-        return lambda cluster: lacks_namespace(cluster, key)
-    return attrgetter("eligibility.kind")
+        return lambda clusters: (lacks_namespace(one, key) for one in clusters)
+    return partial(map, attrgetter("eligibility.kind"))
 
 
-def _property_reader(name: str) -> Callable[[Cluster], str | None]:
-    if not name.startswith(RESOURCE_PREFIX):
-        return lambda cluster: cluster.properties.get(name)
+def _property_reader(name: str) -> _Reader:
     sort, _, resource = name.removeprefix(RESOURCE_PREFIX).partition("-")
-    if sort == "total":
-        return lambda cluster: cluster.usage.capacity.get(resource)
-    if sort == "allocatable":
-        return lambda cluster: cluster.usage.allocatable.get(resource)
-    if sort == "available":
-        return lambda cluster: cluster.usage.available.get(resource)
-    return lambda cluster: cluster.properties.get(name)
+    usage = {
+        "total": "capacity",
+        "allocatable": "allocatable",
+        "available": "available",
+    }
+    if name.startswith(RESOURCE_PREFIX) and sort in usage:
+        return partial(_values_of, f"usage.{usage[sort]}", resource)
+    return partial(_values_of, "properties", name)
+
+
+def _values_of(
+    attribute: str, key: str, clusters: Iterable[Cluster]
+) -> Iterator[str | None]:
+    return map(methodcaller("get", key), map(attrgetter(attribute), clusters))

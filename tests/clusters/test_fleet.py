@@ -205,7 +205,7 @@ def _columns_of(one: Fleet) -> list[object]:
         [(column.values, column.codes.tolist()) for column in columns],
         (
             cpu.texts,
-            cpu.quantities,
+            [cpu.parsed[text] for text in cpu.texts],
             cpu.distinct,
             cpu.ranks.tolist(),
             cpu.is_malformed.tolist(),

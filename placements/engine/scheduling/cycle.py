@@ -90,6 +90,8 @@ class Cycle:
 
     @cached_property
     def binding_classes(self) -> BindingsByClass:
+        if not self.live_bindings:
+            return classify_bindings((), staying=())
         return classify_bindings(self.live_bindings, staying=self.fleet.staying)
 
     @cached_property
