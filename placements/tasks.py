@@ -16,7 +16,7 @@ from fleetui.changes import noticed_changes
 from fleetui.hub_backend import live_backend
 from fleetui.hub_scope import LOCAL_HUB, in_hub
 from fleetui.task_queue import HEARTBEAT_PERIOD, record_end, record_heartbeat, send_now
-from fleetui.threads import close_connections
+from fleetui.threads import brief_connection
 from placements.services import assertions, checks, pruning, scheduling, verification
 from placements.services.decisions import exact
 from placements.services.disruption.drains import advance_drains
@@ -58,13 +58,11 @@ def heartbeat(queues: Collection[str]) -> None:
     """Record that this worker is alive, and how many updates wait for one."""
     now = datetime.now(UTC)
     try:
-        record_heartbeat(
-            queues, waiting=count_waiting(now=now) if UPDATES in queues else 0, now=now
-        )
+        with brief_connection():
+            waiting = count_waiting(now=now) if UPDATES in queues else 0
+            record_heartbeat(queues, waiting=waiting, now=now)
     except DatabaseError as error:  # the next one may succeed
         log.warning("heartbeat not recorded: %s", error)
-    finally:
-        close_connections()
 
 
 @shared_task(acks_late=True, bind=True)
