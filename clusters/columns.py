@@ -140,11 +140,11 @@ class PropertyColumn:
     @cached_property
     def ranks(self) -> Codes:
         """Return each cluster's place among the distinct values, ABSENT for none or no quantity."""
-        rank_of: dict[int | None, int] = {
-            nano: rank for rank, nano in enumerate(self.distinct)
-        }
-        rank_of[None] = ABSENT
-        ranks = [rank_of[getattr(one, "nano", None)] for one in self.parsed.values()]
+        rank_of = {nano: rank for rank, nano in enumerate(self.distinct)}
+        ranks = [
+            ABSENT if quantity is None else rank_of[quantity.nano]
+            for quantity in self.parsed.values()
+        ]
         return np.array(ranks, dtype=np.int32).take(self._places)
 
     @cached_property

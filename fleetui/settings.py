@@ -192,8 +192,8 @@ CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_ACKS_LATE = True
 CELERY_TASK_REJECT_ON_WORKER_LOST = True
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
-# SQLite reads its whole schema at each connection, which takes as long as a periodic task. A thread keeps
-# one for half as many tasks; with PostgreSQL the pool keeps them.
+# SQLite reads its whole schema at each connection. The connections of a process are closed after about twice
+# as many calls, two for each task; with PostgreSQL the pool keeps them.
 CELERY_DB_REUSE_MAX = 30 * (DATABASES["default"]["ENGINE"].endswith("sqlite3"))
 CELERY_TASK_SERIALIZER = "json"
 CELERY_ACCEPT_CONTENT = ["json"]

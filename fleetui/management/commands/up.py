@@ -252,6 +252,7 @@ def share_imports() -> None:
     The memory stays shared as long as nobody writes to it; the garbage collector would.
     """
     os.environ.pop("FLEETUI_ADMIN_PASSWORD", None)
+    settings.FIRST_ADMIN_PASSWORD = variables.ADMIN_PASSWORD = ""
     # This command has run the checks.
     os.environ["CELERY_SKIP_CHECKS"] = "1"
     if not sys.warnoptions:
