@@ -28,6 +28,7 @@ from fleetui.errors import ENVIRONMENT
 from fleetui.hub_backend import has_live_hubs
 from fleetui.monitoring import FOLDER, shared_metrics
 from fleetui.private_files import PRIVATE, close_to_others
+from fleetui.settings import variables
 from fleetui.supervisor import (
     PARTS,
     AlreadyRunningError,
