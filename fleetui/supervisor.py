@@ -224,6 +224,8 @@ class Supervisor:
             os.dup2(file, number)
         for file in (nothing, *outputs[0], *outputs[1], *others - {*part.inherits}):
             os.close(file)
+        # A pipe would be written in blocks.
+        sys.stdout = os.fdopen(1, "w", buffering=1, closefd=False)
         os.chdir(self._folder)
         return True
 

@@ -159,3 +159,12 @@ def test_a_process_without_work_does_not_run(tmp_path: Path) -> None:
         sign.touch()
         again, _ = _pids(up)
         assert again != leader
+
+
+def test_a_line_on_the_output_is_seen_while_its_process_runs(tmp_path: Path) -> None:
+    """A process shares the streams of the supervisor, whose output may be a file."""
+    (tmp_path / "speaking.py").write_text("print('here'); import time; time.sleep(600)")
+    speaking = SUPERVISE.replace("(*shell, script)", '("speaking",)')
+    speaking = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n{speaking}"
+    with watching("-c", speaking, "once", PYTHONUNBUFFERED="") as watched:
+        watched.wait_for(r"^p1 \| here$")
