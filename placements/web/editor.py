@@ -345,7 +345,7 @@ def _respond(
     if not is_fragment:
         if submission.message:
             messages.warning(request, submission.message)
-        return redirect(_with_query(address, {"errors": "all"}))
+        return redirect(_with_query(target.address, {**query, "errors": "all"}))
     if submission.is_structural:
         response = render(request, "editor/_editor.html", context)
         return push_url(reswap(retarget(response, "#editor"), "outerHTML"), address)

@@ -9,6 +9,7 @@ from typing import Any
 
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
+from django.db.models import Exists, OuterRef
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_http_methods, require_safe
@@ -28,6 +29,8 @@ from placements.models import (
     Decision,
     Placement,
     PolicySnapshot,
+    RunKind,
+    StalePick,
 )
 from placements.services.actions import ActionKind
 from placements.services.decisions.records import latest_decision
@@ -93,8 +96,13 @@ def history(request: HttpRequest, name: str) -> HttpResponse:
             "staleness_check", "assertion_check"
         )
     )
+    is_outdated = Exists(
+        StalePick.objects.filter(staleness_check__placement=OuterRef("pk"))
+    )
+    placements = placements.annotate(is_outdated=is_outdated)
     placements = placements.prefetch_related("policy_snapshots")
-    placement, now = get_object_or_404(placements, full_name=name), datetime.now(UTC)
+    placement = get_object_or_404(placements, full_name=name)
+    now = datetime.now(UTC)
     at = _POLICY.fullmatch(request.GET.get("at", ""))
     revisions = revisions_of(placement)
     target = next(
@@ -106,10 +114,12 @@ def history(request: HttpRequest, name: str) -> HttpResponse:
     first -= first % PAGE_SIZE
     page = revisions[first : first + PAGE_SIZE]
     snapshots = {one.number: one for one in placement.policy_snapshots.all()}
-    restores, runs = (
-        spec_restores(placement, page),
-        run_rows(placement.full_name, most=4 * PAGE_SIZE),
-    )
+    restores = spec_restores(placement, page)
+    # Runs of an earlier placement of this name belong to none of these revisions.
+    kind = None
+    if not placement.runs_made:
+        kind = RunKind.STAGED
+    runs = run_rows(placement.full_name, most=4 * PAGE_SIZE, kind=kind)
     ends = {one.at: newer.at for newer, one in pairwise(revisions)}
     changing = (
         placement.decisions.filter(CHANGES_CLUSTERS)
@@ -159,12 +169,15 @@ def history(request: HttpRequest, name: str) -> HttpResponse:
         )
         for one in page
     ]
-    latest, health = next(iter(decisions), None), health_of(placement, now=now)
+    latest = next(iter(decisions), None)
+    health = health_of(placement, now=now)
     if latest and latest.record.engine != ENGINE_VERSION:
         latest = latest_decision(placement)
     rolling = (row.run for row in runs if row.run.placement_id == placement.pk)
     run = next((one for one in rolling if not one.is_staged), None)
-    stale = stale_picks_of(placement)
+    stale = []
+    if placement.is_outdated:
+        stale = stale_picks_of(placement)
     context = {
         **head_context(placement, latest, health, stale, now=now, run=run),
         "tab": "history",

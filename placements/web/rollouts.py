@@ -218,9 +218,9 @@ def rollouts(request: HttpRequest) -> HttpResponse:
     )
 
 
-def run_rows(placement: str, *, most: int) -> list[RunRow]:
+def run_rows(placement: str, *, most: int, kind: RunKind | None = None) -> list[RunRow]:
     """Return the rollouts and staged update runs of a placement, those in progress first."""
-    runs = latest_runs(placement=placement, most=most)
+    runs = latest_runs(placement=placement, most=most, kind=kind)
     return [_row(run) for run in sorted(runs, key=lambda run: run.ended_at is not None)]
 
 

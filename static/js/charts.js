@@ -175,8 +175,8 @@ async function takeOver(lanes) {
   const known = taken.get(lanes.id) ?? { parts: partsFor(lanes) };
   const isSame = drawn.isEqualNode(known.drawn ?? null);
   if (!isSame) {
-    const answer = await fetch(lanes.dataset.lanes);
-    const figure = answer.ok ? await answer.text() : "";
+    const answer = await fetch(lanes.dataset.lanes).catch(() => null); // offline: the lanes stay
+    const figure = answer?.ok ? await answer.text() : "";
     if (!figure || !lanes.isConnected) return;
     known.parts[2].textContent = figure;
   }

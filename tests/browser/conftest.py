@@ -23,6 +23,7 @@ from pytest_django.live_server_helper import LiveServer
 from fleetui.permissions import Role
 from placements.tasks import (
     fleet_changed,
+    notify,
     run_cluster_calls,
     schedule_due,
     sync_due_rollouts,
@@ -203,5 +204,6 @@ def work() -> Callable[[], None]:
                 run_cluster_calls,
             ):
                 task()
+        notify()
 
     return run

@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from clusters.operations.edit import change_labels
+from tests.browser.conftest import arrived
 from tests.rows import pick_n_spec, spec
 from tests.services.rollouts.test_drain import Drained, is_over
 
@@ -49,7 +50,7 @@ def _catch_up(world: Drained) -> None:
 
 def _drain(page: Page) -> None:
     page.get_by_role("main").get_by_role("link", name="Drain", exact=True).click()
-    impact = page.get_by_role("region", name="Impact of a drain")
+    impact = page.get_by_role("region", name="Table of affected placements")
     expect(impact.get_by_role("row", name=re.compile("^all"))).to_contain_text("3 → 2")
     expect(impact.get_by_role("row", name=re.compile("^spread"))).to_contain_text(
         "Replacement: c001"
@@ -59,6 +60,7 @@ def _drain(page: Page) -> None:
         "c000"
     )
     page.get_by_role("button", name="Drain c000").click()
+    arrived(page)
 
 
 def test_since_continues_between_two_events(page: Page, world: Drained) -> None:
@@ -102,8 +104,11 @@ def test_a_cluster_is_drained_watched_uncordoned_and_filled_again(
     assert page.evaluate("window.loaded")
 
     page.get_by_role("link", name="Uncordon c000 or restore evicted placements").click()
-    page.get_by_role("main").get_by_role("link", name="Uncordon c000").click()
+    arrived(page)
+    page.get_by_role("link", name="Uncordon c000", exact=True).click()
+    arrived(page)
     page.get_by_role("main").get_by_role("button", name="Uncordon").click()
+    arrived(page)
     _catch_up(world)
     world.pass_time(30)
     page.goto("/clusters/c000/drain/")
@@ -137,16 +142,18 @@ def test_what_a_drain_evicted_is_rescheduled_as_it_was_previewed(
     world.run(until=lambda: is_over() and world.is_settled())
     page.goto("/clusters/c000/uncordon/")
     page.get_by_role("main").get_by_role("button", name="Uncordon").click()
+    arrived(page)
     _catch_up(world)
     world.pass_time(30)
 
     page.goto("/placements/spread/")
-    page.get_by_role("main").get_by_role("link", name="Reschedule").click()
+    page.get_by_label("More actions").click()
+    page.get_by_role("link", name="Reschedule", exact=True).click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Reschedule spread?")
     expect(page.locator(".versus .joins")).to_have_text("c000")
     page.get_by_role("button", name="Reschedule spread").click()
 
     expect(page).to_have_url(re.compile("/placements/spread/$"))
     expect(
-        page.get_by_role("main").get_by_role("row", name=re.compile("^c000"))
+        page.get_by_role("main").get_by_role("row", name=re.compile("^2 c000"))
     ).to_be_visible()

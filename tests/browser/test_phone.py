@@ -78,7 +78,8 @@ def test_a_label_with_several_values_is_not_cut(enter: Enter) -> None:
 def test_rescheduling_fits(enter: Enter) -> None:
     page = enter("/placements/web/", "operator", width=WIDTH)
 
-    page.get_by_role("link", name="Reschedule").click()
+    page.get_by_label("More actions").click()
+    page.get_by_role("link", name="Reschedule", exact=True).click()
 
     expect(page.get_by_role("button", name="Reschedule web")).to_be_visible()
     assert _fits(page)
@@ -158,7 +159,8 @@ def test_the_rules_side_by_side_fit_with_the_mark_of_the_first_difference(
     decision = Decision.objects.filter(placement_name="web").latest("number")
     page = enter(f"/decisions/{decision.record.decision_id}/", "viewer", width=WIDTH)
 
-    page.get_by_role("link", name="Compare scheduling rules", exact=True).first.click()
+    page.get_by_role("link", name="Compare", exact=True).first.click()
+    page.get_by_role("link", name="Compare scheduling rules", exact=True).click()
 
     expect(page.get_by_role("heading", level=1)).to_have_text(
         "Compare scheduling rules"

@@ -20,7 +20,7 @@ PAGES = {
     ),
     "placement": ("/placements/web/", "#clusters", "Unreachable"),
     "placements": ("/placements/", "#list", "1 unreachable"),
-    "map": ("/", "#fleet", "unreachable"),
+    "map": ("/", "#fleet", "heartbeat late"),
     "overview": ("/", "#attention", "smartfish"),
 }
 """Open pages, where the failure is to appear on each, and in which words."""

@@ -14,7 +14,7 @@ from tests.web.test_every_page import READ, WRITE, address_of, begin_everything
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("web")]
 
-WITHOUT = ("/help/", "/demo/")
+WITHOUT = ("/help/", "/demo/", "/previews/")
 
 
 @pytest.fixture(autouse=True)

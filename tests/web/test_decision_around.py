@@ -112,14 +112,15 @@ def test_its_snapshot_leads_to_its_line_in_the_history(
     viewer: Client, text_of: Fetch, decision_id: str
 ) -> None:
     page = text_of(viewer, f"/decisions/{decision_id}/")
-    [address] = _links(page, "snapshot #0")
+    [address] = _links(page, "policy")
 
     history = text_of(viewer, address.partition("#")[0])
 
     assert address == "/placements/web/history/?at=p0#p0"
     assert '<tr class="highlighted" id="p0">' in history
     assert "was pruned" not in history
-    assert "Policy #7 was pruned" in text_of(viewer, "/placements/web/history/?at=p7")
+    pruned = text_of(viewer, "/placements/web/history/?at=p7")
+    assert "The policy of this revision was pruned" in pruned
 
 
 @pytest.mark.nightly

@@ -312,7 +312,8 @@ def test_a_draft_opens_in_the_editor_and_nothing_is_saved(
         ]
         == 7
     )
-    assert (answer.status_code, answer["Location"]) == (302, f"/drafts/{draft.pk}/")
+    address_of_draft = f"/drafts/{draft.pk}/?errors=all"
+    assert (answer.status_code, answer["Location"]) == (302, address_of_draft)
     assert Placement.objects.get(name="web").revision == before.revision
     assert Placement.objects.get(name="web").document == before.document
 

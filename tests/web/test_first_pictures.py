@@ -80,6 +80,8 @@ def _compared_charts(page: str) -> dict[str, tuple[int, int]]:
         rows = chart.partition('<ol class="picture-rows">')[2].partition("</ol>")[0]
         heads = [unescape(one) for one in re.findall("<li>(.*?)</li>", rows)]
         assert heads == figure["layout"]["yaxis"]["ticktext"], name
+        [row_count] = re.findall(r"<summary>Table: (\d+) row", chart)
+        assert chart.count('<th scope="row">') == int(row_count), name
         counts[name] = (len(bars), len(texts))
     return counts
 

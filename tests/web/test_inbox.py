@@ -216,4 +216,4 @@ def test_a_search_names_the_hub_of_each_result_and_opens_the_only_one(
     assert "bravelion" in listed
     assert "Cluster on prod-eu" in listed
     assert only.headers["Location"] == "/hubs/prod-eu/placements/web/"
-    assert "No results" in below.content.decode()
+    assert "/clusters/bravelion/" not in below.content.decode()

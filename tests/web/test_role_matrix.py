@@ -27,6 +27,7 @@ ADMINISTERING = {
     *("POST check", "PUT connection", "DELETE connection", "POST renew", "POST hubs"),
     *(
         "POST cluster-new",
+        "POST cluster-import",
         "POST cluster-connection-edit",
         "POST cluster-connection-check",
     ),
@@ -105,5 +106,6 @@ def test_an_operator_neither_approves_nor_administers() -> None:
 
     assert len(passed) > 60
     assert (passed | changed) & (APPROVING | ADMINISTERING) == {
-        "POST cluster-new"
+        "POST cluster-new",
+        "POST cluster-import",
     }  # simulated ones

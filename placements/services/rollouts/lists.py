@@ -71,8 +71,8 @@ def newest_run(placement: str) -> Run | None:
     return max(present, key=attrgetter("began_at"), default=None)
 
 
-def latest_runs(*, placement: str, most: int) -> list[Run]:
-    lists = _lists(placement, state=None, is_ended=None)
+def latest_runs(*, placement: str, most: int, kind: RunKind | None = None) -> list[Run]:
+    lists = _lists(placement, state=None, kind=kind, is_ended=None)
     return list(merge_runs(rows[:most] for rows in lists))[:most]
 
 

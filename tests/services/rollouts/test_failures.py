@@ -280,7 +280,14 @@ def test_scheduled_is_pending_from_an_edit_to_its_decision_and_keeps_its_moment_
     scheduled = since(status_of(Placement.objects.get(), now=world.now))
     assert scheduled["ClusterResourcePlacementScheduled"] == first
 
-    save_placement(placement_document("web", pick_n_fixed()), by=None, now=world.now)
+    undecided = {**spec(), "revisionHistoryLimit": 3}
+    save_placement(placement_document("web", undecided), by=None, now=world.now)
+    kept = status_of(Placement.objects.get(), now=world.now)
+    assert since(kept)["ClusterResourcePlacementScheduled"] == first
+
+    policy = {"placementType": "PickAll", "tolerations": [{"operator": "Exists"}]}
+    decided_anew = {**spec(), "policy": policy}
+    save_placement(placement_document("web", decided_anew), by=None, now=world.now)
 
     pending = status_of(Placement.objects.get(), now=world.now)
     assert pending["conditions"][0]["reason"] == "SchedulePending"
@@ -293,11 +300,6 @@ def test_scheduled_is_pending_from_an_edit_to_its_decision_and_keeps_its_moment_
         ]
         == world.now
     )
-
-
-def pick_n_fixed() -> dict[str, Any]:
-    """Make the spec with another history, so that it is edited and decided the same."""
-    return {**spec(), "revisionHistoryLimit": 3}
 
 
 def test_s12_clusters_that_are_missing_are_entries_without_a_name() -> None:
