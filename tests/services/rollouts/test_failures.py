@@ -285,7 +285,9 @@ def test_scheduled_is_pending_from_an_edit_to_its_decision_and_keeps_its_moment_
     kept = status_of(Placement.objects.get(), now=world.now)
     assert since(kept)["ClusterResourcePlacementScheduled"] == first
 
-    save_placement(placement_document("web", pick_n_spec(2)), by=None, now=world.now)
+    policy = {"placementType": "PickAll", "tolerations": [{"operator": "Exists"}]}
+    decided_anew = {**spec(), "policy": policy}
+    save_placement(placement_document("web", decided_anew), by=None, now=world.now)
 
     pending = status_of(Placement.objects.get(), now=world.now)
     assert pending["conditions"][0]["reason"] == "SchedulePending"
