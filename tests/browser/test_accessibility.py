@@ -138,6 +138,10 @@ def test_axe_finds_nothing_of_any_kind(size: int, enter: Enter) -> None:
     """Each page is loaded once, and examined in light and in dark colors."""
     load_demo(size, by=None, now=NOW)
     rows = Binding.objects.exclude(state=BindingState.UNSCHEDULED)
+    compared = rows.filter(placement__policy_snapshots__number=1)
+    can_compare = compared.exists()  # the demo of 100 has one policy of each placement
+    if can_compare:
+        rows = compared
     binding = rows.earliest("placement__name", "cluster_name")
     samples = sample_pages(
         cluster=binding.cluster_name,
@@ -145,6 +149,8 @@ def test_axe_finds_nothing_of_any_kind(size: int, enter: Enter) -> None:
         by=person("ana", "operator", "approver", "cluster-administrator"),
         now=NOW,
     )
+    if not can_compare:
+        del samples["comparison"]
     page = enter("/", name="ana")
     page.set_viewport_size(SCREEN)
 
