@@ -250,7 +250,7 @@ def announcement(
 def share_imports() -> None:
     """Import what the processes need, once for all of them, and leave it alone from now on.
 
-    The memory stays shared as long as nobody writes to it; the garbage collector would.
+    The memory stays shared until it is written to, which the garbage collector would do.
     """
     os.environ.pop("FLEETUI_ADMIN_PASSWORD", None)
     settings.FIRST_ADMIN_PASSWORD = variables.ADMIN_PASSWORD = ""
