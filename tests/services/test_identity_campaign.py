@@ -24,6 +24,7 @@ from clusters.connection_input import ConnectionInput
 from clusters.drivers.base import KUBERNETES, DriverError, MemberIdentity, Version
 from clusters.drivers.kubernetes.configuration import parse_connection
 from clusters.drivers.kubernetes.driver import KubernetesDriver
+from clusters.drivers.kubernetes.targets import OWNER
 from clusters.kubeconfig import Secret
 from clusters.kubernetes_drivers import open_client
 from clusters.models import MemberCluster, Membership
@@ -68,8 +69,9 @@ class OtherConsole:
         client = open_client(
             parse_connection(connection), lambda: {"token": SERVERS["one"]}
         )
-        hub = str(uuid4())
-        identity = MemberIdentity(hub, f"{uuid4()}/theirs", f"uid-of-{SERVERS['one']}")
+        self.hub = str(uuid4())
+        member = f"{uuid4()}/theirs"
+        identity = MemberIdentity(self.hub, member, f"uid-of-{SERVERS['one']}")
         self.driver = KubernetesDriver(
             client, identity=identity, server=url, monotonic=time.monotonic
         )
@@ -123,10 +125,19 @@ class Campaign(ManyMembers):
         self.tick()
 
     def judge(self, token: str, path: str) -> None:
-        """Note a deletion of what somebody wants."""
+        """Note a deletion of what somebody wants.
+
+        A namespace that the other console made on a rebuilt server is its own while it has nothing of ours.
+        """
+        live = self.fleet.objects[token]
+        owner = (live[path]["metadata"].get("annotations") or {}).get(OWNER, "")
+        lost = {path}
+        if owner.startswith(self.other.hub):
+            lost = {one for one in live if one.startswith(f"{path}/")}
         wanted = [*self.wanted.items(), *self.forgotten.items()]
         mine = any(
-            token == SERVERS[server] and path in paths for (_, server), paths in wanted
+            token == SERVERS[server] and not lost.isdisjoint(paths)
+            for (_, server), paths in wanted
         )
         theirs = token == SERVERS["one"] and any(
             path in paths for _, paths in self.other.wanted.values()
