@@ -115,6 +115,7 @@ LIST_FILTERS: dict[str, tuple[str, ...]] = {
 """The filters of each list by its name in REST; page, download and REST have the same, and `q`."""
 EVENT_KINDS = (
     "cluster",
+    "cluster set",
     "placement",
     "rollout",
     "resource",

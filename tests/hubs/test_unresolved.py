@@ -1,5 +1,6 @@
 """What of a live hub is not shown, or not completely: on its page, in the list of hubs, over REST."""
 
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -115,14 +116,14 @@ def test_two_hubs_do_not_mix(live: ProjectedHub, admin_client: Client) -> None:
 def test_a_kind_that_fails_shows_when_it_is_tried_again(
     live: ProjectedHub, admin_client: Client
 ) -> None:
-    at = datetime(2026, 11, 1, 10, 7, 30, tzinfo=UTC)
+    at = datetime.now(UTC) + timedelta(minutes=3)
     with live.scope():
         HubStream.objects.filter(kind="MemberCluster").update(
             state="failing", error="refused", retry_at=at, is_required=True
         )
 
-    assert "Next attempt at <time datetime" in admin_client.get(ABOUT).content.decode()
-    assert "10:07:30 UTC" in admin_client.get(ABOUT).content.decode()
+    page = admin_client.get(ABOUT).content.decode()
+    assert re.search(r"Next attempt in <[^>]+>(3m|2m59s|2m5\ds)<", page)
     assert (
         admin_client.get("/api/v1/hubs/prod-eu").json()["retryAt"]
         == "2026-11-01T10:07:30Z"

@@ -77,10 +77,7 @@ def test_a_short_queue_is_not_called_busy() -> None:
     )
 
 
-def test_the_timer_of_the_worker_counts_what_waits(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("placements.tasks.close_connections", lambda: None)
+def test_the_timer_of_the_worker_counts_what_waits() -> None:
     joined("a")
     saved("web", pick_n_spec(1))
 

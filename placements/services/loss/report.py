@@ -126,8 +126,10 @@ def start_report(
         None,
     )
     seconds = PIECE
+    is_started = True
     if row is None:
-        seconds = AT_ONCE * (len(view.fleet) <= SMALL_FLEET)
+        seconds = AT_ONCE
+        is_started = len(view.fleet) <= SMALL_FLEET
         row = ResilienceReport.objects.create(
             keys=levels,
             variants=kinds,
@@ -135,7 +137,7 @@ def start_report(
             created_by=actor_name(by),
             evaluate_at=now,
         )
-    if seconds and _claim(row, now=now):
+    if is_started and _claim(row, now=now):
         _evaluate(row, now=now, seconds=seconds)
     if row.evaluate_at is not None:
         enqueue(TASK)
