@@ -821,6 +821,7 @@ class StagedStrategyViewSet(FullNameViewSet):
         RunPreviewSerializer,
         body=NewRunSerializer,
         scopes=COMPUTING,
+        is_costly=True,
         commands=[{"words": "staged preview", "message": "", "body": {}}],
     )
     def preview(self, request: Request, name: str) -> Response:

@@ -260,10 +260,8 @@ _LIGHT = {
     },
     "/help/semantics/": "is text",
     "placements.web.connections.prepare_cluster": "fills a template",
-    "placements.web.decisions._hub_download": "inside of a page that is throttled",
     "placements.web.placements.placement_yaml": "writes one saved object",
     "placements.web.request.as_file": "names the file of a response",
-    "placements.hubs.web.writes.copied": "inside of a page that is throttled",
 }
 """Addresses and functions that sound or look as if they computed, and why they do not."""
 
