@@ -168,7 +168,12 @@ def _apply(
         is_ahead=ahead.is_ahead and not is_whole,
     ).with_refusals(refusals)
     if after != ahead:
-        write_result(access, after, deadline=deadline)
+        try:
+            write_result(access, after, deadline=deadline)
+        except DriverUnavailable as error:
+            # What is not recorded is looked at again by the next call, which there is anyway.
+            if not deferred or not is_cut_off(error, access, deadline):
+                raise
     if deferred:
         raise _pending(targets, results, deferred, removal)
     drifts = tuple(one.drift for one in results.values() if one.drift)
@@ -390,7 +395,8 @@ def find_leftovers(
         inventory.placement,
         kinds,
         stop=call.stop,
-        last_start=call.last_start,
+        # Twice as early: four requests that are cut off leave no connection for the inventory.
+        last_start=2 * call.last_start - call.stop,
     )
 
 
