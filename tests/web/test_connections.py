@@ -638,7 +638,7 @@ def test_the_check_of_a_new_cluster_reports_usual_kinds_and_requires_those_of_pl
 
 
 @pytest.mark.nightly
-def test_the_address_is_in_rest_for_administrators_only_and_in_no_export(
+def test_the_address_is_in_rest_and_exports_for_administrators_only(
     administrator: Client, server: LocalServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     join(administrator, server)
@@ -652,7 +652,7 @@ def test_the_address_is_in_rest_for_administrators_only_and_in_no_export(
         one.get("/api/v1/clusters/member").content.decode()
         for one in (administrator, viewer)
     ]
-    call_command("export", "clusters")
+    call_command("export", "clusters", "--as", "vera")
 
     assert [server.url in one for one in responses] == [True, False]
     assert "a.b/c" in responses[1]
