@@ -60,7 +60,7 @@ _MARKERS: dict[Mark, dict[str, Any]] = {
     Mark.REST: _OPAQUE,
     Mark.OUT: {
         "color": Color.PAGE,
-        "line": {"color": Color.BORDER, "width": 1},
+        "line": {"color": Color.BAND, "width": 1},
     },
 }
 _TEXTS = {
