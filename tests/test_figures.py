@@ -12,7 +12,7 @@ MOST = {
     "complex functions": 374,
     "arrows between packages": 583,
     "functions with one caller, %": 10.2,
-    "wide template lines, %": 8.2,
+    "wide template lines, %": 3.3,
 }
 """Lower them, never raise them."""
 
