@@ -9,6 +9,7 @@ from django.db import IntegrityError, transaction
 
 from fleetui.audit import events_since
 from fleetui.errors import FleetError
+from fleetui.transactions import repeated_after_deadlock
 
 Arguments = ParamSpec("Arguments")
 Answer = TypeVar("Answer")
@@ -59,16 +60,19 @@ def retry_on_conflict(
 ) -> Callable[Arguments, Answer]:
     """Run an operation in a transaction, and a second time if another one created the same object meanwhile.
 
-    The second run finds the object, so that it changes it or raises a conflict.
+    The second run finds the object, so that it changes it or raises a conflict. One that the database ended
+    as one of a deadlock is run a second time, too.
     """
 
     @wraps(operation)
     def run(*arguments: Arguments.args, **options: Arguments.kwargs) -> Answer:
+        def attempt() -> Answer:
+            with transaction.atomic():
+                return operation(*arguments, **options)
+
         try:
-            with transaction.atomic():
-                return operation(*arguments, **options)
+            return repeated_after_deadlock(attempt)
         except IntegrityError:
-            with transaction.atomic():
-                return operation(*arguments, **options)
+            return attempt()
 
     return run

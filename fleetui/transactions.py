@@ -13,7 +13,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from django.conf import settings
-from django.db import DEFAULT_DB_ALIAS, connection, connections, transaction
+from django.db import (
+    DEFAULT_DB_ALIAS,
+    OperationalError,
+    connection,
+    connections,
+    transaction,
+)
 
 from fleetui.changes import unnoticed
 
@@ -22,6 +28,8 @@ MOST_HELD = 1.5
 PAUSE = 0.15
 """Seconds between two transactions on SQLite, where a writer that waits looks every 0.1 s."""
 _ENDS = ("RELEASE", "ROLLBACK")
+_DEADLOCK = "40P01"
+"""A code of PostgreSQL."""
 _COPY = "PRAGMA journal_mode=MEMORY; PRAGMA synchronous=OFF;"
 
 Value = TypeVar("Value")
@@ -55,6 +63,20 @@ def short_transaction() -> Iterator[None]:
             yield
 
 
+def repeated_after_deadlock(work: Callable[[], Value]) -> Value:
+    """Run a transaction, and a second time if the database ended it as one of a deadlock.
+
+    Inside of another transaction the error is raised, as that one is ended, too.
+    """
+    try:
+        return work()
+    except OperationalError as error:
+        state = getattr(error.__cause__, "sqlstate", None)
+        if connection.in_atomic_block or state != _DEADLOCK:
+            raise
+    return work()
+
+
 def write_in_parts(
     values: Sequence[Value],
     write: Callable[[Sequence[Value]], None],
@@ -76,9 +98,13 @@ def write_in_parts(
     is_divided = len(values) > most
     while parts:
         part = parts.popleft()
+
+        def write_part() -> None:
+            with transaction.atomic() if len(part) == 1 else short_transaction():  # noqa: B023 -- run at once
+                write(part)  # noqa: B023 -- as above
+
         try:
-            with transaction.atomic() if len(part) == 1 else short_transaction():
-                write(part)
+            repeated_after_deadlock(write_part)
         except HeldTooLongError:
             middle = len(part) // 2
             halves = (part[middle:], part[:middle])

@@ -1,15 +1,17 @@
 """Placements with the state of their scheduling and rollout, and the drafts of users."""
 
 from datetime import timedelta
+from typing import Any, ClassVar
 
 from django.conf import settings
-from django.db import models
+from django.db import connection, models, transaction
 from django.db.models import F, Q
+from django.db.models.lookups import Exact
 
 from clusters.models import HubRow
 from fleetui.apimachinery.model import Semantics
 from fleetui.fields import SealedTextField
-from fleetui.hub_scope import LOCAL_HUB
+from fleetui.hub_scope import LOCAL_HUB, HubManager
 from placements.manifests.ocm import OCM_KIND
 from placements.manifests.policy import PlacementType
 from placements.manifests.strategy import StrategyType
@@ -28,6 +30,28 @@ AWAITS_DECISION = Q(
 """An edit has made the last decision void. A change of the fleet does not."""
 UNFULFILLED = Q(is_fulfilled=False, deleting_since=None) & ~AWAITS_DECISION
 """The last decision selected fewer clusters than are wanted. One that is being deleted wants none."""
+
+
+class PlacementQuerySet(models.QuerySet["Placement"]):
+    """Locks several rows in the order of their keys."""
+
+    def update(self, **columns: Any) -> int:
+        """Update rows that are locked before, as PostgreSQL updates them in the order of the table.
+
+        Who locks them in another order, and some of these at the same time, waits for the other one forever.
+        """
+        key = self.model._meta.pk
+        is_one = any(
+            isinstance(condition, Exact)
+            and getattr(condition.lhs, "target", None) == key
+            for condition in self.query.where.children
+        )
+        if is_one or not connection.features.has_select_for_update:
+            return super().update(**columns)
+        with transaction.atomic(savepoint=False):
+            rows = self.select_for_update(of=("self",), no_key=True).order_by("pk")
+            list(rows.values_list("pk", flat=True))
+            return super().update(**columns)
 
 
 class Placement(ObjectRow):
@@ -110,6 +134,10 @@ class Placement(ObjectRow):
     observe_rollout = models.BooleanField(default=False)
     health_level = models.CharField(max_length=10, default="", db_default="")
     health = models.JSONField(null=True)
+
+    objects: ClassVar[HubManager["Placement"]] = HubManager.from_queryset(
+        PlacementQuerySet
+    )()
 
     class Meta:
         indexes = [

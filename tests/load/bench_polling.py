@@ -17,6 +17,7 @@ def main() -> None:
 def _measure(folder: str) -> None:
     from tests.load.polling import poll, with_children  # noqa: PLC0415 -- only after the folder is set
     from tests.runtime.processes import watching  # noqa: PLC0415 -- as above
+    from tests.runtime.test_up import parts_of  # noqa: PLC0415 -- as above
 
     world, cookie = _world(), _cookie()
     variables = {
@@ -31,7 +32,8 @@ def _measure(folder: str) -> None:
     )
     with watching("manage.py", "up", "--port", "0", "--only", "web", **variables) as up:
         port = int(up.wait_for(r"http://127\.0\.0\.1:(\d+)/")[1])
-        processes = with_children(up.process.pid)
+        # Not those of the whole console: the one that announced the address ends soon after.
+        processes = with_children(parts_of(up)["web"])
         missed = False
         for name, meanwhile in (("stays", None), ("changes", world.pass_time)):
             found = poll(

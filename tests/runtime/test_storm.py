@@ -2,20 +2,23 @@
 
 The long form: `FLEETUI_STORM="100 100 600 300" pytest -s tests/runtime/test_storm.py -m nightly` (placements,
 clusters, seconds of storm, seconds at rest). It prints the processor seconds of each process, too: unlike
-times, they depend little on other work of the machine.
+times, they depend little on other work of the machine. `FLEETUI_STORM_WORKERS=4` has three more workers
+beside the console, which needs PostgreSQL and Redis.
 """
 
 import os
 import sys
 import time
 from collections import Counter
+from contextlib import ExitStack
 from datetime import UTC, datetime
-from pathlib import Path
 from threading import Thread
 
 import pytest
+import redis
 
 from fleetui.apimachinery.yaml import dump_yaml
+from tests.load.polling import cpu_seconds, with_children
 from tests.rows import deployment, member_document, namespace, placement_document, spec
 from tests.runtime.processes import Watched, eventually, watching
 from tests.runtime.test_survives import Stage, stage
@@ -25,6 +28,7 @@ __all__ = ["stage"]
 LONGEST_GAP = 15.0
 """Seconds between two rounds of observation."""
 MOST_MESSAGES = 200
+ANOTHER_WORKER = ("up", "--prepared", "--only", "worker")
 CONVERGED = "select count(*) from placements_binding where phase != 'available'"
 STORM = """
 import time
@@ -58,8 +62,15 @@ def test_a_short_storm_delays_no_observation(stage: Stage) -> None:
         "-",
         text=_yaml(namespace("shop"), deployment("web", "web:0"), *wanted),
     )
-    with watching("manage.py", "up", "--port", "0", **stage.variables) as up:
+    with ExitStack() as consoles:
+        console = watching("manage.py", "up", "--port", "0", **stage.variables)
+        up = consoles.enter_context(console)
         up.wait_for("ready in")
+        others = []
+        for _ in range(1, int(os.environ.get("FLEETUI_STORM_WORKERS", "1"))):
+            another = watching("manage.py", *ANOTHER_WORKER, **stage.variables)
+            others.append(consoles.enter_context(another))
+            eventually(lambda: "worker" in parts_of(others[-1]))
         eventually(lambda: _bound(stage) == placements * clusters, seconds=600)
         eventually(lambda: stage.query(CONVERGED)[0][0] == 0, seconds=600)
         longest_gap, most_messages, before = 0.0, 0, _processor_seconds(up)
@@ -78,7 +89,8 @@ def test_a_short_storm_delays_no_observation(stage: Stage) -> None:
         busy = _processor_seconds(up)
         sys.stdout.write(
             f"{_edits(stage)} edits: longest gap {longest_gap:.1f} s, most messages {most_messages}, "
-            f"converged after {took:.1f} s; processor seconds {busy - before}\n"
+            f"converged after {took:.1f} s; processor seconds {busy - before}, "
+            f"of other workers {[*map(_processor_seconds, others)]}\n"
         )
         for rest in more:
             time.sleep(
@@ -97,13 +109,12 @@ def test_a_short_storm_delays_no_observation(stage: Stage) -> None:
 
 def _processor_seconds(up: Watched) -> Counter[str]:
     """Return what each process of a console has used so far."""
-    found = Counter[str]()
-    for name, process_id in parts_of(up).items():
-        columns = (
-            Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()
-        )
-        found[name] = (int(columns[11]) + int(columns[12])) // os.sysconf("SC_CLK_TCK")
-    return found
+    return Counter(
+        {
+            name: round(cpu_seconds(with_children(process_id)))
+            for name, process_id in parts_of(up).items()
+        }
+    )
 
 
 def _yaml(*documents: object) -> str:
@@ -137,4 +148,7 @@ def _gap(stage: Stage) -> float:
 
 
 def _messages(stage: Stage) -> int:
+    if url := os.environ.get("CELERY_BROKER_URL"):
+        server = redis.Redis.from_url(url)
+        return sum(server.llen(key) for key in server.scan_iter(_type="list"))  # type: ignore[misc]
     return len(list((stage.folder / "queue").glob("*.msg")))

@@ -86,9 +86,10 @@ class Stage:
             env=os.environ | self.variables,
             input=text,
             text=True,
-            check=True,
+            check=False,
             capture_output=True,
         )
+        assert run.returncode == 0, run.stderr
         return run.stdout
 
     def wipe_the_queue(self) -> None:

@@ -18,6 +18,8 @@ from clusters.models import FleetState
 from clusters.operations.change_log import lock_fleet, share_fleet
 from clusters.operations.edit import change_labels
 from fleetui.apimachinery.yaml import dump_yaml, load_documents
+from fleetui.bulk import update_each
+from fleetui.concurrency import retry_on_conflict
 from fleetui.hub_scope import LOCAL_HUB, in_hub
 from placements.models import Placement, StagedRun
 from placements.services import scheduling
@@ -32,13 +34,14 @@ from placements.services.editor.validation import PlacementDraft
 from placements.services.rollouts import operations
 from placements.services.rollouts.controller import sync_rollout
 from placements.services.scheduling import schedule_due
-from placements.services.workqueue import enqueue_scheduling
+from placements.services.workqueue import enqueue_rollout, enqueue_scheduling
 from tests.rows import (
     deployment,
     member_document,
     person,
     pick_n_spec,
     placement_document,
+    saved,
 )
 from tests.services.rollouts.staged import StagedWorld, stage, staged_spec
 from tests.services.rollouts.world import World
@@ -229,3 +232,69 @@ def test_a_change_of_the_fleet_does_not_wait_for_the_rows_of_a_decision(
         deciding.result(timeout=60)
 
     assert Placement.objects.get().placed_count == 2
+
+
+def _in_the_order_of_the_table(act: Callable[[], object]) -> None:
+    """Act on a connection that uses no index, as the planner may decide for any table."""
+    with connection.cursor() as cursor:
+        cursor.execute("SET enable_indexscan = off; SET enable_bitmapscan = off")
+    act()
+
+
+def _update_each(keys: list[int]) -> None:
+    update_each(Placement.objects.all(), {pk: {"health_level": "ok"} for pk in keys})
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        partial(enqueue_scheduling, trigger="a label changed"),
+        enqueue_rollout,
+        lambda _keys: Placement.objects.update(has_assertions=True),
+        _update_each,
+    ],
+    ids=["scheduling", "rollout", "all", "each"],
+)
+def test_several_placements_are_locked_in_the_order_of_their_keys(
+    act: Callable[[list[int]], object],
+) -> None:
+    World(2)
+    keys = [saved(name, pick_n_spec(1)).pk for name in ("a", "b", "c")]
+    first, *others = keys
+    # PostgreSQL writes a new version of the row behind the others, and would update these before it.
+    Placement.objects.filter(pk=first).update(has_assertions=False)
+
+    with held(
+        lambda: Placement.objects.select_for_update().get(pk=first),
+        lambda: _in_the_order_of_the_table(lambda: act(keys[::-1])),
+    ):
+        free = Placement.objects.filter(pk__in=others).select_for_update(nowait=True)
+        assert set(free.values_list("pk", flat=True)) == set(others)
+
+
+def test_an_edit_that_the_database_ends_as_one_of_a_deadlock_is_made_again() -> None:
+    World(2)
+    first = saved("a", pick_n_spec(1))
+    second = saved("b", pick_n_spec(1))
+    is_between = Event()
+    attempts = []
+
+    @retry_on_conflict
+    def edit() -> None:
+        attempts.append(1)
+        Placement.objects.select_for_update().get(pk=second.pk)
+        is_between.set()
+        Placement.objects.select_for_update().get(pk=first.pk)
+
+    with ThreadPoolExecutor(1) as others:
+        with transaction.atomic():
+            with connection.cursor() as cursor:
+                # So that the other one looks for the deadlock, and is ended.
+                cursor.execute("SET LOCAL deadlock_timeout = '1min'")
+            Placement.objects.select_for_update().get(pk=first.pk)
+            editing = others.submit(_run_apart, edit)
+            assert is_between.wait(timeout=20)
+            Placement.objects.select_for_update().get(pk=second.pk)
+        editing.result(timeout=60)
+
+    assert len(attempts) == 2
