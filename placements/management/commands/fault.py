@@ -22,64 +22,70 @@ from placements.services.rollouts.faults import inject_faults
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
-class Command(HubCommand):
-    """Inject a fault into a simulated cluster, clear faults, or list them."""
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "cluster": {"metavar": "NAME"},
+    "fault": {
+        "metavar": "KIND",
+        "nargs": "?",
+        "choices": list(map(str, FaultKind)),
+        "help": ", ".join(FaultKind),
+    },
+    "--clear": {
+        "action": "store_true",
+        "help": "remove all faults, or those of KIND",
+    },
+    "--for": {
+        "dest": "lasts",
+        "metavar": "5m",
+        "help": "duration (default: until cleared)",
+    },
+    "--kind": {
+        "dest": "objectKind",
+        "help": "kind of the affected objects (default: all)",
+    },
+    "--name": {
+        "dest": "objectName",
+        "help": "name of the affected objects (default: all)",
+    },
+    "--image": {
+        "help": "image of the affected objects, complete or its tag (default: all)",
+    },
+    "--period": {
+        "dest": "periodSeconds",
+        "type": int,
+        "help": "period of flapping in seconds",
+    },
+    "--call": {
+        "dest": "calls",
+        "action": "append",
+        "choices": list(map(str, DriverCall)),
+        "help": "call that times out (repeatable; default: all)",
+    },
+    "--after-effect": {
+        "dest": "afterEffect",
+        "action": "store_true",
+        "help": "the call takes effect although it times out",
+    },
+}
+_OF_FAULT = (
+    "objectKind",
+    "objectName",
+    "image",
+    "periodSeconds",
+    "calls",
+    "afterEffect",
+)
 
+
+class Command(HubCommand):
     help = (
         "Inject a fault into a simulated cluster. --clear removes all faults, or those of KIND; "
         "without KIND and --clear the active faults are listed."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        add = parser.add_argument
-        add("cluster", metavar="NAME")
-        add(
-            "fault",
-            metavar="KIND",
-            nargs="?",
-            choices=list(map(str, FaultKind)),
-            help=", ".join(FaultKind),
-        )
-        add("--clear", action="store_true", help="remove all faults, or those of KIND")
-        add(
-            "--for",
-            dest="lasts",
-            metavar="5m",
-            help="duration (default: until cleared)",
-        )
-        add(
-            "--kind",
-            dest="objectKind",
-            help="kind of the affected objects (default: all)",
-        )
-        add(
-            "--name",
-            dest="objectName",
-            help="name of the affected objects (default: all)",
-        )
-        add(
-            "--image",
-            help="image of the affected objects, complete or its tag (default: all)",
-        )
-        add(
-            "--period",
-            dest="periodSeconds",
-            type=int,
-            help="period of flapping in seconds",
-        )
-        add(
-            "--call",
-            dest="calls",
-            action="append",
-            choices=list(map(str, DriverCall)),
-            help="call that times out (repeatable; default: all)",
-        )
-        add(
-            "--after-effect",
-            dest="afterEffect",
-            action="store_true",
-            help="the call takes effect although it times out",
-        )
+        for flag, options in _OPTIONS.items():
+            parser.add_argument(flag, **options)
 
     def handle(
         self, *, cluster: str, fault: str | None, clear: bool, **options: Any
@@ -88,16 +94,17 @@ class Command(HubCommand):
         row = MemberCluster.objects.filter(name=cluster).first()
         if row is None:
             raise UnknownClusterError(cluster)
-        if fault or clear:
-            wanted = (
-                [one for one in faults_of(row) if fault and one["kind"] != fault]
-                if clear
-                else [*faults_of(row), _fault(fault or "", options, now)]
-            )
+        faults = faults_of(row)
+        wanted = None
+        if clear:
+            wanted = [one for one in faults if fault and one["kind"] != fault]
+        elif fault:
+            wanted = [*faults, _fault(fault, options, now)]
+        if wanted is not None:
             row = inject_faults(
                 cluster, wanted, by=None, now=now, expected=row.revision
             )
-        faults = faults_of(row)
+            faults = faults_of(row)
         for one in faults:
             self.stdout.write(json.dumps(one))
         if not faults:
@@ -109,15 +116,7 @@ class Command(HubCommand):
 
 
 def _fault(kind: str, options: dict[str, Any], now: datetime) -> dict[str, Any]:
-    names = (
-        "objectKind",
-        "objectName",
-        "image",
-        "periodSeconds",
-        "calls",
-        "afterEffect",
-    )
-    about = {name: options[name] for name in names if options[name]}
+    about = {name: options[name] for name in _OF_FAULT if options[name]}
     lasts = None
     if text := options["lasts"]:
         match = re.fullmatch(r"([0-9]{1,6})([smhd])", text)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils.module_loading import import_string
@@ -48,10 +48,11 @@ FULFILLED, NOT_FULFILLED, BAD_INPUT, NOT_DETERMINED = 0, 1, 2, 3
 _LONGEST_SEARCH = 600
 STANDARD_INPUT = "-"
 ALL = "all"
-_OUTPUTS, _OUTPUTS_OF_DIFF = (
-    ("table", "json", "yaml", "csv"),
-    ("markdown", "json", "sarif"),
-)
+_FORMATS = {
+    False: ("without --diff", ("table", "json", "yaml", "csv")),
+    True: ("with --diff", ("markdown", "json", "sarif")),
+}
+_PARTS = ("exact", "conflict", "shopping")
 _ONLY_WITH_DIFF = (
     "path",
     "fleet",
@@ -83,9 +84,171 @@ _NOT_WITH_CASES = (
 )
 
 
-class Command(BaseCommand):
-    """Decide and explain one placement on a fleet from files, or answer conformance cases."""
+class _Rule(NamedTuple):
+    """Options that need one of the others, or that none of them goes with."""
 
+    options: tuple[str, ...]
+    verb: str
+    others: tuple[str, ...]
+
+
+_NEED = "goes with"
+_EXCLUDE = "does not go with"
+_RULES = (
+    _Rule(("step", "why"), _EXCLUDE, ("csv", ALL)),
+    _Rule(("limit",), _NEED, _PARTS),
+    _Rule(_PARTS, _EXCLUDE, (ALL, "cases", "step", "why", "csv")),
+    _Rule(_ONLY_WITH_DIFF, _NEED, ("diff",)),
+    _Rule((*_PARTS, *_NOT_WITH_DIFF), _EXCLUDE, ("diff",)),
+    _Rule(("snapshot",), _NEED, ("bindings",)),
+    _Rule(_NOT_WITH_CASES, _EXCLUDE, ("cases",)),
+)
+
+
+def _seconds(text: str) -> float:
+    """Parse the value of --limit: a number of seconds, with or without `s`."""
+    try:
+        seconds = float(text.removesuffix("s"))
+    except ValueError:
+        seconds = 0
+    if not 0 < seconds <= _LONGEST_SEARCH:
+        raise ArgumentTypeError(
+            f"{text!r} is not a time up to {_LONGEST_SEARCH}s, such as 10s"
+        )
+    return seconds
+
+
+def _rename(text: str) -> tuple[str, str]:
+    old, separator, new = text.partition("=")
+    if not (old and separator and new):
+        raise ArgumentTypeError(f"{text[:63]!r} is not OLD=NEW")
+    return old, new
+
+
+def _moment(text: str) -> datetime | None:
+    """Parse the value of --now; None means `file`."""
+    if text == "file":
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        allowed = "`file` or a time such as 2026-11-20T12:00:00Z"
+        raise ArgumentTypeError(f"{text!r} is not {allowed}") from error
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "--clusters": {
+        "metavar": "FILE",
+        "help": "what import_clusters reads, or plain cases; - is stdin",
+    },
+    "--placement": {
+        "metavar": "FILE",
+        "help": "a placement of KubeFleet, or an OCM Placement",
+    },
+    "--name": {
+        "help": "which placement of the file, when it holds several",
+    },
+    "--bindings": {
+        "metavar": "FILE|URL",
+        "help": "plain cases, or bindings of KubeFleet; URL: of --diff, those on a console",
+    },
+    "--snapshot": {
+        "metavar": "NAME",
+        "help": "the current policy snapshot, by default the newest; new: a changed policy",
+    },
+    "--semantics": {
+        "choices": [*map(str, SUPPORTED_SEMANTICS), ALL],
+        "help": "instead of the document's; all: side by side",
+    },
+    "-o --output": {
+        "choices": ["table", "json", "yaml", "csv", "markdown", "sarif"],
+        "help": "default: table, with --diff markdown",
+    },
+    "--step": {
+        "type": int,
+        "metavar": "K",
+        "help": "all candidates of round K",
+    },
+    "--why": {
+        "metavar": "CLUSTER",
+        "help": "why not this cluster, and what would have to change",
+    },
+    "--exact": {
+        "action": "store_true",
+        "help": "whether the number is possible, and the best set",
+    },
+    "--conflict": {
+        "action": "store_true",
+        "help": "which rules make the number impossible",
+    },
+    "--shopping": {
+        "action": "store_true",
+        "help": "which clusters are missing for the number",
+    },
+    "--limit": {
+        "type": _seconds,
+        "metavar": "10s",
+        "help": "time for the exact search, 10s by default",
+    },
+    "--now": {
+        "type": _moment,
+        "default": "file",
+        "metavar": "TIME|file",
+        "help": "when heartbeats are judged; file: at the newest",
+    },
+    "--strict-health": {
+        "action": "store_true",
+        "help": "a cluster without a status is not ready",
+    },
+    "--diff": {
+        "nargs": 2,
+        "metavar": ("BASE", "HEAD"),
+        "help": "compare two git revisions or folders",
+    },
+    "--path": {
+        "action": "append",
+        "metavar": "PATH",
+        "help": "of --diff: only below this (repeatable)",
+    },
+    "--fleet": {
+        "metavar": "FILE|URL",
+        "help": "of --diff: the clusters of both sides; URL: of a console (default: MemberClusters of the"
+        " sides, else the console of FLEETUI_SERVER)",
+    },
+    "--render": {
+        "choices": list(map(str, Render)),
+        "help": "of --diff: auto (default) builds kustomizations and Helm charts that have placements, if"
+        " it can; kustomize builds each --path",
+    },
+    "--values": {
+        "action": "append",
+        "metavar": "FILE",
+        "help": "of --diff: values of the Helm chart that it is in, else of all charts (repeatable)",
+    },
+    "--console": {
+        "metavar": "URL",
+        "help": "of --diff: each row of the Markdown links to a preview on this console",
+    },
+    "--require-render": {
+        "action": "store_true",
+        "help": "of --diff: exit status 3 where a kustomization or chart could not be built",
+    },
+    "--renames": {
+        "action": "append",
+        "type": _rename,
+        "default": [],
+        "metavar": "OLD=NEW",
+        "help": "of --diff: a placement with another name (repeatable)",
+    },
+    "--cases": {
+        "metavar": "FILE",
+        "help": "answer conformance cases, JSON lines, instead",
+    },
+}
+
+
+class Command(BaseCommand):
     help = (
         "Decide which clusters of a fleet a placement would get, and say why. "
         "Exit status: 0 fulfilled, 1 not fulfilled or a failed cycle, 2 bad input. "
@@ -95,133 +258,8 @@ class Command(BaseCommand):
     requires_migrations_checks = False
 
     def add_arguments(self, parser: CommandParser) -> None:
-        add = parser.add_argument
-        add(
-            "--clusters",
-            metavar="FILE",
-            help="what import_clusters reads, or plain cases; - is stdin",
-        )
-        add(
-            "--placement",
-            metavar="FILE",
-            help="a placement of KubeFleet, or an OCM Placement",
-        )
-        add("--name", help="which placement of the file, when it holds several")
-        add(
-            "--bindings",
-            metavar="FILE|URL",
-            help="plain cases, or bindings of KubeFleet; URL: of --diff, those on a console",
-        )
-        add(
-            "--snapshot",
-            metavar="NAME",
-            help="the current policy snapshot, by default the newest; new: a changed policy",
-        )
-        semantics = [*map(str, SUPPORTED_SEMANTICS), ALL]
-        add(
-            "--semantics",
-            choices=semantics,
-            help="instead of the document's; all: side by side",
-        )
-        outputs = ["table", "json", "yaml", "csv", "markdown", "sarif"]
-        add(
-            "-o",
-            "--output",
-            choices=outputs,
-            help="default: table, with --diff markdown",
-        )
-        add("--step", type=int, metavar="K", help="all candidates of round K")
-        add(
-            "--why",
-            metavar="CLUSTER",
-            help="why not this cluster, and what would have to change",
-        )
-        add(
-            "--exact",
-            action="store_true",
-            help="whether the number is possible, and the best set",
-        )
-        add(
-            "--conflict",
-            action="store_true",
-            help="which rules make the number impossible",
-        )
-        add(
-            "--shopping",
-            action="store_true",
-            help="which clusters are missing for the number",
-        )
-        add(
-            "--limit",
-            type=_seconds,
-            metavar="10s",
-            help="time for the exact search, 10s by default",
-        )
-        add(
-            "--now",
-            type=_moment,
-            default="file",
-            metavar="TIME|file",
-            help="when heartbeats are judged; file: at the newest",
-        )
-        add(
-            "--strict-health",
-            action="store_true",
-            help="a cluster without a status is not ready",
-        )
-        add(
-            "--diff",
-            nargs=2,
-            metavar=("BASE", "HEAD"),
-            help="compare two git revisions or folders",
-        )
-        add(
-            "--path",
-            action="append",
-            metavar="PATH",
-            help="of --diff: only below this (repeatable)",
-        )
-        add(
-            "--fleet",
-            metavar="FILE|URL",
-            help="of --diff: the clusters of both sides; URL: of a console (default: MemberClusters of the"
-            " sides, else the console of FLEETUI_SERVER)",
-        )
-        add(
-            "--render",
-            choices=list(map(str, Render)),
-            help="of --diff: auto (default) builds kustomizations and Helm charts that have placements, if"
-            " it can; kustomize builds each --path",
-        )
-        add(
-            "--values",
-            action="append",
-            metavar="FILE",
-            help="of --diff: values of the Helm chart that it is in, else of all charts (repeatable)",
-        )
-        add(
-            "--console",
-            metavar="URL",
-            help="of --diff: each row of the Markdown links to a preview on this console",
-        )
-        add(
-            "--require-render",
-            action="store_true",
-            help="of --diff: exit status 3 where a kustomization or chart could not be built",
-        )
-        add(
-            "--renames",
-            action="append",
-            type=_rename,
-            default=[],
-            metavar="OLD=NEW",
-            help="of --diff: a placement with another name (repeatable)",
-        )
-        add(
-            "--cases",
-            metavar="FILE",
-            help="answer conformance cases, JSON lines, instead",
-        )
+        for flags, options in _OPTIONS.items():
+            parser.add_argument(*flags.split(), **options)
 
     def handle(self, **options: Any) -> None:
         """Run and print; the exit status is the result."""
@@ -230,9 +268,13 @@ class Command(BaseCommand):
                 "cannot write: standard output is closed", returncode=BAD_INPUT
             )
         _refuse_odd_combinations(options)
-        options["output"] = options["output"] or (
-            "markdown" if options["diff"] else "table"
-        )
+        where, formats = _FORMATS[options["diff"] is not None]
+        options["output"] = options["output"] or formats[0]
+        if options["output"] not in formats:
+            raise CommandError(
+                f"--output {options['output']} is not possible {where}: {', '.join(formats)}",
+                returncode=BAD_INPUT,
+            )
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, TextIOWrapper):
                 stream.reconfigure(errors="backslashreplace")
@@ -275,7 +317,7 @@ class Command(BaseCommand):
             )
         else:
             simulation = simulate(_request(options))
-            if parts := _exact_parts(options):
+            if parts := [name for name in _PARTS if options[name]]:
                 return self._run_exact(simulation, parts, options)
             text, is_fulfilled = (
                 _render(simulation, options),
@@ -311,84 +353,33 @@ class Command(BaseCommand):
         return FULFILLED if record.is_possible else NOT_FULFILLED
 
 
-def _exact_parts(options: dict[str, Any]) -> list[str]:
-    return [name for name in ("exact", "conflict", "shopping") if options[name]]
-
-
-def _seconds(text: str) -> float:
-    """Parse the value of --limit: a number of seconds, with or without `s`."""
-    try:
-        seconds = float(text.removesuffix("s"))
-    except ValueError:
-        seconds = 0
-    if not 0 < seconds <= _LONGEST_SEARCH:
-        raise ArgumentTypeError(
-            f"{text!r} is not a time up to {_LONGEST_SEARCH}s, such as 10s"
-        )
-    return seconds
-
-
 def _forget_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _refuse_odd_combinations(options: dict[str, Any]) -> None:
-    details = [name for name in ("step", "why") if options[name] is not None]
-    for name, what in (("output", "csv"), ("semantics", ALL)):
-        if details and options[name] == what:
+    given = [
+        name
+        for name, value in options.items()
+        if value is not None and value is not False and value != []
+    ]
+    given += [
+        word
+        for word in ("csv", ALL)
+        if word in (options["output"], options["semantics"])
+    ]
+    for rule in _RULES:
+        chosen = [name for name in rule.options if name in given]
+        others = [name for name in rule.others if name in given]
+        if chosen and bool(others) is not (rule.verb is _NEED):
+            named = " or ".join(map(_written, others[:1] or rule.others))
             raise CommandError(
-                f"--{details[0]} does not go with {what}", returncode=BAD_INPUT
+                f"{_written(chosen[0])} {rule.verb} {named}", returncode=BAD_INPUT
             )
-    parts = _exact_parts(options)
-    if options["limit"] is not None and not parts:
-        raise CommandError(
-            "--limit goes with --exact, --conflict or --shopping", returncode=BAD_INPUT
-        )
-    others = ["semantics"] if options["semantics"] == ALL else []
-    others += [name for name in ("cases", "step", "why") if options[name] is not None]
-    others += ["output"] if options["output"] == "csv" else []
-    if parts and others:
-        raise CommandError(
-            f"--{parts[0]} does not go with --{others[0]}", returncode=BAD_INPUT
-        )
-    is_diff = options["diff"] is not None
-    formats = _OUTPUTS_OF_DIFF if is_diff else _OUTPUTS
-    if options["output"] not in (None, *formats):
-        where = "with --diff" if is_diff else "without --diff"
-        message = f"--output {options['output']} is not possible {where}: {', '.join(formats)}"
-        raise CommandError(message, returncode=BAD_INPUT)
-    own = [name for name in _ONLY_WITH_DIFF if options[name]]
-    other = [*parts, *[name for name in _NOT_WITH_DIFF if options[name] is not None]]
-    if (own and not is_diff) or (other and is_diff):
-        verb = "does not go with" if is_diff else "goes with"
-        name = (other if is_diff else own)[0].replace("_", "-")
-        raise CommandError(f"--{name} {verb} --diff", returncode=BAD_INPUT)
-    if options["snapshot"] is not None and options["bindings"] is None:
-        raise CommandError("--snapshot goes with --bindings", returncode=BAD_INPUT)
-    others = [name for name in _NOT_WITH_CASES if options[name] is not None]
-    if options["cases"] is not None and others:
-        raise CommandError(
-            f"--{others[0]} does not go with --cases", returncode=BAD_INPUT
-        )
 
 
-def _rename(text: str) -> tuple[str, str]:
-    old, separator, new = text.partition("=")
-    if not (old and separator and new):
-        raise ArgumentTypeError(f"{text[:63]!r} is not OLD=NEW")
-    return old, new
-
-
-def _moment(text: str) -> datetime | None:
-    """Parse the value of --now; None means `file`."""
-    if text == "file":
-        return None
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError as error:
-        allowed = "`file` or a time such as 2026-11-20T12:00:00Z"
-        raise ArgumentTypeError(f"{text!r} is not {allowed}") from error
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+def _written(option: str) -> str:
+    return option if option in ("csv", ALL) else f"--{option.replace('_', '-')}"
 
 
 def _request(options: dict[str, Any]) -> Request:
