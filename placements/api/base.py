@@ -221,25 +221,24 @@ class BaseViewSet(GenericViewSet[Any]):
         if handler is not None:
             setattr(self, str(request.method).lower(), handler)
         dry_run = request.query_params.get("dryRun")
-        is_costly = getattr(getattr(self, self.action or "", None), "is_costly", False)
-        if is_costly or dry_run is not None:
+        operation = getattr(self, self.action or "", None)
+        if getattr(operation, "is_costly", False) or dry_run is not None:
             body_bytes = body_size(request._request)
-            self._deposit, self._started = (
-                reserve(request.user.pk, body_bytes=body_bytes),
-                time.thread_time(),
-            )
-        if dry_run is None or request.method in SAFE_METHODS:
-            return
-        is_possible = self.action == self.dry_run_action or handler is not None
-        if dry_run != "All" or not is_possible:
-            message = (
-                "must be All"
-                if dry_run != "All"
-                else "is not supported by this operation"
-            )
-            raise ValidationError(
-                {"dryRun": [f"{message}; nothing was changed"]}, code="not-supported"
-            )
+            self._deposit = reserve(request.user.pk, body_bytes=body_bytes)
+            self._started = time.thread_time()
+        if dry_run is not None and request.method not in SAFE_METHODS:
+            problem = ""
+            if dry_run != "All":
+                problem = "must be All"
+            elif self.action != self.dry_run_action and handler is None:
+                problem = "is not supported by this operation"
+            if problem:
+                raise ValidationError(
+                    {"dryRun": [f"{problem}; nothing was changed"]},
+                    code="not-supported",
+                )
+        if handler is None and getattr(operation, "query", None) is NoQuery:
+            query_params(request)
 
     def finalize_response(
         self, request: Request, response: Any, *args: Any, **kwargs: Any

@@ -7,7 +7,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from placements.api.base import BaseViewSet, MayRead, actor, query_params
-from placements.api.filters import ChecksQuery
+from placements.api.filters import ChecksQuery, NoQuery
 from placements.api.parsers import parse_body
 from placements.api.preconditions import etag_response, expected_revision
 from placements.api.schema import documented
@@ -141,10 +141,9 @@ class ChecksFileSerializer(RowSerializer):
 class ChecksFileViewSet(BaseViewSet):
     """What is asserted of the placements of the hub."""
 
-    @documented("get_checks_file", ChecksFileSerializer, has_tag=True)
+    @documented("get_checks_file", ChecksFileSerializer, has_tag=True, query=NoQuery)
     def retrieve(self, request: Request) -> Response:
         """Get the `.fleetui.yaml` of the hub."""
-        query_params(request)
         return _answer(request, stored_file())
 
     @documented(
@@ -153,10 +152,10 @@ class ChecksFileViewSet(BaseViewSet):
         body=ChecksFileInputSerializer,
         is_edit=True,
         has_tag=True,
+        query=NoQuery,
     )
     def update(self, request: Request) -> Response:
         """Replace the `.fleetui.yaml` of the hub; its assertions are checked soon."""
-        query_params(request)
         text = parse_body(request, ChecksFileInputSerializer)["text"]
         row = save_checks_file(
             text, **actor(request), expected=expected_revision(request)

@@ -28,6 +28,7 @@ from placements.api.base import (
 from placements.api.filters import (
     DecisionQuery,
     LimitQuery,
+    NoQuery,
     NumberedPageQuery,
     OutcomeQuery,
 )
@@ -367,11 +368,13 @@ class ExactViewSet(BaseViewSet):
     permission_classes = (MayRead,)
 
     @documented(
-        "get_exact_search", ExactSerializer, also={202: SearchStartedSerializer}
+        "get_exact_search",
+        ExactSerializer,
+        also={202: SearchStartedSerializer},
+        query=NoQuery,
     )
     def retrieve(self, request: Request, name: str) -> Response:
         """Get the result of an exact search."""
-        query_params(request)
         return _search_response(request, name, result_of(name))
 
 
@@ -413,10 +416,10 @@ class DecisionViewSet(BaseViewSet):
         also={(200, "text/csv"): str},
         problems=RECORD_PROBLEMS,
         is_costly=True,
+        query=NoQuery,
     )
     def retrieve(self, request: Request, decision: str) -> Response:
         """Get the record of a decision, or the outcomes of all clusters as CSV."""
-        query_params(request)
         key, value = recorded(decision)
         if request.accepted_renderer.format == CsvRenderer.format:
             return Response(outcome_csv(value))
@@ -447,10 +450,10 @@ class DecisionViewSet(BaseViewSet):
         status=(200, "text/csv"),
         problems=RECORD_PROBLEMS,
         is_costly=True,
+        query=NoQuery,
     )
     def csv(self, request: Request, decision: str) -> Response:
         """Get the outcomes of all clusters as CSV."""
-        query_params(request)
         return Response(outcome_csv(recorded(decision)[1]))
 
     @_of_record(
@@ -458,10 +461,10 @@ class DecisionViewSet(BaseViewSet):
         ComparisonSerializer,
         route={"url_name": "decision-semantics"},
         is_costly=True,
+        query=NoQuery,
     )
     def semantics(self, request: Request, decision: str) -> Response:
         """Repeat a decision under all scheduling rules, and compare the decisions."""
-        query_params(request)
         sides = side_by_side(recorded(decision)[1], name=decision)
         document = comparison_document(
             sides.comparison, warnings=sides.warnings, write=bounded_document
@@ -601,10 +604,10 @@ class DecisionViewSet(BaseViewSet):
         AdviceSerializer,
         path="clusters/<named:name>/advice",
         is_costly=True,
+        query=NoQuery,
     )
     def advice(self, request: Request, decision: str, name: str) -> Response:
         """Get single changes that would select the cluster; may take seconds on a large fleet."""
-        query_params(request)
         document = advice_document(why_not(_decision_on(decision, name), name))
         row = cycles_of(recorded(decision)[0]).order_by("-pk").first()
         today = (

@@ -26,7 +26,13 @@ from placements.api.base import (
     query_params,
     route_of,
 )
-from placements.api.filters import DeleteQuery, EvictionQuery, PageQuery, PutObjectQuery
+from placements.api.filters import (
+    DeleteQuery,
+    EvictionQuery,
+    NoQuery,
+    PageQuery,
+    PutObjectQuery,
+)
 from placements.api.manifest_schema import ref
 from placements.api.parsers import check_objects, has_body, parse_body, read_document
 from placements.api.preconditions import etag, etag_response, expected_revision
@@ -458,10 +464,9 @@ class BudgetViewSet(BaseViewSet):
         items = BudgetStateSerializer(budget_states(list(page.rows)), many=True).data
         return page_response(request, items, page.after)
 
-    @documented("get_budget_state", BudgetStateSerializer)
+    @documented("get_budget_state", BudgetStateSerializer, query=NoQuery)
     def retrieve(self, request: Request, name: str) -> Response:
         """Get a disruption budget with what it allows now."""
-        query_params(request)
         return Response(
             BudgetStateSerializer(budget_states([self.get_object()])[0]).data
         )
@@ -488,8 +493,7 @@ class EvictionViewSet(BaseViewSet):
             outcome=params.get("outcome", ""),
         )
 
-    @documented("get_eviction", EvictionSerializer)
+    @documented("get_eviction", EvictionSerializer, query=NoQuery)
     def retrieve(self, request: Request, number: int) -> Response:
         """Get an eviction with its outcome."""
-        query_params(request)
         return Response(EvictionSerializer(get_object_or_404(Eviction, pk=number)).data)

@@ -6,7 +6,8 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from placements.api.base import BaseViewSet, MayRead, query_params
+from placements.api.base import BaseViewSet, MayRead
+from placements.api.filters import NoQuery
 from placements.api.preconditions import etag_response
 from placements.api.schema import documented
 from placements.api.serializers import (
@@ -38,10 +39,13 @@ class FleetSnapshotViewSet(BaseViewSet):
     permission_classes = (MayRead,)
 
     @documented(
-        "get_fleet_snapshot", FleetSnapshotSerializer, has_tag=True, is_costly=True
+        "get_fleet_snapshot",
+        FleetSnapshotSerializer,
+        has_tag=True,
+        is_costly=True,
+        query=NoQuery,
     )
     def retrieve(self, request: Request) -> Response:
         """Get all clusters and the bindings of all placements."""
-        query_params(request)
         snapshot = fleet_snapshot()
         return etag_response(request, snapshot, f'"{snapshot["digest"]}"')

@@ -9,7 +9,7 @@ from rest_framework.response import Response
 
 from fleetui.apimachinery.errors import InvalidManifest
 from placements.api.base import FullNameViewSet, page_response, query_params
-from placements.api.filters import HistoryQuery
+from placements.api.filters import HistoryQuery, NoQuery
 from placements.api.schema import operation, page_serializer
 from placements.api.serializers import AnyObject, CamelCaseSerializer, names
 from placements.models import Decision
@@ -146,10 +146,10 @@ class HistoryViewSet(FullNameViewSet):
         problems=(422,),
         is_costly=True,
         path="compare/<decision:before>..<decision:after>",
+        query=NoQuery,
     )
     def compare(self, request: Request, name: str, before: str, after: str) -> Response:
         """Compare two snapshots or decisions: `p0..p1`, `s0..s1`, or ids of decisions."""
-        query_params(request)
         try:
             comparison = compare(get_placement(name), before, after)
         except UnknownRevisionError as error:

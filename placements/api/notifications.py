@@ -16,8 +16,8 @@ from placements.api.base import (
     UserPermission,
     actor,
     paged_list,
-    query_params,
 )
+from placements.api.filters import NoQuery
 from placements.api.parsers import parse_body
 from placements.api.schema import documented, operation
 from placements.api.serializers import (
@@ -192,10 +192,10 @@ class ChannelViewSet(BaseViewSet):
         "put_notification_channel",
         NotificationChannelSerializer,
         body=ChannelInputSerializer,
+        query=NoQuery,
     )
     def update(self, request: Request, name: str) -> Response:
         """Create a channel, or replace its service and fields."""
-        query_params(request)
         fields = parse_body(request, ChannelInputSerializer)
         if errors := check_name(name):
             raise InvalidManifest(errors)
@@ -232,11 +232,13 @@ class RuleViewSet(BaseViewSet):
         return NotificationRule.objects.select_related("channel")
 
     @documented(
-        "put_notification_rule", NotificationRuleSerializer, body=RuleInputSerializer
+        "put_notification_rule",
+        NotificationRuleSerializer,
+        body=RuleInputSerializer,
+        query=NoQuery,
     )
     def update(self, request: Request, name: str) -> Response:
         """Create or change a rule."""
-        query_params(request)
         fields: dict[str, Any] = parse_body(request, RuleInputSerializer)
         fields |= {
             "events": tuple(fields["events"]),

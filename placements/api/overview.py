@@ -13,7 +13,7 @@ from clusters.hub_queries import hubs_with_role
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id
 from fleetui.task_queue import WorkerState, worker_state
 from placements.api.base import BaseViewSet, query_params
-from placements.api.filters import SearchQuery
+from placements.api.filters import NoQuery, SearchQuery
 from placements.api.schema import documented
 from placements.api.serializers import CamelCaseSerializer, names, number, text
 from placements.services.dashboard import queries
@@ -152,10 +152,9 @@ def worker_facts(state: WorkerState) -> dict[str, Any]:
 class OverviewViewSet(BaseViewSet):
     """The fleet in numbers."""
 
-    @documented("get_overview", OverviewSerializer)
+    @documented("get_overview", OverviewSerializer, query=NoQuery)
     def retrieve(self, request: Request) -> Response:
         """Count clusters, placements and rollouts, and those that need attention."""
-        query_params(request)
         counts, user = (
             queries.counts(),
             request.user if isinstance(request.user, User) else None,

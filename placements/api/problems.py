@@ -130,17 +130,21 @@ class ProblemSerializer(CamelCaseSerializer):
 
 def answer_problem(error: Exception, context: Mapping[str, Any]) -> HttpResponse | None:  # noqa: ARG001 -- DRF's
     headers: dict[str, str] = {}
-    if isinstance(error, PartlyApplied):
-        problem = _partly_applied(error)
-    elif cause := environment_problem(error):
+    source = error.cause if isinstance(error, PartlyApplied) else error
+    known = (_WRITERS[each] for each in type(source).__mro__ if each in _WRITERS)
+    if cause := environment_problem(source):
         note_problem(cause)
         problem = _problem(503, str(cause), cause.code)
         headers["Retry-After"] = str(cause.retry_after)
+    elif write := next(known, None):
+        problem = write(source)
+    elif source is error:
+        return None
     else:
-        write = _writer_of(error)
-        if write is None:
-            return None
-        problem = write(error)
+        problem = _problem(500, "")
+    if isinstance(error, PartlyApplied):
+        applied = AppliedDocumentSerializer(error.results, many=True).data
+        problem |= {"detail": str(error), "applied": applied}
     set_rollback()
     if getattr(error, "auth_header", None):
         headers["WWW-Authenticate"] = str(getattr(error, "auth_header", ""))
@@ -152,24 +156,6 @@ def answer_problem(error: Exception, context: Mapping[str, Any]) -> HttpResponse
     return HttpResponse(
         content, status=problem["status"], content_type=PROBLEM_TYPE, headers=headers
     )
-
-
-def _writer_of(error: Exception) -> "Callable[[Any], Plain] | None":
-    return next(
-        (_WRITERS[each] for each in type(error).__mro__ if each in _WRITERS), None
-    )
-
-
-def _partly_applied(error: PartlyApplied) -> Plain:
-    """Return the problem that stopped an apply, with what was written before it."""
-    problem = _problem(500, "")
-    if cause := environment_problem(error.cause):
-        note_problem(cause)
-        problem = _problem(503, "", cause.code)
-    elif write := _writer_of(error.cause):
-        problem = write(error.cause)
-    applied = AppliedDocumentSerializer(error.results, many=True).data
-    return {**problem, "detail": str(error), "applied": applied}
 
 
 def _problem(status: int, detail: str, kind: str = "", **more: Any) -> Plain:

@@ -10,7 +10,7 @@ from clusters.models import MemberCluster
 from clusters.operations.edit import UnknownClusterError
 from fleetui.permissions import by_operation
 from placements.api.base import BaseViewSet, actor, page_response, query_params
-from placements.api.filters import RemovalQuery
+from placements.api.filters import NoQuery, RemovalQuery
 from placements.api.parsers import parse_body
 from placements.api.schema import documented, operation, page_serializer
 from placements.api.serializers import CamelCaseSerializer, Text
@@ -73,10 +73,9 @@ class RemovalViewSet(BaseViewSet):
         )
         return page_response(request, RemovalSerializer(rows, many=True).data, None)
 
-    @operation("list_cluster_removals", RemovalSerializer(many=True))
+    @operation("list_cluster_removals", RemovalSerializer(many=True), query=NoQuery)
     def removals(self, request: Request, name: str) -> Response:
         """List the removals from a cluster that wait for a person, at most 500."""
-        query_params(request)
         return _waiting(self.get_object().name)
 
     @documented(

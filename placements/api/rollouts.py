@@ -26,6 +26,7 @@ from placements.api.filters import (
     ApprovalQuery,
     DeleteQuery,
     MovesQuery,
+    NoQuery,
     NumberedPageQuery,
     PutObjectQuery,
     RescheduleQuery,
@@ -947,8 +948,7 @@ class ApprovalViewSet(FullNameViewSet):
             return rows
         return rows.filter(approved_at__isnull=pending == "true")
 
-    @documented("get_approval", APPROVAL_MANIFEST)
+    @documented("get_approval", APPROVAL_MANIFEST, query=NoQuery)
     def retrieve(self, request: Request, name: str) -> Response:
         """Get the manifest of an approval request, with its status once it is approved."""
-        query_params(request)
         return Response(approval_manifest(name))

@@ -21,7 +21,7 @@ from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from placements.api.authentication import OPERATING
-from placements.api.filters import DryRunQuery
+from placements.api.filters import DryRunQuery, NoQuery
 from placements.api.problems import PROBLEM_TYPE, ProblemSerializer
 from placements.api.serializers import ANY_OBJECT
 
@@ -98,39 +98,42 @@ def documented(
 ) -> Callable[[Callable[..., Any]], Any]:
     """Describe an operation; `is_edit`: it honors If-Match, `has_tag`: it responds with an ETag.
 
-    With `is_costly` it uses the seconds of its user. `also` has the responses beside the usual one, by
-    status. `scopes` are those of which a token needs one, if the method may change something.
-    `commands` are the commands of `fleetui` that send it.
+    With `query=NoQuery` a parameter is refused before the view is called, with `is_costly` the operation
+    uses the seconds of its user. `also` has the responses beside the usual one, by status. `scopes` are
+    those of which a token needs one, if the method may change something. `commands` are the commands of
+    `fleetui` that send it.
     """
     responses = {status: response, **(also or {})}
-    codes = {*_ALWAYS, *(_WITH_BODY if body is not None else ()), *problems}
-    codes |= {
-        code for code, is_possible in ((412, is_edit), (429, is_costly)) if is_possible
-    }
-    refusals = {
-        (code, PROBLEM_TYPE): OpenApiResponse(ProblemSerializer, _DESCRIPTIONS[code])
-        for code in sorted(codes)
-    }
     is_read = has_tag and not is_edit
-    parameters: list[Any] = [
-        *([query] if query else ()),
-        *([_CONDITION] if is_edit else ()),
-        *([_CREATE_ONLY] if is_edit and 201 in responses else ()),
-        *([_NOT_MODIFIED] if is_read else ()),
-        *([_ETAG] if has_tag else ()),
-    ]
+    possible = {
+        **dict.fromkeys(_WITH_BODY, body is not None),
+        412: is_edit,
+        429: is_costly,
+        **dict.fromkeys((*_ALWAYS, *problems), True),
+    }
+    responses |= {304: OpenApiResponse(description="Not modified.")} if is_read else {}
+    responses |= {
+        (code, PROBLEM_TYPE): OpenApiResponse(ProblemSerializer, _DESCRIPTIONS[code])
+        for code, is_possible in sorted(possible.items())
+        if is_possible
+    }
+    parameters = {
+        query: query not in (None, NoQuery),
+        _CONDITION: is_edit,
+        _CREATE_ONLY: is_edit and 201 in responses,
+        _NOT_MODIFIED: is_read,
+        _ETAG: has_tag,
+    }
     described = extend_schema(
         request=None if body is None else dict.fromkeys(media_types, body),
-        parameters=parameters,
-        responses=responses
-        | ({304: OpenApiResponse(description="Not modified.")} if is_read else {})
-        | refusals,
+        parameters=[one for one, is_used in parameters.items() if is_used],
+        responses=responses,
         extensions={COMMANDS: list(commands)} if commands else None,
         **more,
     )
 
     def decorate(view: Any) -> Any:
-        view.operation_id, view.is_costly = name, is_costly
+        view.operation_id, view.is_costly, view.query = name, is_costly, query
         view.scopes = frozenset(scopes)
         view.kwargs = {**getattr(view, "kwargs", {}), "schema": Schema}
         return described(view)

@@ -16,7 +16,7 @@ from placements.api.base import (
     actor,
     query_params,
 )
-from placements.api.filters import ResilienceQuery
+from placements.api.filters import NoQuery, ResilienceQuery
 from placements.api.parsers import parse_body
 from placements.api.renderers import CsvRenderer
 from placements.api.schema import documented
@@ -327,10 +327,14 @@ class PlacementResilienceViewSet(FullNameViewSet):
     model = Placement
     not_found = UnknownPlacementError
 
-    @documented("get_placement_resilience", PlacementReportSerializer, problems=(409,))
+    @documented(
+        "get_placement_resilience",
+        PlacementReportSerializer,
+        problems=(409,),
+        query=NoQuery,
+    )
     def retrieve(self, request: Request, name: str) -> Response:
         """Get what the latest resilience report says of a placement."""
-        query_params(request)
         placement, report = get_placement(name), _latest()
         resilience = resilience_of(placement)
         document = {
