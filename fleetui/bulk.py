@@ -91,13 +91,11 @@ class OfEachRow(Expression):
         return [self._key]
 
     def set_source_expressions(self, exprs: Sequence[Combinable | Expression]) -> None:
-        """Take the resolved key."""
         (self._key,) = exprs
 
     def as_sql(
         self, compiler: SQLCompiler, connection: BaseDatabaseWrapper
     ) -> tuple[str, tuple[str | int, ...]]:
-        """Return a CASE over the primary key."""
         field = self._field
         key, _no_parameters = compiler.compile(self._key)
         stored = (

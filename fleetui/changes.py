@@ -94,7 +94,6 @@ class _Changes:
         return result
 
     def mark(self) -> None:
-        """Move the versions of these hubs."""
         hubs, self._hubs = self._hubs, set()
         self._marked_at = monotonic()
         for hub in hubs:

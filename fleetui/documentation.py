@@ -143,7 +143,6 @@ class _Links:
         return f"{self.prefix}{path}{anchor}"
 
     def rewrite(self, text: Token) -> None:
-        """Put the addresses of pages and images into a text."""
         for token in text.children or ():
             for name in ("href", "src"):
                 target = token.attrGet(name)

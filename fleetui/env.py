@@ -35,6 +35,7 @@ from fleetui.role_names import ROLE_NAMES
 PREFIX = "FLEETUI_"
 TOKEN_COMMAND, HUB_SERVER = "FLEETUI_HUB_TOKEN_COMMAND_", "FLEETUI_HUB_SERVER_"
 _THIS_MACHINE = frozenset({"localhost", "127.0.0.1", "::1"})
+_MAIL_PORTS = {"smtps": 465}
 _FERNET_KEY = r"^[A-Za-z0-9_-]{43}=$"
 _PERIOD = re.compile("0*([1-9][0-9]{0,4})([smhd])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
@@ -137,7 +138,7 @@ def parse_mail_server(url: str) -> dict[str, Any]:
         raise ValueError
     return {
         "EMAIL_HOST": parts.hostname or "",
-        "EMAIL_PORT": parts.port or (465 if parts.scheme == "smtps" else 587),
+        "EMAIL_PORT": parts.port or _MAIL_PORTS.get(parts.scheme, 587),
         "EMAIL_HOST_USER": unquote(parts.username or ""),
         "EMAIL_HOST_PASSWORD": unquote(parts.password or ""),
         "EMAIL_USE_SSL": parts.scheme == "smtps",

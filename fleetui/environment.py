@@ -233,7 +233,7 @@ class EnvironmentFilter(logging.Filter):
         problem = next(
             (found for one in errors if (found := environment_problem(one))), None
         )
-        if problem is None or problem not in LASTING:
+        if problem not in LASTING:
             return True
         note_problem(problem)
         with _lock:

@@ -24,7 +24,6 @@ class FleetError(Exception):
 
     @property
     def exit_code(self) -> int:
-        """The exit code of a command that ends with this error."""
         return exit_code_of(self.status, self.problem_type)
 
     def problem_facts(self) -> dict[str, Any]:
@@ -33,8 +32,6 @@ class FleetError(Exception):
 
 
 class UnknownObject(FleetError, LookupError):
-    """There is no object of this name."""
-
     status = 404
 
     def __str__(self) -> str:

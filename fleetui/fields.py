@@ -59,7 +59,6 @@ class ManifestField(OrderedJSONField):
     def from_db_value(
         self, value: Any, expression: Any, connection: BaseDatabaseWrapper
     ) -> Any:
-        """Return the document without values of Secrets."""
         return hidden(super().from_db_value(value, expression, connection))
 
 
@@ -84,5 +83,4 @@ class SealedTextField(models.TextField):
         expression: Any,  # noqa: ARG002
         connection: BaseDatabaseWrapper,  # noqa: ARG002
     ) -> Any:
-        """Return what stands for the text."""
         return value if value is None else hidden_text(value)

@@ -54,7 +54,6 @@ class HubBackend:
         return None
 
     def problems(self, now: datetime) -> Iterable[Any]:
-        """Return the problems that a live hub itself has,."""
         return ()
 
     def due_tasks(self, now: datetime) -> Iterable[tuple[str, dict[str, int]]]:
@@ -63,12 +62,10 @@ class HubBackend:
 
     @property
     def pages(self) -> Sequence[URLPattern]:
-        """The pages of live hubs."""
         return ()
 
     @property
     def operations(self) -> Sequence[URLPattern | URLResolver]:
-        """The operations of REST of live hubs."""
         return ()
 
     def part(self, name: str) -> str:

@@ -66,6 +66,9 @@ class Middleware:
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self._get_response = get_response
 
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        return self._get_response(request)
+
 
 class RequestIdMiddleware(Middleware):
     """Sets the id of the request and its response header; refused requests are recorded.
@@ -109,7 +112,6 @@ class RequestIdFilter(logging.Filter):
     """Appends the id of the request, its user and its address to its log messages."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Write them into the record; nothing is held back."""
         request = getattr(record, "request", None)
         identifier = request_id(request)
         # Only a user who was read already: the database may be the reason for the message.
@@ -133,7 +135,6 @@ class RefusedRequestFilter(logging.Filter):
     """Leaves one line of a request that was refused: a traceback of our own code says nothing about it."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Drop the traceback; nothing is held back."""
         is_refused = getattr(record, "status_code", 0) in _CLIENT_ERRORS
         if is_refused or record.name.startswith("django.security"):
             record.exc_info = record.exc_text = None
@@ -158,9 +159,6 @@ class ReadAgainMiddleware(Middleware):
     Pages and REST read with several statements, each of which sees what was committed before it. Without the
     row, a list is shorter, and its own page is not found. What fails twice is a fault.
     """
-
-    def __call__(self, request: HttpRequest) -> HttpResponse:
-        return self._get_response(request)
 
     def process_exception(
         self, request: HttpRequest, error: Exception
@@ -462,9 +460,6 @@ def costly(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseB
 class RefusalMiddleware(Middleware):
     """Responds to what a view refused and does not show itself; REST has its own responses."""
 
-    def __call__(self, request: HttpRequest) -> HttpResponse:
-        return self._get_response(request)
-
     def process_exception(
         self, request: HttpRequest, error: Exception
     ) -> HttpResponse | None:
@@ -514,7 +509,6 @@ class RequestBudgetMiddleware(Middleware):
     def process_view(
         self, request: HttpRequest, view: Any, _arguments: Any, _named: Any
     ) -> HttpResponse | None:
-        """Refuse a body that is larger than the address accepts."""
         match = request.resolver_match
         if hasattr(view, "cls"):
             most = getattr(view.cls, "largest_body", LARGEST_UPLOAD)

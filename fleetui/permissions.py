@@ -71,9 +71,18 @@ def may_view_secrets(user: AnyUser) -> bool:
 
 def may_view_access_log(user: AnyUser) -> bool:
     """Return whether a user reads the access log: superusers, and those with its permission."""
+    return _has_permission(user, _ACCESS_LOG_PERMISSION)
+
+
+def may_manage_notifications(user: AnyUser) -> bool:
+    """Return whether a user sees and changes channels and rules: superusers, and others by permission."""
+    return _has_permission(user, settings.NOTIFICATIONS_PERMISSION)
+
+
+def _has_permission(user: AnyUser, permission: str) -> bool:
     if not isinstance(user, User) or not user.is_active:
         return False
-    return user.is_superuser or _ACCESS_LOG_PERMISSION in grants_of(user).permissions
+    return user.is_superuser or permission in grants_of(user).permissions
 
 
 _ACCESS_LOG_PERMISSION = "access.view_access_log"
@@ -212,14 +221,6 @@ def roles_among(
         else groups
     )
     return frozenset(Role).intersection(names)
-
-
-def may_manage_notifications(user: AnyUser) -> bool:
-    """Return whether a user sees and changes channels and rules: superusers, and others by permission."""
-    if not isinstance(user, User) or not user.is_active:
-        return False
-    permission = settings.NOTIFICATIONS_PERMISSION
-    return user.is_superuser or permission in grants_of(user).permissions
 
 
 def roles_of(user: User) -> frozenset[str]:

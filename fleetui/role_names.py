@@ -4,8 +4,6 @@ from enum import StrEnum
 
 
 class Role(StrEnum):
-    """The names of the groups."""
-
     VIEWER = "viewer"
     OPERATOR = "operator"
     APPROVER = "approver"

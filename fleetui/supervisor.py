@@ -332,8 +332,6 @@ def _kill_group(leader: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ProcessOptions:
-    """Sizes and log levels of the processes."""
-
     web_processes: int
     web_threads: int
     worker_slots: int

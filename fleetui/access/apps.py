@@ -6,8 +6,6 @@ from django.apps import AppConfig
 
 
 class AccessConfig(AppConfig):
-    """API tokens, service accounts, grants of teams, and the access log."""
-
     name = "fleetui.access"
     label = "access"
 

@@ -56,19 +56,17 @@ def record_access(
     What a request causes is in the log of the process, too, once it is committed.
     """
     request = request or current_request.get()
-    if by is None:
-        by = (
-            getattr(request, "_cached_user", None) or getattr(request, "user", None)
-            if request
-            else "system"
-        )
-    name = by if isinstance(by, str) else by.get_username() if by is not None else ""
+    if by is None and request is None:
+        by = "system"
+    elif by is None:
+        by = getattr(request, "_cached_user", None) or getattr(request, "user", "")
+    name = by if isinstance(by, str) else by.get_username()
     line = AccessEvent.objects.create(
         at=now or datetime.now(UTC),
         actor_name=_plain(name, 150),
         verb=verb,
         subject=_plain(subject, 700),
-        address=_plain(request.META.get("REMOTE_ADDR", "") if request else "", 64),
+        address=_plain(getattr(request, "META", {}).get("REMOTE_ADDR", ""), 64),
         request_id=request_id(request),
         details=dict(details or {}),
     )

@@ -29,8 +29,6 @@ _USED_EVERY = timedelta(minutes=1)
 
 
 class UnknownTokenError(UnknownObject):
-    """The user has no token with this number."""
-
     problem_type = "unknown-token"
 
     def __init__(self, number: int) -> None:

@@ -7,8 +7,6 @@ from fleetui.middleware import start_session
 
 
 class AccountsConfig(AppConfig):
-    """Logging in: pages, second factors, identity providers and sessions."""
-
     name = "fleetui.accounts"
 
     def ready(self) -> None:

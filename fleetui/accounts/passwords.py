@@ -39,7 +39,6 @@ class ContextWordsValidator:
         self._words = re.compile("|".join(map(re.escape, known[:MOST_WORDS])))
 
     def validate(self, password: str, user: object = None) -> None:  # noqa: ARG002 -- Django calls it so
-        """Raise ValidationError."""
         rest = self._words.sub("", password.lower())
         if len(rest) < len(password) and sum(map(str.isalpha, rest)) < SMALLEST_REST:
             raise ValidationError(self.get_help_text(), code="password_of_known_words")
@@ -56,7 +55,6 @@ class RepetitionValidator:
     """Refuses a password that is a few characters, a short block repeated, or a sequence such as abcdef."""
 
     def validate(self, password: str, user: object = None) -> None:  # noqa: ARG002 -- Django calls it so
-        """Raise ValidationError."""
         text = password.lower()
         block = re.fullmatch(r"(.{1,8}?)\1+.{0,8}", text, re.DOTALL)
         steps = [ord(after) - ord(before) for before, after in pairwise(text)]

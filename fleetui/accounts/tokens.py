@@ -42,20 +42,16 @@ def log_in_for_token(
     if user is None:
         raise LoginRefusedError(NO_USER)
     if has_second_factor(user):
-        _check_code(request, user, code)
+        if not code:
+            report_failure(request, user.get_username(), "second factor missing")
+            raise LoginRefusedError(CODE_MISSING)
+        form = FactorCodeForm({"code": code}, user=user)  # type: ignore[call-arg]  # its base class has no types
+        if not form.is_valid():
+            if form.has_error("code", "too_many_login_attempts"):
+                raise TooManyAttemptsError
+            raise LoginRefusedError(CODE_WRONG)
     elif requires_second_factor(user):
         report_failure(request, username, "second factor missing")
         raise LoginRefusedError(FACTOR_MISSING)
     user_logged_in.send(sender=User, request=request, user=user)
     return user
-
-
-def _check_code(request: HttpRequest, user: User, code: str) -> None:
-    if not code:
-        report_failure(request, user.get_username(), "second factor missing")
-        raise LoginRefusedError(CODE_MISSING)
-    form = FactorCodeForm({"code": code}, user=user)  # type: ignore[call-arg]  # its base class has no types
-    if not form.is_valid():
-        if form.has_error("code", "too_many_login_attempts"):
-            raise TooManyAttemptsError
-        raise LoginRefusedError(CODE_WRONG)

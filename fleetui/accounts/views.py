@@ -44,8 +44,6 @@ def mark_refused(response: HttpResponse, form: Form, field: str) -> HttpResponse
 
 
 class LoginView(account_views.LoginView):
-    """Log in with a name and a password, or go to the identity provider."""
-
     template_name = "accounts/login.html"
     form_class = LoginForm
 
@@ -57,8 +55,6 @@ class LoginView(account_views.LoginView):
 
 
 class SecondFactorView(mfa_views.AuthenticateView):
-    """Enter a code, or use a security key, after the password."""
-
     template_name = "accounts/second_factor.html"
 
     def form_invalid(self, form: Form) -> HttpResponse:
@@ -97,7 +93,6 @@ class PasswordView(account_views.PasswordChangeView):
 
 @login_required
 def account(request: HttpRequest) -> HttpResponse:
-    """Show one's own account: password, second factors, sessions, identity provider."""
     context = {
         "provider": settings.OIDC_NAME,
         "sessions": sessions_of(request.user, current=request.session.session_key),

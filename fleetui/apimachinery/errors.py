@@ -52,6 +52,13 @@ class ManifestWarning:
     message: str
 
 
+def warnings_of(
+    checks: Iterable[tuple[object, str, str, str]],
+) -> tuple[ManifestWarning, ...]:
+    """Return the warnings that apply: each check is whether it does, then code, path and message."""
+    return tuple(ManifestWarning(*words) for applies, *words in checks if applies)
+
+
 class InvalidManifest(FleetError, ValueError):
     """Every error in one manifest, in document order."""
 

@@ -81,7 +81,6 @@ def _bad(words: str) -> NameProblem:
 def syntax_problem(
     text: str, syntax: re.Pattern[str], longest: int, words: str
 ) -> NameProblem | None:
-    """Return why a text is too long or has another syntax, or None."""
     if len(text) > longest:
         return NameProblem(
             "too-long", f"must be no more than {longest} characters, not {len(text)}"
@@ -162,7 +161,6 @@ def has_second_dash(name: str) -> bool:
 
 
 def object_name_problem(text: str) -> NameProblem | None:
-    """Return why a text cannot be the name of any Kubernetes object."""
     fits = (
         len(text) <= _LONGEST_SUBDOMAIN
         and text not in (".", "..")

@@ -219,7 +219,6 @@ def parse_semantics(raw: object) -> Semantics:
 
 
 def semantics_problem(raw: object) -> ErrorDetail | None:
-    """Return what is wrong with the name of the semantics, or None."""
     allowed = " or ".join(SUPPORTED_SEMANTICS)
     if raw is None or raw in SUPPORTED_SEMANTICS:
         return None
@@ -500,7 +499,6 @@ def camel_case(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def quote_value(value: object) -> str:
-    """Return a raw value as error messages quote it."""
     if isinstance(value, str):
         short = (
             value if len(value) <= _LONGEST_SHOWN else value[: _LONGEST_SHOWN - 1] + "…"

@@ -23,7 +23,13 @@ from fleetui.apimachinery.errors import (
     format_path,
     split_path,
 )
-from fleetui.apimachinery.model import DEEPEST, MOST_VALUES, plain_problems, quote_value
+from fleetui.apimachinery.model import (
+    DEEPEST,
+    MOST_VALUES,
+    mapping_at,
+    plain_problems,
+    quote_value,
+)
 from fleetui.apimachinery.yaml_hints import hint_of
 
 LONGEST_NUMBER = 64
@@ -307,15 +313,9 @@ def _refuse_truncated_list(document: Document) -> None:
     data = document.data
     if not isinstance(data, dict) or not isinstance(data.get("items"), list):
         return
-    metadata = data.get("metadata")
-    rest = metadata if isinstance(metadata, dict) else {}
+    rest = mapping_at(data, "metadata")
     keys, message = document.path_prefix, ""
-    if (
-        "kind" not in data
-        and data.get("apiVersion")
-        and "spec" not in data
-        and "data" not in data
-    ):
+    if data.get("apiVersion") and data.keys().isdisjoint({"kind", "spec", "data"}):
         message = f"The List is truncated: it ends after {len(data['items'])} items, without a kind"
     elif str(data.get("kind")).endswith("List") and (
         rest.get("continue") or rest.get("remainingItemCount")

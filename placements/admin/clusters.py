@@ -379,8 +379,6 @@ class ClusterForm(forms.ModelForm):
 
 
 class JoinForm(ClusterForm):
-    """Adds a member cluster."""
-
     name = forms.CharField(
         required=False,
         help_text="DNS label, max. 63 characters. Cannot be changed later.",
@@ -663,7 +661,6 @@ class MemberClusterAdmin(RoleAdmin):
 
     @admin.display(description="maintenance")
     def maintenance(self, cluster: MemberCluster) -> SafeString:
-        """Show whether the cluster is cordoned, with the page that changes it."""
         if cluster.is_cordoned:
             url = reverse("web:cluster-uncordon", args=[cluster.name])
             text = "Cordoned: new placements need a matching toleration."
@@ -714,7 +711,6 @@ class MemberClusterAdmin(RoleAdmin):
 
     @admin.display(description="placements", ordering="bindings_count")
     def placements_here(self, cluster: MemberCluster) -> SafeString | str:
-        """Count the placements; the number links to the page that lists them."""
         count: int = getattr(cluster, "bindings_count", 0)
         if not count:
             return "0"

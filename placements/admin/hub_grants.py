@@ -8,7 +8,5 @@ from fleetui.access.admin import RecordedAdmin
 
 @admin.register(HubGrant)
 class HubGrantsAdmin(RecordedAdmin, admin.ModelAdmin):
-    """Roles of groups on single hubs."""
-
     list_display = ("hub", "group", "role")
     list_filter = ("hub", "role")

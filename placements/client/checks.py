@@ -31,7 +31,6 @@ class Findings:
     notes: list[dict[str, Any]] | None = None
 
     def at_least(self, severity: str) -> int:
-        """Return how many findings are at least as severe."""
         failing = _ORDER[: _ORDER.index(severity) + 1]
         return sum(one["severity"] in failing for one in self.items)
 
@@ -85,7 +84,6 @@ def findings_of_hub(console: Console) -> Findings:
 
 
 def checks_file(console: Console, path: str | None) -> None:
-    """Print the file of the hub, or replace it."""
     if path is None:
         console.out.write(console.client.request("GET", "checks-file")["text"])
         return

@@ -59,31 +59,31 @@ def _without_effect(side: DiffSide) -> list[SourceNote]:
 
 
 def _report_of(side: DiffSide) -> FindingsReport:
-    """Examine what is in files; their MemberClusters are the fleet."""
+    """Examine what is in files; their MemberClusters are the fleet.
+
+    Their assertions are evaluated as decided from nothing; entries are those of the current folder.
+    """
     fleet = side.fleet()
     manifests = [one.manifest for one in side.placements.values()]
     cycles = (
         (one.full_name, one, draft_cycle(one, saved=None, fleet=fleet))
         for one in manifests
     )
-    asserted = _asserted(side) if len(fleet) else {}
+    asserted: dict[str, list[AssertionResult]] = {}
+    if len(fleet):
+        try:
+            file = parse_checks_file(read_checks_file("."))
+        except InvalidManifest as invalid:
+            errors = "\n".join(f"{NAME}: {error}" for error in invalid.errors)
+            raise RemoteError(errors, returncode=BAD_INPUT) from invalid
+        impact = compare(side, side)
+        asserted = {
+            row.where.manifest.full_name: impact.assertion_results(
+                row, items, of_base=False
+            )
+            for row in impact.rows
+            if (items := assertions_of(row.where, file))
+        }
     return examine(
         fleet, cycles, [one.manifest for one in side.overrides], asserted=asserted
     )
-
-
-def _asserted(side: DiffSide) -> dict[str, list[AssertionResult]]:
-    """Evaluate the assertions of files, decided from nothing; entries are those of the current folder."""
-    try:
-        file = parse_checks_file(read_checks_file("."))
-    except InvalidManifest as invalid:
-        errors = "\n".join(f"{NAME}: {error}" for error in invalid.errors)
-        raise RemoteError(errors, returncode=BAD_INPUT) from invalid
-    impact = compare(side, side)
-    return {
-        row.where.manifest.full_name: impact.assertion_results(
-            row, items, of_base=False
-        )
-        for row in impact.rows
-        if (items := assertions_of(row.where, file))
-    }

@@ -64,7 +64,14 @@ class LocalClient:
         request = WSGIRequest(environ)
         match = resolve(f"/v1/{path}", _URLS)
         with _expected_errors(), in_hub(hub_named(self._hub_name)), noticed_changes():
-            user = self._user()
+            user: User | None = User(username="system", is_superuser=True)
+            if self._user_name:
+                users = User.objects.filter(username=self._user_name, is_active=True)
+                user = users.first()
+            if user is None:
+                raise RemoteError(
+                    f"no user is named {self._user_name!r}", returncode=BAD_INPUT
+                )
             request.user = request._force_auth_user = user  # type: ignore[attr-defined]  # where REST framework looks
             request._dont_enforce_csrf_checks = True  # type: ignore[attr-defined]
             response = match.func(request, *match.args, **match.kwargs)
@@ -73,15 +80,6 @@ class LocalClient:
         return content_of(
             response.status_code, response.content, console="this console"
         )
-
-    def _user(self) -> User:
-        if not self._user_name:
-            return User(username="system", is_superuser=True)
-        user = User.objects.filter(username=self._user_name, is_active=True).first()
-        if user is None:
-            message = f"no user is named {self._user_name!r}"
-            raise RemoteError(message, returncode=BAD_INPUT)
-        return user
 
 
 @contextmanager

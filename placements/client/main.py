@@ -29,6 +29,7 @@ _APPS_OPTIONS = frozenset({"--diff", "--settings", "--pythonpath"})
 """Options of `simulate` with which it needs all apps."""
 _RENAMED = {"doctor": "checks", "rebalance": "reschedule", "resilience": "what_if"}
 """Commands of former versions by name, and what they are called now."""
+_FOLDERS = ("*/management/commands", "placements/hubs/management/commands")
 _ROOT = Path(__file__).resolve().parents[2]
 _HELP: tuple[list[str], ...] = (["-h"], ["--help"], ["help"], [])
 _OTHERS = (
@@ -44,7 +45,11 @@ def main(arguments: list[str] | None = None) -> None:
     is_plugin = name == KUBECTL
     others = ""
     if not is_plugin:
-        others = _OTHERS.format(names=", ".join(_machine_commands()))
+        # Django itself is not loaded for their names.
+        names = {
+            file.stem for folder in _FOLDERS for file in _ROOT.glob(f"{folder}/*.py")
+        }
+        others = _OTHERS.format(names=", ".join(sorted(names - {"__init__"})))
     parser = new_parser(name, has_kubeconfig=is_plugin, others=others)
     if words in _HELP:
         parser.print_help()
@@ -84,13 +89,6 @@ def verbs_of(parser: Any) -> dict[str, Any]:
     """Return the parsers of the commands that are requests, by name."""
     verbs: dict[str, Any] = parser._actions[-1].choices
     return verbs
-
-
-def _machine_commands() -> list[str]:
-    """Return the names of the commands of Django that this repository has; Django itself is not loaded."""
-    folders = ("*/management/commands", "placements/hubs/management/commands")
-    files = [file for one in folders for file in _ROOT.glob(f"{one}/*.py")]
-    return sorted({file.stem for file in files} - {"__init__"})
 
 
 def run(options: Namespace, out: TextIO, err: TextIO, *, program: str = PROGRAM) -> int:

@@ -50,11 +50,13 @@ class ManifestFile:
 def run(console: Console, options: Namespace) -> int:
     """Apply or compare the manifests of all files. Raise RemoteError."""
     files = _read(options)
-    if not any(file.text.strip() for file in files):
+    if not files:
+        raise RemoteError("-f or -k is missing", returncode=BAD_INPUT)
+    texts = [file.text for file in files]
+    if not "".join(texts).strip():
         names = ", ".join(file.name for file in files)
-        message = f"{names}: Empty manifest" if files else "-f or -k is missing"
-        raise RemoteError(message, returncode=BAD_INPUT)
-    manifests = _DIVIDER.join(file.text for file in files).encode()
+        raise RemoteError(f"{names}: Empty manifest", returncode=BAD_INPUT)
+    manifests = _DIVIDER.join(texts).encode()
     query = values_of(options, "query", ["strict", "confirm", "dryRun"])
     try:
         if options.do == "diff":
@@ -201,9 +203,11 @@ def _prune(console: Console, applied: set[tuple[str, str]], options: Namespace) 
     for noun in map(nouns().__getitem__, _PRUNED):
         for row in list(list_rows(console.client, noun.name, {})):
             name = noun.name_of(row)
-            if _result_of(noun, row) in applied or not _has_labels(
-                console.client, noun, row, wanted
-            ):
+            labels = row.get("labels")
+            if labels is None:
+                manifest = manifest_at(console.client, noun, name)
+                labels = manifest["metadata"].get("labels") or {}
+            if _result_of(noun, row) in applied or not wanted.items() <= labels.items():
                 continue
             if options.query_dryRun:
                 console.line(f"{noun.singular} {name} deleted (dry run)")
@@ -217,13 +221,3 @@ def _result_of(noun: ListedNoun, row: Mapping[str, Any]) -> tuple[str, str]:
         return noun.singular, noun.name_of(row)
     name = "/".join(filter(None, [row["namespace"], row["name"]]))
     return ("override" if row["namespace"] else "cluster-override"), name
-
-
-def _has_labels(
-    client: Any, noun: ListedNoun, row: Mapping[str, Any], wanted: Mapping[str, str]
-) -> bool:
-    labels = row.get("labels")
-    if labels is None:
-        manifest = manifest_at(client, noun, noun.name_of(row))
-        labels = manifest["metadata"].get("labels") or {}
-    return wanted.items() <= labels.items()

@@ -79,11 +79,13 @@ def _get(console: Console, noun: ListedNoun, options: Namespace) -> None:
     rows = list(list_rows(console.client, noun.name, query))
     if names:
         by_name = {noun.name_of(row): row for row in rows}
+        rows = []
         for name in names:
-            if name not in by_name and noun.object:
+            if name in by_name:
+                rows.append(by_name[name])
+            elif noun.object:
                 # The console says what is wrong with the name, or shortens it, as that of a decision.
                 console.client.request("GET", object_path(noun, name))
-        rows = [by_name[name] for name in names if name in by_name]
     console.rows(rows, noun, form)
 
 

@@ -123,13 +123,11 @@ def commands() -> dict[str, list[Operation]]:
 
 
 def bulk_actions() -> list[str]:
-    """Return the actions that change many clusters at once."""
     found: list[str] = _document()["bulk"]
     return found
 
 
 def loss_variants() -> list[str]:
-    """Return how clusters may be lost in an analysis."""
     found: list[str] = _document()["variants"]
     return found
 

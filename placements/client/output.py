@@ -46,7 +46,6 @@ class Console:
         self.out.write(f"{text}\n")
 
     def document(self, content: Any, form: str) -> None:
-        """Print JSON, or YAML."""
         if form == "json":
             self.line(json.dumps(content, ensure_ascii=False, indent=2))
             return
@@ -58,7 +57,6 @@ class Console:
     def rows(
         self, rows: Sequence[Mapping[str, Any]], noun: ListedNoun, form: str
     ) -> None:
-        """Print the rows of a list."""
         if form == "name":
             for row in rows:
                 self.line(f"{noun.singular}/{noun.name_of(row)}")

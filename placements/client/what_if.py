@@ -61,7 +61,6 @@ def run(console: Console, options: Namespace) -> int:
 
 
 def print_loss(console: Console, loss: Mapping[str, Any]) -> None:
-    """Print what the loss of the chosen clusters does, in one variant."""
     # NumPy is imported with it, which the parser of all commands must not wait for.
     from placements.explain.loss import (  # noqa: PLC0415
         VARIANT_NAMES,
@@ -81,7 +80,6 @@ def print_loss(console: Console, loss: Mapping[str, Any]) -> None:
 
 
 def print_report(console: Console, report: Mapping[str, Any]) -> None:
-    """Print the worst loss of each level."""
     from placements.explain.loss import (  # noqa: PLC0415 -- as above
         VARIANT_NAMES,
         worst_by_level,

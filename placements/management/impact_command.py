@@ -25,7 +25,7 @@ from fleetui.remote import (
 from placements.engine.checks.file import NAME, ChecksFile, parse_checks_file
 from placements.explain.impact import impact_json, impact_markdown, impact_sarif
 from placements.manifests.binding import PlacedBinding
-from placements.services.impact.compare import RevisionImpact, compare
+from placements.services.impact.compare import compare
 from placements.services.impact.gates import check_gates, exit_status
 from placements.services.impact.kustomize import Render
 from placements.services.impact.sources import (
@@ -62,7 +62,14 @@ def run_diff(options: dict[str, Any], stderr: OutputWrapper) -> tuple[str, int]:
             *sides, fleet=fleet, bindings=bindings, renames=dict(options["renames"])
         )
         results = check_gates(impact, file, base_file)
-        links = _preview_links(impact, options["console"])
+        links = {}
+        if (console := options["console"]) is not None:
+            check_url(Server(console, token="", allow_http=True), "--console")
+            links = {
+                row.name: preview_link(console, row.head.document)
+                for row in impact.changed
+                if row.head
+            }
     except (UnreadableSourceError, RemoteError, ServerRefused, OSError) as error:
         raise BadInputError.of_text(str(error)) from error
     status = exit_status(results)
@@ -109,18 +116,6 @@ def _read_sides(options: dict[str, Any]) -> list[DiffSide]:
                 f"--values {name}: no such file in BASE and HEAD"
             )
     return sides
-
-
-def _preview_links(impact: RevisionImpact, console: str | None) -> dict[str, str]:
-    """Return the address of the preview of each row that has one, by name."""
-    if console is None:
-        return {}
-    check_url(Server(console, token="", allow_http=True), "--console")
-    return {
-        row.name: preview_link(console, row.head.document)
-        for row in impact.changed
-        if row.head
-    }
 
 
 def _fleet_and_bindings(

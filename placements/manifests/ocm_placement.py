@@ -60,6 +60,16 @@ class ParsedOcmPlacement:
     spec: OcmSpec = field(default_factory=OcmSpec)
 
 
+_SET_BY_MANIFEST = (
+    "affinityTerms",
+    "addOns",
+    "balanceWeight",
+    "clusterSets",
+    "cpuWeight",
+    "memoryWeight",
+)
+
+
 def parse_ocm_placement(
     document: object,
     *,
@@ -71,7 +81,19 @@ def parse_ocm_placement(
     spec_path = f"{path}.spec" if path else "spec"
     parsed = parse_manifest(OcmDocument, document, semantics=Semantics.OCM, path=path)
     plain_options = parse_ocm_options(options, path=options_path).to_plain()
-    _refuse_options_given_twice(options, options_path)
+    # Options that accompany a document set only what it has no fields for.
+    twice = [
+        FieldError(
+            f"{options_path}.{name}",
+            "conflict",
+            "Forbidden: set by the manifest itself",
+            "no such field",
+        )
+        for name in _SET_BY_MANIFEST
+        if name in mapping_at(options)
+    ]
+    if twice:
+        raise InvalidManifest(twice)
 
     constraints = _constraints(parsed.spec)
     spec = parsed.spec
@@ -153,26 +175,6 @@ def _weights(spec: OcmSpec) -> dict[str, Any]:
     if is_exact or "Balance" in configured:
         plain["balanceWeight"] = added["Balance"]
     return plain
-
-
-def _refuse_options_given_twice(options: object, path: str) -> None:
-    """Raise InvalidManifest for options that are allowed only where the document has no fields for them."""
-    fields = mapping_at(options)
-    message = "Forbidden: set by the manifest itself"
-    errors = [
-        FieldError(f"{path}.{name}", "conflict", message, "no such field")
-        for name in (
-            "affinityTerms",
-            "addOns",
-            "balanceWeight",
-            "clusterSets",
-            "cpuWeight",
-            "memoryWeight",
-        )
-        if name in fields
-    ]
-    if errors:
-        raise InvalidManifest(errors)
 
 
 def _places(spec: OcmSpec, constraints: Iterable[str], path: str) -> dict[str, str]:

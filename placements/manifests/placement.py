@@ -16,6 +16,7 @@ from fleetui.apimachinery.errors import (
     InvalidManifest,
     ManifestWarning,
     format_path,
+    warnings_of,
 )
 from fleetui.apimachinery.fields import (
     FleetDocument,
@@ -521,27 +522,38 @@ def placement_warnings(
 def spec_warnings(spec: PlacementSpec) -> tuple[ManifestWarning, ...]:
     """Return the warnings that need no fleet (`rules/lifecycle.md#strategies`)."""
     is_namespaced = isinstance(spec, NamespacedPlacementSpec)
-    strategy, budgets = spec.strategy, spec.strategy.rolling_update
-    warnings = [*policy_warnings(spec.policy, path="spec.policy")]
-    if budgets and budgets.max_unavailable.number == 0:
-        place = "spec.strategy.rollingUpdate.maxUnavailable"
-        warnings.append(ManifestWarning("zero-max-unavailable", place, NEVER_IN_PLACE))
-    if budgets and budgets.max_surge.number == 0:
-        place = "spec.strategy.rollingUpdate.maxSurge"
-        message = "0: a replacement starts only after a removal"
-        warnings.append(ManifestWarning("zero-max-surge", place, message))
-    if strategy.apply_strategy != ApplyStrategy():
-        place = f"spec{APPLY_STRATEGY}"
-        warnings.append(ManifestWarning("not-acted-on-yet", place, _NO_APPLY_STRATEGY))
-    report_back = strategy.report_back_strategy
-    if report_back and report_back.type is ReportBackType.MIRROR:
-        place = "spec.strategy.reportBackStrategy"
-        warnings.append(
-            ManifestWarning("not-acted-on-yet", place, f"Mirror: {_STORED}")
-        )
-    if spec.status_reporting_scope is StatusReportingScope.NAMESPACE_ACCESSIBLE:
-        message = f"NamespaceAccessible: {_NO_EFFECT if is_namespaced else _STORED}"
-        warnings.append(
-            ManifestWarning("not-acted-on-yet", "spec.statusReportingScope", message)
-        )
-    return tuple(warnings)
+    budgets = spec.strategy.rolling_update
+    report_back = spec.strategy.report_back_strategy
+    checks = [
+        (
+            budgets and budgets.max_unavailable.number == 0,
+            "zero-max-unavailable",
+            "spec.strategy.rollingUpdate.maxUnavailable",
+            NEVER_IN_PLACE,
+        ),
+        (
+            budgets and budgets.max_surge.number == 0,
+            "zero-max-surge",
+            "spec.strategy.rollingUpdate.maxSurge",
+            "0: a replacement starts only after a removal",
+        ),
+        (
+            spec.strategy.apply_strategy != ApplyStrategy(),
+            "not-acted-on-yet",
+            f"spec{APPLY_STRATEGY}",
+            _NO_APPLY_STRATEGY,
+        ),
+        (
+            report_back and report_back.type is ReportBackType.MIRROR,
+            "not-acted-on-yet",
+            "spec.strategy.reportBackStrategy",
+            f"Mirror: {_STORED}",
+        ),
+        (
+            spec.status_reporting_scope is StatusReportingScope.NAMESPACE_ACCESSIBLE,
+            "not-acted-on-yet",
+            "spec.statusReportingScope",
+            f"NamespaceAccessible: {_NO_EFFECT if is_namespaced else _STORED}",
+        ),
+    ]
+    return (*policy_warnings(spec.policy, path="spec.policy"), *warnings_of(checks))

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, TypeAdapter, ValidationInfo
 
-from fleetui.apimachinery.errors import ErrorDetail, ManifestWarning
+from fleetui.apimachinery.errors import ErrorDetail, ManifestWarning, warnings_of
 from fleetui.apimachinery.fields import (
     ClusterName,
     LabelKey,
@@ -36,7 +36,12 @@ from fleetui.apimachinery.model import (
     parse_manifest,
     required,
 )
-from placements.manifests.affinity import Affinity, ClusterSelectorTerm, PreferredTerm
+from placements.manifests.affinity import (
+    Affinity,
+    ClusterSelectorTerm,
+    PreferredTerm,
+    PropertySelector,
+)
 
 MOST_CLUSTER_NAMES = 100
 MOST_TOLERATIONS = 100
@@ -298,45 +303,57 @@ def policy_warnings(
     policy: PlacementPolicy, *, path: str = "policy"
 ) -> tuple[ManifestWarning, ...]:
     """Return the warnings that need no fleet (`rules/scheduler.md#unusual-values`)."""
-    warnings: list[ManifestWarning] = []
-    if policy.placement_type is PlacementType.PICK_FIXED and not policy.cluster_names:
-        message = "an empty list changes nothing: clusters selected earlier stay"
-        warnings.append(
-            ManifestWarning("no-cluster-names", f"{path}.clusterNames", message)
+    is_fixed = policy.placement_type is PlacementType.PICK_FIXED
+    checks: list[tuple[object, str, str, str]] = [
+        (
+            is_fixed and not policy.cluster_names,
+            "no-cluster-names",
+            f"{path}.clusterNames",
+            "an empty list changes nothing: clusters selected earlier stay",
         )
+    ]
     affinity = f"{path}.affinity.clusterAffinity"
     for index, term in enumerate(policy.required_terms):
         place = f"{affinity}.requiredDuringSchedulingIgnoredDuringExecution.clusterSelectorTerms[{index}]"
-        if term.matches_everything:
-            warnings.append(
-                ManifestWarning(
-                    "empty-term", place, "empty term: every cluster matches"
+        selector = term.property_selector or PropertySelector()
+        checks += [
+            (
+                term.matches_everything,
+                "empty-term",
+                place,
+                "empty term: every cluster matches",
+            ),
+            *(
+                (
+                    has_second_dash(requirement.name),
+                    "second-dash",
+                    f"{place}.propertySelector.matchExpressions[{number}].name",
+                    _SECOND_DASH,
                 )
-            )
-        properties = (
-            ()
-            if term.property_selector is None
-            else term.property_selector.match_expressions
-        )
-        for number, requirement in enumerate(properties):
-            if has_second_dash(requirement.name):
-                at = f"{place}.propertySelector.matchExpressions[{number}].name"
-                warnings.append(ManifestWarning("second-dash", at, _SECOND_DASH))
+                for number, requirement in enumerate(selector.match_expressions)
+            ),
+        ]
     for index, preferred in enumerate(policy.preferred_terms):
         place = f"{affinity}.preferredDuringSchedulingIgnoredDuringExecution[{index}]"
-        if preferred.preference.matches_everything:
-            message = "empty term: every cluster gets the weight"
-            warnings.append(
-                ManifestWarning("empty-term", f"{place}.preference", message)
-            )
         sorter = preferred.preference.property_sorter
-        if sorter is not None and has_second_dash(sorter.name):
-            at = f"{place}.preference.propertySorter.name"
-            warnings.append(ManifestWarning("second-dash", at, _SECOND_DASH))
-        if preferred.weight == 0:
-            warnings.append(
-                ManifestWarning(
-                    "weight-zero", f"{place}.weight", "a weight of 0 has no effect"
-                )
-            )
-    return tuple(warnings)
+        checks += [
+            (
+                preferred.preference.matches_everything,
+                "empty-term",
+                f"{place}.preference",
+                "empty term: every cluster gets the weight",
+            ),
+            (
+                sorter and has_second_dash(sorter.name),
+                "second-dash",
+                f"{place}.preference.propertySorter.name",
+                _SECOND_DASH,
+            ),
+            (
+                preferred.weight == 0,
+                "weight-zero",
+                f"{place}.weight",
+                "a weight of 0 has no effect",
+            ),
+        ]
+    return warnings_of(checks)

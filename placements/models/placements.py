@@ -292,12 +292,10 @@ class Placement(ObjectRow):
 
     @property
     def awaits_decision(self) -> bool:
-        """Return whether it meets the condition `AWAITS_DECISION`."""
         return self.scheduled in ("Unknown", "") and self.is_due
 
     @property
     def is_unfulfilled(self) -> bool:
-        """Return whether it meets the condition `UNFULFILLED`."""
         return (
             self.is_fulfilled is False
             and self.deleting_since is None

@@ -59,7 +59,6 @@ class Run(HubRow):
 
     @property
     def label(self) -> str:
-        """Return what lists call it."""
         return str(self)
 
     @property

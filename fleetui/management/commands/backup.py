@@ -13,8 +13,6 @@ from fleetui.errors import REFUSED
 
 
 class Command(BaseCommand):
-    """Write a copy of the SQLite database without sessions."""
-
     help = (
         "Write a copy of the SQLite database to a file; the console may run meanwhile. Encryption keys and "
         "sessions are not in it. PostgreSQL has pg_dump. Exit status: 0 written, 1 refused."

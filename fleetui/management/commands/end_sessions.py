@@ -11,8 +11,6 @@ from fleetui.accounts.sessions import end_sessions
 
 
 class Command(BaseCommand):
-    """Ends sessions at once; their users have to log in again."""
-
     help = "End the sessions of the named users, or with --all of everyone. Tokens of the REST API stay."
 
     def add_arguments(self, parser: ArgumentParser) -> None:

@@ -9,8 +9,6 @@ from fleetui.private_files import PRIVATE
 
 
 class Command(up.Command):
-    """Prepares the database as `up` does, for parts that start with `up --prepared`."""
-
     help = (
         "Migrate the database and create the first administrator, for parts that start with `up --prepared`: "
         "they need no right to change tables. Exit status: 0 prepared, 1 refused, 4 no database."

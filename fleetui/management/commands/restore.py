@@ -21,8 +21,6 @@ from fleetui.task_queue import live_workers
 
 
 class Command(BaseCommand):
-    """Replace the SQLite database by a backup, and migrate it."""
-
     help = (
         "Replace the data by that of a backup. All parts of the console have to be stopped. Exit status: "
         "0 restored, 1 refused: the file is damaged or of a newer version, or the console runs."

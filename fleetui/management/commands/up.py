@@ -57,8 +57,6 @@ _PROGRAMS = (
 
 
 class Command(BaseCommand):
-    """Prepares the database and the static files, then runs web server, worker and beat."""
-
     help = "Run web server, worker, observer and beat, started again when they end. Ctrl-C stops all."
 
     def add_arguments(self, parser: ArgumentParser) -> None:

@@ -21,8 +21,6 @@ _FUNCTIONS = {
 
 
 class Command(BaseCommand):
-    """Print a completion script."""
-
     help = (
         "Print the completion script of a shell, such as for `source <(fleetui completion bash)`. "
         "It is generated from the parsers of the commands, and reads names from the console."

@@ -10,8 +10,6 @@ from placements.services.demo.load import DEMO_SIZES, Loaded, load_demo, remove_
 
 
 class Command(HubCommand):
-    """Load or remove a demo fleet."""
-
     help = "Load a demo fleet, which replaces the present one, or remove it."
 
     def add_arguments(self, parser: CommandParser) -> None:

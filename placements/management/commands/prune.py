@@ -11,8 +11,6 @@ from placements.services.pruning import prunable, prunable_messages, prune
 
 
 class Command(HubCommand):
-    """Prune, or count what would be pruned."""
-
     help = "Delete rows and messages that are older than the settings FLEETUI_KEEP_… keep them."
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -11,8 +11,6 @@ from placements.services.verification import every_record, verify
 
 
 class Command(HubCommand):
-    """Verify every record of this engine."""
-
     help = "Replay every stored decision from its inputs; exit status 1 if a result differs."
 
     def handle(self, **_options: Any) -> None:

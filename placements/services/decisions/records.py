@@ -451,7 +451,6 @@ class DecisionView:
 
     @cached_property
     def rollout(self) -> Rollout | StagedRun | None:
-        """The run that rolled the decision out."""
         return run_after(self.row)
 
     def advice(self, cluster: str) -> Advice:

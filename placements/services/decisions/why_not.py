@@ -115,21 +115,16 @@ def draft_with(document: Document, change: Change) -> Document | None:
         if change.option
         else with_change(document, change)
     )
-    return changed if _has_change(changed, change) else None
-
-
-def _has_change(document: Document, change: Change) -> bool:
     try:
-        parsed = parse_placement(document)
+        parsed = parse_placement(changed)
     except InvalidManifest:
-        return False
+        return None
     name, value = change.option or ("", None)
     has_option = change.option is None or parsed.spread_options.get(name) == value
     target = change.changed()
     heeds = profile_of(target).strategy.relevant_fields
-    return has_option and _relevant(parsed.spec.policy, heeds) == _relevant(
-        target.policy, heeds
-    )
+    has_policy = _relevant(parsed.spec.policy, heeds) == _relevant(target.policy, heeds)
+    return changed if has_option and has_policy else None
 
 
 def _relevant(policy: PlacementPolicy, relevant_fields: Heeds) -> PlacementPolicy:

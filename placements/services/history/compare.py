@@ -1,7 +1,7 @@
 """Two revisions of a placement compared: its policy, its manifest, its resources, its decision."""
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from http import HTTPStatus
@@ -166,9 +166,7 @@ def side_of(placement: Placement, key: str) -> RevisionSide:
         if snapshot := placement.policy_snapshots.filter(number=number).first():
             at, by = snapshot.created_at, snapshot.created_by
             decision = decisions_under(placement, number).first()
-            policy = policy_of(
-                snapshot, decision.wanted if decision else placement.number_of_clusters
-            )
+            policy = policy_of(snapshot, _wanted_in(decision, placement))
             manifest = _manifest_at(placement, snapshot, until=at)
             title = f"policy snapshot {number}"
             return RevisionSide(
@@ -203,8 +201,12 @@ def _manifest_at(
     if snapshot is None:
         return placement.document
     last = decisions_under(placement, snapshot.number).first()
-    number = placement.number_of_clusters if last is None else last.wanted
-    return manifest_with(placement, snapshot, number) or placement.document
+    wanted = _wanted_in(last, placement)
+    return manifest_with(placement, snapshot, wanted) or placement.document
+
+
+def _wanted_in(decision: Decision | None, placement: Placement) -> int | None:
+    return placement.number_of_clusters if decision is None else decision.wanted
 
 
 def changes_by_unpinning(
@@ -247,39 +249,31 @@ def resource_words(
         old = _contents(before, has_content=has_content)
     new = _contents(after, has_content=has_content)
     words = []
-    for identity in dict.fromkeys([*old, *new]):
-        name = _resource_name(identity)
-        if identity not in new:
-            words.append(f"{name} removed")
-        elif identity not in old:
-            words.append(f"{name} added")
-        elif old[identity] != new[identity]:
-            texts = (
-                without_secrets(old[identity]),
-                without_secrets(new[identity], before=old[identity]),
-            )
-            words.append(f"{name}: {cause_words(*texts)}")
+    for did, name, texts in _differing(old, new):
+        words.append(f"{name}: {cause_words(*texts)}" if texts else f"{name} {did}")
     objects = counted(len(new), "object")
     return names_and_more(words, _CHANGES_NAMED) or f"{objects}, content changed"
 
 
-def _resource_name(identity: tuple[str, ...]) -> str:
-    _, kind, namespace, own = identity
-    return f"{kind} {full_name(namespace, own)}"
-
-
 def _resource_changes(old: Contents, new: Contents) -> list[ResourceChange]:
     changes = []
-    for identity in dict.fromkeys([*old, *new]):
-        name = _resource_name(identity)
-        if identity not in new:
-            changes.append(ResourceChange("removed", name, None))
-        elif identity not in old:
-            changes.append(ResourceChange("added", name, None))
-        elif old[identity] != new[identity]:
-            texts = (
-                dump_yaml(without_secrets(old[identity])),
-                dump_yaml(without_secrets(new[identity], before=old[identity])),
-            )
-            changes.append(ResourceChange("changed", name, line_diff(*texts)))
+    for did, name, texts in _differing(old, new):
+        lines = line_diff(*map(dump_yaml, texts)) if texts else None
+        changes.append(ResourceChange(did, name, lines))
     return changes
+
+
+def _differing(
+    old: Contents, new: Contents
+) -> Iterator[tuple[str, str, tuple[Any, Any] | None]]:
+    """Yield what was done with each object that differs, its name, and both contents of a changed one."""
+    for identity in dict.fromkeys([*old, *new]):
+        _, kind, namespace, own = identity
+        name = f"{kind} {full_name(namespace, own)}"
+        if identity not in new:
+            yield "removed", name, None
+        elif identity not in old:
+            yield "added", name, None
+        elif old[identity] != new[identity]:
+            shown = without_secrets(new[identity], before=old[identity])
+            yield "changed", name, (without_secrets(old[identity]), shown)

@@ -1,6 +1,7 @@
 """Stored problems and statuses: brought up to date by the sweep, and by a reader that finds them too old."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
@@ -89,8 +90,25 @@ def compare(*, now: datetime, book: ProblemBook | None = None) -> list[ProblemFa
     with suppress(OperationalError), unnoticed(), transaction.atomic():
         has_changed = _save_statuses(healths) | _save_problems(hub, found, now=now)
         namespaces = sorted({placement.namespace for placement, _ in healths} - {""})
-        shown = {"namespaces": namespaces[:MOST_NAMESPACES]}
-        _save_book(hub, book, found, shown, has_changed=has_changed, now=now)
+        totals = {
+            **count_in_all(),
+            "namespaces": namespaces[:MOST_NAMESPACES],
+            "inbox": sum(
+                section_of(one) is not AttentionSection.ADVICE
+                for one in root_causes(found)
+            ),
+        }
+        values = {"compared_at": now, "totals": totals}
+        if book is None:
+            ProblemBook.objects.bulk_create(
+                [ProblemBook(hub_id=hub, **values)], ignore_conflicts=True
+            )
+            return found
+        # What has been marked since the row was read is still to be compared.
+        step = int(has_changed or book.totals != totals)
+        ProblemBook.objects.filter(hub=hub).update(
+            version=F("version") + step, observed_version=book.version + step, **values
+        )
     return found
 
 
@@ -153,7 +171,9 @@ def _save_problems(hub: int, found: Sequence[ProblemFacts], *, now: datetime) ->
     """Save the problems that have changed; return whether there are any."""
     known = {row.key: row for row in Problem.objects.filter(hub=hub, ended_at=None)}
     by_key = {one.key[:400]: Problem.of(one, hub=hub, now=now) for one in found}
-    capped = _capped(found)
+    # Of these kinds there may be more than were read: none of them counts as ended.
+    counts = Counter(one.kind for one in found)
+    capped = {kind for kind, count in counts.items() if count >= MOST}
     new = [row for key, row in by_key.items() if key not in known]
     changed = []
     for key, row in known.items():
@@ -197,42 +217,6 @@ def workloads_changed_at() -> Subquery:
         name=OuterRef("name"),
     ).order_by("-pk")
     return Subquery(rows.values(changed_at=Coalesce("ended_at", "since"))[:1])
-
-
-def _save_book(
-    hub: int,
-    book: ProblemBook | None,
-    found: Sequence[ProblemFacts],
-    more: Mapping[str, Any],
-    *,
-    has_changed: bool,
-    now: datetime,
-) -> None:
-    """Write what was compared: what has been marked since `book` was read is still to be compared.
-
-    `more` are totals beside the counts.
-    """
-    in_inbox = sum(
-        section_of(one) is not AttentionSection.ADVICE for one in root_causes(found)
-    )
-    totals = {**count_in_all(), **more, "inbox": in_inbox}
-    values = {"compared_at": now, "totals": totals}
-    if book is None:
-        first = ProblemBook(hub_id=hub, **values)
-        ProblemBook.objects.bulk_create([first], ignore_conflicts=True)
-        return
-    step = int(has_changed or book.totals != totals)
-    ProblemBook.objects.filter(hub=hub).update(
-        version=F("version") + step, observed_version=book.version + step, **values
-    )
-
-
-def _capped(found: Iterable[ProblemFacts]) -> set[str]:
-    """Return the kinds of which there may be more than were read: none of them counts as ended."""
-    counts: dict[str, int] = {}
-    for one in found:
-        counts[one.kind] = counts.get(one.kind, 0) + 1
-    return {kind for kind, count in counts.items() if count >= MOST}
 
 
 def address(path: str, *, hub: str = "") -> str:

@@ -165,7 +165,13 @@ def _of_placement(
         page("placement", placement.full_name),
         where.since,
     )
-    sentences = _of_scheduling(placement)
+    sentences = []
+    selects_nothing = placement.selected_count == 0 and not placement.deleting_since
+    if placement.selection_faults:
+        fault = placement.selection_faults[0]["message"]
+        sentences.append(f"Invalid resource selector; not scheduled: {fault}.")
+    elif selects_nothing and placement.pinned_snapshot is None:
+        sentences.append(NO_RESOURCES)
     is_nowhere = bool(sentences)
     if placement.is_unfulfilled:
         kind, since = ProblemKind.PLACEMENT_NOT_FULFILLED, placement.scheduled_since
@@ -178,7 +184,20 @@ def _of_placement(
     clusters = list(where.failing) if len(sentences) == len(where.failing) == 1 else []
     if where.away and not is_nowhere:
         clusters = [*clusters, *where.away] if len(sentences) == len(clusters) else []
-        sentences += _of_absence(health)
+        counts = health.counts
+        parts = [
+            f"{number:,} {word}"
+            for number, word in (
+                (counts.unreachable, "unreachable"),
+                (counts.not_observed, "not observed"),
+                (counts.not_monitored, "not monitored"),
+                (counts.not_ready, "not ready"),
+            )
+            if number
+        ]
+        if parts:
+            available = f"{counts.available:,} of {counts.wanted:,} available"
+            sentences.append(f"{available}, {', '.join(parts)}.")
     if not sentences and not placement.is_stalled and not where.waits:
         sentences.append(": ".join(filter(None, (health.word, health.message))) + ".")
     if not sentences:
@@ -198,21 +217,6 @@ def _of_placement(
     )
 
 
-def _of_scheduling(placement: Placement) -> list[str]:
-    if placement.selection_faults:
-        return [
-            f"Invalid resource selector; not scheduled: {placement.selection_faults[0]['message']}."
-        ]
-    is_pinned = placement.pinned_snapshot is not None
-    if (
-        placement.selected_count == 0
-        and not is_pinned
-        and placement.deleting_since is None
-    ):
-        return [NO_RESOURCES]
-    return []
-
-
 def _of_clusters(placement: Any, health: PlacementHealth, where: _Where) -> list[str]:
     sentences = []
     if where.failed:
@@ -227,22 +231,6 @@ def _of_clusters(placement: Any, health: PlacementHealth, where: _Where) -> list
     if health.counts.not_available:
         sentences.append(f"Not available on {_names(where.not_available)}.")
     return sentences
-
-
-def _of_absence(health: PlacementHealth) -> list[str]:
-    counts = health.counts
-    states = {
-        "unreachable": counts.unreachable,
-        "not observed": counts.not_observed,
-        "not monitored": counts.not_monitored,
-        "not ready": counts.not_ready,
-    }
-    parts = [f"{number:,} {word}" for word, number in states.items() if number]
-    return (
-        [f"{counts.available:,} of {counts.wanted:,} available, {', '.join(parts)}."]
-        if parts
-        else []
-    )
 
 
 def _names(clusters: list[str]) -> str:

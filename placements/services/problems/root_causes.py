@@ -4,7 +4,7 @@ The attention list, the inbox and the count in the navigation follow from these:
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 
@@ -122,6 +122,7 @@ def _by_reason(problems: Sequence[ProblemFacts]) -> list[ProblemFacts]:
 
 def _group_of(state: str, problems: Sequence[ProblemFacts]) -> ProblemFacts:
     words, query = "not ready", "state=not-eligible&order=-verdict_since"
+    common = set.intersection(*(set(one.labels.items()) for one in problems))
     if state in _GROUPS:
         words, why, query = _GROUPS[state]
         message = f"{why}: {names_and_more([one.name for one in problems], _NAMES)}"
@@ -141,14 +142,8 @@ def _group_of(state: str, problems: Sequence[ProblemFacts]) -> ProblemFacts:
         path=f"/clusters/?{query}",
         since=min((one.since for one in problems if one.since), default=None),
         causes=(),
-        labels=_common_labels(problems),
+        labels=dict(common),
     )
-
-
-def _common_labels(problems: Iterable[ProblemFacts]) -> dict[str, str]:
-    first, *others = (one.labels for one in problems)
-    common = set(first.items()).intersection(*(one.items() for one in others))
-    return dict(common)
 
 
 def _without_cordoned(problems: Sequence[ProblemFacts]) -> list[ProblemFacts]:
