@@ -8,8 +8,6 @@ from fleetui.tracing import start_tracing
 
 
 class FleetUIConfig(AppConfig):
-    """Wiring: settings, addresses, roles, commands that run the whole."""
-
     name = "fleetui"
 
     def ready(self) -> None:

@@ -54,5 +54,8 @@ def _row(one: AuditEvent, now: datetime, name: str, by: User | None = None) -> E
 
 def events_since(kind: str, name: str, revision: int) -> list[Event]:
     """Return the first 20 events of an object after one of its revisions, oldest first."""
-    later = Event.objects.filter(kind=kind, name=name, revision__gt=revision)
-    return list(later.order_by("id")[:20])
+    return list(
+        Event.objects.filter(kind=kind, name=name, revision__gt=revision).order_by(
+            "id"
+        )[:20]
+    )

@@ -141,8 +141,6 @@ class FirstRunError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class NewAdministrator:
-    """The new administrator, with the password if it was generated."""
-
     username: str
     generated_password: str | None
 

@@ -78,7 +78,6 @@ def documentation_page(path: str, *, prefix: str) -> DocumentationPage:
 
 @cache
 def title_of(path: str) -> str:
-    """Return the first heading of a page as text."""
     text = documentation_files()[path].read_text(encoding="utf-8")
     return text.partition("\n")[0].removeprefix("# ").replace("`", "")
 
@@ -122,8 +121,6 @@ def _parser() -> MarkdownIt:
 
 
 class _Links:
-    """The links and images of one page, relative to its folder."""
-
     def __init__(self, path: str, prefix: str) -> None:
         self.folder = posixpath.dirname(path)
         self.prefix = prefix

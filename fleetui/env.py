@@ -55,8 +55,6 @@ _POOL = {"min_size": 0, "max_size": 8, "timeout": 10.0, "reconnect_timeout": 10.
 
 
 class SettingRefused(ImproperlyConfigured):
-    """An environment variable has a value that FleetUI does not accept."""
-
     def __init__(self, name: str, value: str, allowed: str) -> None:
         super().__init__(f"{name}={value!r} is refused: {allowed}.")
 
@@ -99,7 +97,6 @@ def _without_slash(address: str) -> str:
 
 
 def meta_key(header: str) -> str:
-    """Return the key of a header in `request.META`."""
     return "HTTP_" + header.upper().replace("-", "_")
 
 

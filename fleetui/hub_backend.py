@@ -86,7 +86,6 @@ def register(path: str, *, pages: Iterable[tuple[str, str]]) -> None:
 
 
 def has_live_hubs() -> bool:
-    """Return whether an app of live hubs is installed."""
     return bool(_live)
 
 

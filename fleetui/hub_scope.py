@@ -29,15 +29,12 @@ _hub: ContextVar[int | None] = ContextVar("hub", default=None)
 class ScopeError(Exception):
     """A query or a new row outside of the scope of a hub."""
 
-    def __init__(self) -> None:
-        super().__init__("no hub is in scope: run this inside of in_hub()")
-
 
 def current_hub_id() -> int:
     """Return the primary key of the hub in scope; the default of the column `hub`. Raise ScopeError."""
     if hub_id := _hub.get():
         return hub_id
-    raise ScopeError
+    raise ScopeError("no hub is in scope: run this inside of in_hub()")
 
 
 @contextmanager

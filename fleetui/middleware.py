@@ -311,10 +311,12 @@ class TransportMiddleware(Middleware):
         ):  # REST names the methods of each address itself
             return HttpResponseNotAllowed(sorted(METHODS))
         if settings.SECURE_SSL_REDIRECT and is_rest and not request.is_secure():
-            message = (
-                "HTTPS is required. Replace the token if this request contained one."
+            return refusal(
+                request,
+                HTTPStatus.FORBIDDEN,
+                "HTTPS is required. Replace the token if this request contained one.",
+                "https-required",
             )
-            return refusal(request, HTTPStatus.FORBIDDEN, message, "https-required")
         return self._get_response(request)
 
 
@@ -569,9 +571,11 @@ def refusal(
             "status": status,
             "detail": message,
         }
-        kind_of_problem = "application/problem+json"
         return JsonResponse(
-            problem, status=status, content_type=kind_of_problem, headers=headers
+            problem,
+            status=status,
+            content_type="application/problem+json",
+            headers=headers,
         )
     return HttpResponse(
         f"{message[:1].upper()}{message[1:]}",

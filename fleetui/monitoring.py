@@ -131,8 +131,11 @@ def check_observation() -> tuple[str, str]:
 
 def _check_age(name: str, column: str) -> tuple[str, str]:
     """Return why what beat starts counts as paused, or its age."""
-    periodic = WorkerHeartbeat.objects.filter(queue=PERIODIC)
-    at = periodic.values_list(column, flat=True).first()
+    at = (
+        WorkerHeartbeat.objects.filter(queue=PERIODIC)
+        .values_list(column, flat=True)
+        .first()
+    )
     if at is None:
         return f"no {name} has ended yet: it needs a beat and a worker", ""
     age = datetime.now(UTC) - at
@@ -185,8 +188,11 @@ def readyz(request: HttpRequest) -> HttpResponse:
     """Respond 200 if every check that is not excluded passes, else 503; 400 for a name that is no check."""
     excluded = request.GET.getlist("exclude")
     if unknown := sorted(set(excluded) - CHECKS.keys()):
-        text = f"exclude: no check is named {unknown[0]!r}; the checks are {', '.join(CHECKS)}\n"
-        return HttpResponse(text, status=400, content_type="text/plain")
+        return HttpResponse(
+            f"exclude: no check is named {unknown[0]!r}; the checks are {', '.join(CHECKS)}\n",
+            status=400,
+            content_type="text/plain",
+        )
     if "worker" in excluded:
         excluded = [*excluded, *_NEEDS_WORKER]
     results = []

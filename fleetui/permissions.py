@@ -161,8 +161,9 @@ class AccountBackend(ModelBackend):
         permissions = {}
         for number, one in enumerate(_PERMISSIONS):
             app, _, codename = one.partition(".")
-            has_it = of_user.filter(codename=codename, content_type__app_label=app)
-            permissions[f"has_{number}"] = Exists(has_it)
+            permissions[f"has_{number}"] = Exists(
+                of_user.filter(codename=codename, content_type__app_label=app)
+            )
         users = User.objects.filter(pk=user_id).alias(of_hub=of_hub, of_team=of_team)
         users = users.annotate(
             group_name=F("groups__name"),
@@ -353,19 +354,35 @@ def for_roles(
     `of` lets users with roles by label in, for objects of their teams.
     """
 
+    return _for_those(
+        lambda request, kwargs: any(
+            may_change_at(request.user, of, kwargs, role) for role in roles
+        ),
+        lambda user: {
+            "action": action,
+            "role": " or ".join(roles),
+            "teams": sorted(
+                {str(team) for role in roles for team in teams_of(user, role)}
+            ),
+        },
+    )
+
+
+def _for_those(
+    may: Callable[[HttpRequest, Mapping[str, Any]], bool],
+    facts: Callable[[AnyUser], dict[str, Any]],
+) -> Callable[[View], View]:
+    """Require what `may` returns of the request and the arguments; the page of others has the `facts`."""
+
     def decorated(view: View) -> View:
         @for_readers
         @wraps(view)
         def checked(
             request: HttpRequest, *args: Any, **kwargs: Any
         ) -> HttpResponseBase:
-            if any(may_change_at(request.user, of, kwargs, role) for role in roles):
+            if may(request, kwargs):
                 return view(request, *args, **kwargs)
-            teams = sorted(
-                {str(team) for role in roles for team in teams_of(request.user, role)}
-            )
-            context = {"action": action, "role": " or ".join(roles), "teams": teams}
-            return render(request, "not_allowed.html", context, status=403)
+            return render(request, "not_allowed.html", facts(request.user), status=403)
 
         return checked
 
@@ -383,24 +400,10 @@ def for_cluster_administrators(action: str) -> Callable[[View], View]:
 def _for_superusers_or(
     may: Callable[[AnyUser], bool], *, action: str
 ) -> Callable[[View], View]:
-    def decorated(view: View) -> View:
-        @for_readers
-        @wraps(view)
-        def checked(
-            request: HttpRequest, *args: Any, **kwargs: Any
-        ) -> HttpResponseBase:
-            if may(request.user):
-                return view(request, *args, **kwargs)
-            return render(
-                request,
-                "not_allowed.html",
-                {"action": action, "role": "superuser"},
-                status=403,
-            )
-
-        return checked
-
-    return decorated
+    return _for_those(
+        lambda request, _: may(request.user),
+        lambda _: {"action": action, "role": "superuser"},
+    )
 
 
 for_notification_managers = _for_superusers_or(

@@ -43,10 +43,9 @@ def check_private_files(**_options: Any) -> list[checks.CheckMessage]:
     paths = open_to_others(settings.VAR_DIR)
     if not paths:
         return []
-    message = f"{len(paths)} files and folders are open to other users of this machine, such as {paths[0]}"
     return [
         checks.Warning(
-            message,
+            f"{len(paths)} files and folders are open to other users of this machine, such as {paths[0]}",
             hint="Start `manage.py up` once: it closes them.",
             id="fleetui.W001",
         )

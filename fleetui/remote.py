@@ -227,10 +227,11 @@ def content_of(status: int, content: bytes, *, console: str) -> Any:
     try:
         document = json.loads(content)
     except ValueError as error:
-        message = (
-            f"{console}: status {status} and no JSON: is this the address of FleetUI?"
-        )
-        raise RemoteError(message, returncode=ENVIRONMENT, status=status) from error
+        raise RemoteError(
+            f"{console}: status {status} and no JSON: is this the address of FleetUI?",
+            returncode=ENVIRONMENT,
+            status=status,
+        ) from error
     if status < 300:
         return document
     problem = document if isinstance(document, dict) else {}

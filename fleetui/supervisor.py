@@ -133,8 +133,9 @@ class Output:
         elif rest:
             lines.append(rest)
         for line in lines:
-            text = line.decode(errors="replace").rstrip("\r")
-            self.say(name, text, is_error=is_error)
+            self.say(
+                name, line.decode(errors="replace").rstrip("\r"), is_error=is_error
+            )
         return bool(content)
 
 
@@ -314,8 +315,9 @@ class Supervisor:
 
         before = {number: signal.signal(number, handle) for number in _HANDLED}
         with self._events, self._wakeup, self._waker:
-            drain = partial(self._wakeup.recv, _MOST_READ)
-            self._events.register(self._wakeup, EVENT_READ, drain)
+            self._events.register(
+                self._wakeup, EVENT_READ, partial(self._wakeup.recv, _MOST_READ)
+            )
             signal.set_wakeup_fd(self._waker.fileno(), warn_on_full_buffer=False)
             try:
                 yield
@@ -409,48 +411,57 @@ def _celery_worker(
 ) -> SupervisedProcess:
     # Threads with the folder broker: a killed pool process would stop the others.
     pool = "threads" if broker.is_folder(options.broker_url) else "prefork"
-    command = (
-        "celery",
-        "--app",
-        "fleetui",
-        "--quiet",
-        "worker",
-        "--queues",
-        ",".join(queues),
-        "--pool",
-        pool,
-        "--concurrency",
-        str(slots),
-        "--without-gossip",
-        "--without-mingle",
-        "--hostname",
-        f"{name}-{os.getpid()}@%h",
-        "--loglevel",
-        options.log_level,
+    return SupervisedProcess(
+        name,
+        (
+            "celery",
+            "--app",
+            "fleetui",
+            "--quiet",
+            "worker",
+            "--queues",
+            ",".join(queues),
+            "--pool",
+            pool,
+            "--concurrency",
+            str(slots),
+            "--without-gossip",
+            "--without-mingle",
+            "--hostname",
+            f"{name}-{os.getpid()}@%h",
+            "--loglevel",
+            options.log_level,
+        ),
     )
-    return SupervisedProcess(name, command)
 
 
 def beat(options: ProcessOptions) -> list[SupervisedProcess]:
-    command = (
-        "celery",
-        "--app",
-        "fleetui",
-        "--quiet",
-        "beat",
-        "--pidfile=",
-        "--schedule",
-        str(options.beat_file),
-        "--loglevel",
-        options.log_level,
-    )
-    return [SupervisedProcess("beat", command)]
+    return [
+        SupervisedProcess(
+            "beat",
+            (
+                "celery",
+                "--app",
+                "fleetui",
+                "--quiet",
+                "beat",
+                "--pidfile=",
+                "--schedule",
+                str(options.beat_file),
+                "--loglevel",
+                options.log_level,
+            ),
+        )
+    ]
 
 
 def hubs(options: ProcessOptions) -> list[SupervisedProcess]:
     """Return the watcher of live hubs, which runs while there is one."""
-    command = ("fleetui", "watch_hubs")
-    return [SupervisedProcess("hubs", command, is_wanted=options.has_live_hub)]
+    return [
+        SupervisedProcess(
+            "hubs", ("fleetui", "watch_hubs"), is_wanted=options.has_live_hub
+        )
+    ]
 
 
 PARTS: dict[str, Callable[[ProcessOptions], list[SupervisedProcess]]] = {

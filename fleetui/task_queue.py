@@ -95,9 +95,8 @@ def record_heartbeat(
         before = rows.get(queue)
         since = ((before and before.busy_since) or now) if waiting else None
         values = {"at": now, "waiting": waiting, "busy_since": since}
-        created = {**values, "since": now}
         WorkerHeartbeat.objects.update_or_create(
-            queue=queue, defaults=values, create_defaults=created
+            queue=queue, defaults=values, create_defaults={**values, "since": now}
         )
 
 
@@ -175,5 +174,8 @@ def live_workers(*, now: datetime) -> dict[str, datetime]:
     """Return the queues whose worker has reported lately, with the time; none without the tables."""
     if WorkerHeartbeat._meta.db_table not in connection.introspection.table_names():
         return {}
-    rows = WorkerHeartbeat.objects.filter(at__gt=now - SILENT_AFTER)
-    return dict(rows.values_list("queue", "at"))
+    return dict(
+        WorkerHeartbeat.objects.filter(at__gt=now - SILENT_AFTER).values_list(
+            "queue", "at"
+        )
+    )

@@ -15,8 +15,11 @@ def start_tracing() -> None:
         # Not imported above: without the extra there is no such library.
         _otel = import_module("fleetui.otel")
     except ModuleNotFoundError as error:
-        allowed = "it needs the packages of the extra: pip install fleetui[tracing]"
-        raise SettingRefused("FLEETUI_TRACES", "1", allowed) from error
+        raise SettingRefused(
+            "FLEETUI_TRACES",
+            "1",
+            "it needs the packages of the extra: pip install fleetui[tracing]",
+        ) from error
     _otel.instrument()
 
 

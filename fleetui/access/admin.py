@@ -59,8 +59,12 @@ class RecordedAdmin(SuperusersOnly):
     def log_change(self, request: HttpRequest, obj: Any, message: Any) -> Any:
         changes = [one.get("changed", {}) for one in message if isinstance(one, dict)]
         fields = [str(field) for one in changes for field in one.get("fields", ())]
-        details = {"changed": fields or str(message)}
-        record_access(self.verb, str(obj), by=request.user, details=details)
+        record_access(
+            self.verb,
+            str(obj),
+            by=request.user,
+            details={"changed": fields or str(message)},
+        )
         return super().log_change(request, obj, message)  # type: ignore[misc]  # of ModelAdmin
 
     def log_deletions(self, request: HttpRequest, queryset: Any) -> Any:

@@ -10,5 +10,4 @@ class AccessConfig(AppConfig):
     label = "access"
 
     def ready(self) -> None:
-        """Connect the receivers of logins and role changes."""
         import_module("fleetui.access.receivers")

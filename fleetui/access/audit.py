@@ -60,7 +60,7 @@ def record_access(
         by = "system"
     elif by is None:
         by = getattr(request, "_cached_user", None) or getattr(request, "user", "")
-    name = by if isinstance(by, str) else by.get_username()
+    name = by if isinstance(by, str) else by.get_username()  # type: ignore[union-attr]  # nobody is "" above
     line = AccessEvent.objects.create(
         at=now or datetime.now(UTC),
         actor_name=_plain(name, 150),

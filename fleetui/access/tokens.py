@@ -31,9 +31,6 @@ _USED_EVERY = timedelta(minutes=1)
 class UnknownTokenError(UnknownObject):
     problem_type = "unknown-token"
 
-    def __init__(self, number: int) -> None:
-        super().__init__(f"API token {number} not found")
-
 
 class NotOwnerError(FleetError, PermissionError):
     """Tokens of others are for superusers, and only those of service accounts can be created."""
@@ -64,9 +61,11 @@ def create_token(
         )  # so that the number stays within its limit
         ApiToken.objects.filter(user=user, expires_at__lte=now).delete()
         if ApiToken.objects.filter(user=user).count() >= MOST_TOKENS:
-            message = f"{user} has {MOST_TOKENS} tokens, which is the most"
             raise InvalidManifest.of(
-                "name", "too-many", message, "revoke one that is not needed"
+                "name",
+                "too-many",
+                f"{user} has {MOST_TOKENS} tokens, which is the most",
+                "revoke one that is not needed",
             )
         if ApiToken.objects.filter(user=user, name=name).exists():
             raise InvalidManifest([_duplicate(name)])
@@ -81,12 +80,17 @@ def create_token(
             created_by=by.get_username(),
             expires_at=now + timedelta(days=days),
         )
-        details = {
-            "scopes": row.scopes,
-            "expires": row.expires_at.isoformat(timespec="seconds"),
-            "prefix": row.prefix,
-        }
-        record_access("token created", str(row), by=by, details=details, now=now)
+        record_access(
+            "token created",
+            str(row),
+            by=by,
+            details={
+                "scopes": row.scopes,
+                "expires": row.expires_at.isoformat(timespec="seconds"),
+                "prefix": row.prefix,
+            },
+            now=now,
+        )
         if not name.startswith(LOGIN):  # programs that log in get one each time
             send_notice(user, f"The API token {name} was created")
     return row, secret
@@ -106,16 +110,26 @@ def create_login_token(
             : MOST_LOGIN_TOKENS - 1
         ]
         rows.exclude(pk__in=list(kept)).delete()
-        name = f"{LOGIN}{now:%Y-%m-%d %H:%M:%S.%f}"
-        return create_token(user, name=name, scopes=scopes, days=days, by=user, now=now)
+        return create_token(
+            user,
+            name=f"{LOGIN}{now:%Y-%m-%d %H:%M:%S.%f}",
+            scopes=scopes,
+            days=days,
+            by=user,
+            now=now,
+        )
 
 
 def _errors(name: str, scopes: list[str], days: int) -> list[FieldError]:
     errors = []
     if not name.strip() or len(name) > LONGEST_TOKEN_NAME or not name.isprintable():
-        allowed = f"1 to {LONGEST_TOKEN_NAME} printable characters"
         errors.append(
-            FieldError("name", "bad-format", f"Invalid value: {name[:80]!r}", allowed)
+            FieldError(
+                "name",
+                "bad-format",
+                f"Invalid value: {name[:80]!r}",
+                f"1 to {LONGEST_TOKEN_NAME} printable characters",
+            )
         )
     unknown = [one for one in scopes if one not in SCOPES]
     if unknown or not scopes:
@@ -192,7 +206,7 @@ def revoke_token(number: int, *, by: User, now: datetime) -> ApiToken:
     with transaction.atomic():
         row = visible_tokens(by).filter(pk=number).first()
         if row is None:
-            raise UnknownTokenError(number)
+            raise UnknownTokenError(f"API token {number} not found")
         ApiToken.objects.filter(pk=number).delete()
         record_access(
             "token revoked", str(row), by=by, details={"prefix": row.prefix}, now=now

@@ -14,10 +14,12 @@ from fleetui.role_names import Role
 
 
 def known_users() -> QuerySet[User]:
-    rows = User.objects.annotate(tokens=Count("api_tokens")).select_related(
-        "service_account"
+    return (
+        User.objects.annotate(tokens=Count("api_tokens"))
+        .select_related("service_account")
+        .prefetch_related("groups")
+        .order_by("username")
     )
-    return rows.prefetch_related("groups").order_by("username")
 
 
 def create_user(name: str, password: str, *, roles: Iterable[str], by: User) -> User:

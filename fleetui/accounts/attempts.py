@@ -85,5 +85,8 @@ def report_failure(request: HttpRequest, username: str, reason: str) -> None:
     wrong second factor, a proxy or an identity provider that is refused. `credentials` has the keys
     `username` and `reason`.
     """
-    credentials = {"username": username, "reason": reason}
-    user_login_failed.send(sender=__name__, credentials=credentials, request=request)
+    user_login_failed.send(
+        sender=__name__,
+        credentials={"username": username, "reason": reason},
+        request=request,
+    )

@@ -44,12 +44,11 @@ class VerifyingAdapter(OpenIDConnectOAuth2Adapter):
         config: dict[str, Any] = super().openid_config
         expected = self.get_provider().app.settings["server_url"]
         if str(config.get("issuer")).rstrip("/") != expected.rstrip("/"):
-            reason = f"the metadata of {expected} names another issuer"
             _refuse(
                 self.request,
                 "",
                 "The login at the identity provider failed.",
-                reason=reason,
+                reason=f"the metadata of {expected} names another issuer",
             )
         return config
 
@@ -166,9 +165,11 @@ class ProviderAdapter(DefaultSocialAccountAdapter):
         """Respond with a page that names no detail of the exchange; the log has the reason."""
         if error == AuthError.CANCELLED:
             return
-        reason = f"{error or ''} {exception or ''}".strip()
         _refuse(
-            request, "", "The login at the identity provider failed.", reason=reason
+            request,
+            "",
+            "The login at the identity provider failed.",
+            reason=f"{error or ''} {exception or ''}".strip(),
         )
 
 

@@ -47,9 +47,6 @@ class SecondFactorDueError(FleetError, PermissionDenied):
     status = HTTPStatus.FORBIDDEN
     problem_type = "second-factor-required"
 
-    def __init__(self) -> None:
-        super().__init__(FACTOR_MISSING)
-
 
 def requires_second_factor(user: User) -> bool:
     """Return whether a role of the user requires a second factor, on any hub and for any team."""
@@ -83,7 +80,7 @@ def check_second_factor_of_token(user: User) -> None:
     if not lacks_second_factor(user) or not user.has_usable_password():
         return
     if not ServiceAccount.objects.filter(user=user).exists():
-        raise SecondFactorDueError
+        raise SecondFactorDueError(FACTOR_MISSING)
 
 
 class SecondFactorMiddleware(Middleware):

@@ -93,14 +93,17 @@ class PasswordView(account_views.PasswordChangeView):
 
 @login_required
 def account(request: HttpRequest) -> HttpResponse:
-    context = {
-        "provider": settings.OIDC_NAME,
-        "sessions": sessions_of(request.user, current=request.session.session_key),
-        "connections": SocialAccount.objects.filter(
-            user=request.user.pk, provider=PROVIDER
-        ).order_by("pk"),
-    }
-    return render(request, "accounts/account.html", context)
+    return render(
+        request,
+        "accounts/account.html",
+        {
+            "provider": settings.OIDC_NAME,
+            "sessions": sessions_of(request.user, current=request.session.session_key),
+            "connections": SocialAccount.objects.filter(
+                user=request.user.pk, provider=PROVIDER
+            ).order_by("pk"),
+        },
+    )
 
 
 @require_POST

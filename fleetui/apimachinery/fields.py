@@ -280,15 +280,17 @@ def api_version(*supported: str) -> BeforeValidator:
     def check(value: object) -> str:
         content = non_empty(value)
         if content not in supported:
-            message = f"Unsupported value: {quote_value(content)}"
-            raise refusal("api-version-not-supported", message, " or ".join(supported))
+            raise refusal(
+                "api-version-not-supported",
+                f"Unsupported value: {quote_value(content)}",
+                " or ".join(supported),
+            )
         return content
 
     return BeforeValidator(check, json_schema_input_type=_published(supported))
 
 
 def _published(allowed: tuple[str, ...]) -> Any:
-    """Return the type by which a JSON schema lists a few texts."""
     return Annotated[str, WithJsonSchema({"type": "string", "enum": list(allowed)})]
 
 
@@ -361,8 +363,14 @@ def _labels(value: object) -> dict[str, str]:
         if not isinstance(label, str):
             problems.append(wrong_type(label, "text").under(key))
         elif problem := label_value_problem(label):
-            message = f"Invalid value: {quote_value(label)}: {problem.words}"
-            problems.append(ErrorDetail((key,), problem.code, message, LABEL_VALUE))
+            problems.append(
+                ErrorDetail(
+                    (key,),
+                    problem.code,
+                    f"Invalid value: {quote_value(label)}: {problem.words}",
+                    LABEL_VALUE,
+                )
+            )
     if problems:
         raise failure(problems)
     return labels
@@ -415,11 +423,11 @@ def _quantity(value: object) -> str:
     try:
         parse_quantity(quantity)
     except QuantityError as error:
-        allowed = "a number such as 4, 0.5, 500m, 1Gi or 1E3"
-        message = (
-            f"Invalid value: {quote_value(quantity)}: must be a Kubernetes quantity"
-        )
-        raise refusal("bad-format", message, allowed) from error
+        raise refusal(
+            "bad-format",
+            f"Invalid value: {quote_value(quantity)}: must be a Kubernetes quantity",
+            "a number such as 4, 0.5, 500m, 1Gi or 1E3",
+        ) from error
     return quantity
 
 
@@ -429,8 +437,11 @@ def _moment(value: object) -> datetime:
         with suppress(ValueError):
             moment = datetime.fromisoformat(value.upper())
     if moment is None:
-        message = f"Invalid value: {quote_value(value)}: must be a time"
-        raise refusal("bad-format", message, "a time such as 2026-08-20T12:00:00Z")
+        raise refusal(
+            "bad-format",
+            f"Invalid value: {quote_value(value)}: must be a time",
+            "a time such as 2026-08-20T12:00:00Z",
+        )
     return moment
 
 

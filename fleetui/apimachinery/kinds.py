@@ -200,8 +200,6 @@ def no_effect_reason(document: Mapping[str, Any]) -> str:
 
 
 class KindScope(StrEnum):
-    """Where the objects of a kind live."""
-
     NAMESPACED = "Namespaced"
     CLUSTER = "Cluster"
 

@@ -127,9 +127,11 @@ def _search(document: object) -> list[ErrorDetail]:
 
 def _scalar_problems(keys: Keys, value: object) -> Iterator[ErrorDetail]:
     if not isinstance(value, _SCALARS):
-        allowed = "text, numbers, true, false, null, lists, objects"
         yield ErrorDetail(
-            keys, "wrong-type", f"Invalid value: a {type(value).__name__}", allowed
+            keys,
+            "wrong-type",
+            f"Invalid value: a {type(value).__name__}",
+            "text, numbers, true, false, null, lists, objects",
         )
     elif isinstance(value, str):
         if _has_surrogate(value):
@@ -267,8 +269,7 @@ def parse_manifest(
 
     `whole` checks the raw data, including what the model drops, once it is known to be plain.
     """
-    problems = plain_problems(raw)
-    if problems:
+    if problems := plain_problems(raw):
         raise faults_of(problems, None, path=path)
     problems = list(whole(raw))
     try:
@@ -281,8 +282,6 @@ def parse_manifest(
 
 
 class UnsupportedField(NamedTuple):
-    """The error for a well-known key that is not supported here."""
-
     code: str
     message: str
 
@@ -360,8 +359,14 @@ class ManifestModel(BaseModel):
             return raw
         if isinstance(raw, list):
             # Report the errors of the items too, each as if it were there alone.
-            message = "Invalid value: a list: must be one object, without a dash"
-            stray = [ErrorDetail((), "wrong-type", message, "one object")]
+            stray = [
+                ErrorDetail(
+                    (),
+                    "wrong-type",
+                    "Invalid value: a list: must be one object, without a dash",
+                    "one object",
+                )
+            ]
             for index, item in enumerate(raw[:_MOST_STRAY_ITEMS]):
                 try:
                     cls._parse(item, handler, context)
@@ -416,15 +421,21 @@ def failure(problems: Iterable[ErrorDetail]) -> ValidationError:
     """Return problems as an error that pydantic passes on with complete paths; at most 500."""
     several = list(problems)
     if len(several) > _MOST_PROBLEMS:
-        message = f"Too many errors: these are the first {_MOST_PROBLEMS}"
         several = [
             *several[:_MOST_PROBLEMS],
-            ErrorDetail((), "too-many-faults", message),
+            ErrorDetail(
+                (),
+                "too-many-faults",
+                f"Too many errors: these are the first {_MOST_PROBLEMS}",
+            ),
         ]
     details = []
     for problem in several:
-        words = {"message": problem.message, "allowed": problem.allowed}
-        kind = PydanticCustomError(problem.code, "{message}", words)
+        kind = PydanticCustomError(
+            problem.code,
+            "{message}",
+            {"message": problem.message, "allowed": problem.allowed},
+        )
         details.append(InitErrorDetails(type=kind, loc=problem.keys, input=None))
     return ValidationError.from_exception_data("document", details)
 
@@ -515,8 +526,12 @@ def wrong_type(value: object, expected: str) -> ErrorDetail:
     """Return the error for a value of another type, with a hint if it only lacks quotes."""
     lacks_quotes = expected == "text" and isinstance(value, (bool, int, float))
     hint = "; put it in quotes" if lacks_quotes else ""
-    message = f"Invalid value: {quote_value(value)}: must be {expected.partition(' from ')[0]}{hint}"
-    return ErrorDetail((), "wrong-type", message, expected)
+    return ErrorDetail(
+        (),
+        "wrong-type",
+        f"Invalid value: {quote_value(value)}: must be {expected.partition(' from ')[0]}{hint}",
+        expected,
+    )
 
 
 def conflict(key: str, problem: str, allowed: str = "") -> ErrorDetail:

@@ -288,9 +288,11 @@ def items_of(document: Document) -> list[Document]:
         return [document]
     items = [] if data["items"] is None else data["items"]
     if not isinstance(items, list):
-        keys = (*document.path_prefix, "items")
         raise _fault(
-            "wrong-type", "Invalid value: must be a list", keys=keys, allowed="a list"
+            "wrong-type",
+            "Invalid value: must be a list",
+            keys=(*document.path_prefix, "items"),
+            allowed="a list",
         )
     typed = (
         {}
@@ -344,8 +346,11 @@ def decoded(text: str | bytes, max_bytes: int) -> str:
         content = text.encode() if isinstance(text, str) else text
         if len(content) > max_bytes:
             limit = max_bytes // MEBIBYTE
-            message = f"Too large: must be at most {limit} MiB"
-            raise _fault("too-large", message, allowed=f"at most {limit} MiB")
+            raise _fault(
+                "too-large",
+                f"Too large: must be at most {limit} MiB",
+                allowed=f"at most {limit} MiB",
+            )
         source = content.decode()
     except UnicodeError as error:
         raise _fault("not-text", "Must be UTF-8 text", allowed="UTF-8") from error
@@ -374,14 +379,15 @@ def _fault(
 
 def _refuse_large(text: str, limit: int, *, number: int) -> None:
     if len(text) > limit or len(text.encode()) > limit:
-        message = f"Too large: document {number} must be at most {limit} bytes"
-        raise _fault("too-large", message, allowed=f"at most {limit} bytes")
+        raise _fault(
+            "too-large",
+            f"Too large: document {number} must be at most {limit} bytes",
+            allowed=f"at most {limit} bytes",
+        )
 
 
 @dataclass(slots=True)
 class _Open:
-    """A mapping or list that is being filled."""
-
     into: dict[str, Any] | list[Any]
     anchor: str | None
     size_before: int
@@ -399,8 +405,6 @@ class _Anchored:
 
 
 class _Builder:
-    """Builds the data of one document after another from events."""
-
     def __init__(self) -> None:
         self.finished: list[Any] = []
         self.nodes = 0
@@ -532,9 +536,11 @@ class _Builder:
                     value,
                 )
             if value == "<<" and getattr(event, "implicit", (False,))[0]:
-                message = "Merge keys (<<) are not supported"
                 raise self._refuse(
-                    event, "not-supported", message, "the fields written out"
+                    event,
+                    "not-supported",
+                    "Merge keys (<<) are not supported",
+                    "the fields written out",
                 )
             top.key = sys.intern(value)
         else:
@@ -544,8 +550,9 @@ class _Builder:
     def _count(self, event: Any) -> None:
         self.nodes += 1
         if self.nodes > MOST_VALUES:
-            allowed = f"at most {MOST_VALUES} values"
-            raise self._refuse(event, "too-large", TOO_MANY, allowed)
+            raise self._refuse(
+                event, "too-large", TOO_MANY, f"at most {MOST_VALUES} values"
+            )
 
     def _refuse_depth(self, event: Any, height: int) -> None:
         if len(self.stack) + height > DEEPEST:
@@ -559,9 +566,12 @@ class _Builder:
     def _refuse(
         self, event: Any, code: str, message: str, allowed: str = "", *inside: str
     ) -> InvalidManifest:
-        keys = (*self.place(), *inside)
         return _fault(
-            code, message, keys=keys, allowed=allowed, line=event.start_mark.line + 1
+            code,
+            message,
+            keys=(*self.place(), *inside),
+            allowed=allowed,
+            line=event.start_mark.line + 1,
         )
 
 
@@ -595,8 +605,9 @@ def _load_yaml(source: str, limit: int) -> list[Document]:
         if not hint and mark is not None and mark.index >= len(source.rstrip()):
             hint = _CUT_OFF
         line = min(mark.line + 1, source.count("\n") + 1) if mark else None
-        message = f"Invalid YAML: {problem}{hint}"
-        raise _fault("bad-syntax", message, line=line) from error
+        raise _fault(
+            "bad-syntax", f"Invalid YAML: {problem}{hint}", line=line
+        ) from error
     return [
         Document(one, at, source)
         for at, one in enumerate(builder.finished, 1)
@@ -669,7 +680,6 @@ def items_in(source: bytes | str) -> list[Document]:
 
 
 def entries_of(document: Document) -> list[Document]:
-    """Return the entries of a bare list as documents of their own."""
     entries = enumerate(document.data)
     return [
         replace(document, data=entry, path_prefix=(*document.path_prefix, at))
@@ -713,9 +723,16 @@ def refuse_twice(
     for read in reads:
         for name in names_of(read.value):
             if name in earlier:
-                message = f"Duplicate value: {quote_value(name)}"
                 errors.append(
-                    (read.item, FieldError(path, "duplicate", message, "unique names"))
+                    (
+                        read.item,
+                        FieldError(
+                            path,
+                            "duplicate",
+                            f"Duplicate value: {quote_value(name)}",
+                            "unique names",
+                        ),
+                    )
                 )
             earlier.add(name)
     if errors:

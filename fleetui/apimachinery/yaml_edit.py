@@ -116,16 +116,12 @@ def _data(text: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _NodeSpot:
-    """A node, the key in front of it where it is an entry, and what it is in."""
-
     node: Any
     key: Any = None
     inside: Any = None
 
 
 class _Editing:
-    """One change of one text."""
-
     def __init__(self, text: str, root: Any) -> None:
         self.text = text if text.endswith("\n") else f"{text}\n"
         self.root = root
@@ -145,15 +141,13 @@ class _Editing:
             data = _data(self.text)
             for key in change.keys[:flow]:
                 data = data[key]
-            inner = change.keys[flow:]
-            if inner:
+            if inner := change.keys[flow:]:
                 data = changed(data, replace(change, keys=inner))
             elif isinstance(change, SetValue):
                 data = change.value
             return self._span(*_ends(spots[flow].node), _flow(data))
         if isinstance(change, SetValue):
-            missing = change.keys[depth:]
-            if missing:
+            if missing := change.keys[depth:]:
                 keys = missing[1:]
                 value = change.value
                 for key in reversed(keys):

@@ -84,8 +84,10 @@ class HubCommand(BaseCommand):
                 raise CommandError(str(problem), returncode=ENVIRONMENT) from error
             if not isinstance(error, DatabaseError) or is_prepared():
                 raise
-            message = "the database is not prepared: run `make up`, `fleetui up` or `manage.py migrate` once"
-            raise CommandError(message, returncode=NOT_PREPARED) from error
+            raise CommandError(
+                "the database is not prepared: run `make up`, `fleetui up` or `manage.py migrate` once",
+                returncode=NOT_PREPARED,
+            ) from error
 
 
 def hub_named(name: str) -> int:

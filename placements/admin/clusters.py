@@ -9,15 +9,10 @@ from django.contrib import admin, messages
 from django.contrib.admin.views.main import ChangeList
 from django.db import transaction
 from django.db.models import (
-    Count,
-    IntegerField,
-    OuterRef,
     Prefetch,
     Q,
     QuerySet,
-    Subquery,
 )
-from django.db.models.functions import Coalesce
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.template.loader import render_to_string
@@ -60,8 +55,6 @@ from placements.admin.base import (
 )
 from placements.explain.clusters import cluster_status
 from placements.explain.vocabulary import ELIGIBILITY_WORDS
-from placements.manifests.binding import BindingState
-from placements.models import Binding
 from placements.services.bulk_changes import BULK_ACTIONS
 from placements.services.fleet.forms import (
     LABELS_PATH,
@@ -74,6 +67,7 @@ from placements.services.fleet.forms import (
     write_labels,
     write_taints,
 )
+from placements.services.fleet.queries import placed_count
 
 _LABELS_SHOWN = 6
 _MOST_SELECTED = 200
@@ -257,9 +251,9 @@ class RowsWidget(forms.Widget):
         renderer: Any = None,
     ) -> SafeString:
         texts = {"labels": "", "taints": "", self.part: value or ""}
-        context = row_context(texts["labels"], texts["taints"])
         return render_to_string(
-            f"clusters/_{name.removesuffix('s')}_rows.html", context
+            f"clusters/_{name.removesuffix('s')}_rows.html",
+            row_context(texts["labels"], texts["taints"]),
         )
 
     def value_from_datadict(
@@ -416,11 +410,11 @@ def _action_on_many(name: str) -> Callable[..., HttpResponse | None]:
     ) -> HttpResponse | None:
         names = list(rows.order_by("name").values_list("name", flat=True))
         if len(names) > _MOST_SELECTED:
-            text = (
+            messages.error(
+                request,
                 f"{len(names)} clusters selected (most: {_MOST_SELECTED})."
-                " The list of clusters in the console has actions on all that match."
+                " The list of clusters in the console has actions on all that match.",
             )
-            messages.error(request, text)
             return None
         query = {"name": " ".join(names), "next": request.get_full_path()}
         return redirect(f"{reverse('web:bulk-change', args=[name])}?{urlencode(query)}")
@@ -471,19 +465,8 @@ class MemberClusterAdmin(RoleAdmin):
         return ClusterChangeList
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[MemberCluster]:
-        here = Binding.objects.filter(cluster_name=OuterRef("name")).exclude(
-            state=BindingState.UNSCHEDULED
-        )
-        counts = (
-            here.order_by()
-            .values("cluster_name")
-            .annotate(count=Count("pk"))
-            .values("count")
-        )
         rows: QuerySet[MemberCluster] = super().get_queryset(request)
-        return rows.annotate(
-            bindings_count=Coalesce(Subquery(counts, output_field=IntegerField()), 0)
-        )
+        return rows.annotate(bindings_count=placed_count())
 
     def get_object(
         self,
@@ -646,8 +629,10 @@ class MemberClusterAdmin(RoleAdmin):
 
     @admin.display(description="page")
     def page(self, cluster: MemberCluster) -> SafeString:
-        url = reverse("web:cluster", args=[cluster.name])
-        return format_html('<a href="{}">Open in the console</a>', url)
+        return format_html(
+            '<a href="{}">Open in the console</a>',
+            reverse("web:cluster", args=[cluster.name]),
+        )
 
     @admin.display(description="status", ordering="verdict")
     def state(self, cluster: MemberCluster) -> SafeString:
@@ -663,8 +648,11 @@ class MemberClusterAdmin(RoleAdmin):
     def maintenance(self, cluster: MemberCluster) -> SafeString:
         if cluster.is_cordoned:
             url = reverse("web:cluster-uncordon", args=[cluster.name])
-            text = "Cordoned: new placements need a matching toleration."
-            return format_html('{} <a href="{}">Uncordon</a>', text, url)
+            return format_html(
+                '{} <a href="{}">Uncordon</a>',
+                "Cordoned: new placements need a matching toleration.",
+                url,
+            )
         url = reverse("web:cluster-drain", args=[cluster.name])
         return format_html('Not cordoned. <a href="{}">Cordon or drain</a>', url)
 
@@ -675,8 +663,11 @@ class MemberClusterAdmin(RoleAdmin):
         rows = table(
             {name: NONE if value is None else value for name, value in facts.items()}
         )
-        url = reverse("web:cluster-connection", args=[cluster.name])
-        return format_html('{} <a href="{}">Connection in the console</a>', rows, url)
+        return format_html(
+            '{} <a href="{}">Connection in the console</a>',
+            rows,
+            reverse("web:cluster-connection", args=[cluster.name]),
+        )
 
     @admin.display(description="labels")
     def label_chips(self, cluster: MemberCluster) -> SafeString | str:

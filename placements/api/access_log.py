@@ -18,8 +18,6 @@ from placements.api.serializers import AnyObject, RowSerializer, enum
 
 
 class MayViewAccessLog(UserPermission):
-    """The access log is for superusers, and for users with the permission."""
-
     message = (
         "The access log requires a superuser or the permission access.view_access_log."
     )
@@ -39,8 +37,6 @@ class AccessEventSerializer(RowSerializer):
 
 
 class AccessLogViewSet(BaseViewSet):
-    """The lines of the access log."""
-
     permission_classes = (MayRead, MayViewAccessLog)
 
     @paged_list(

@@ -37,8 +37,11 @@ class ApiTokenAuthentication(TokenAuthentication):
         request._request._cached_user = user  # type: ignore[attr-defined]  # for log lines and the access log
         check_second_factor_of_token(user)
         view = request.parser_context["view"]
-        operation = getattr(view, getattr(view, "action", None) or "", None)
-        needed = getattr(operation, "scopes", OPERATING)
+        needed = getattr(
+            getattr(view, getattr(view, "action", None) or "", None),
+            "scopes",
+            OPERATING,
+        )
         if request.method not in SAFE_METHODS and needed.isdisjoint(token.scope_names):
             raise PermissionDenied(
                 f"This operation requires a token with the scope {' or '.join(sorted(needed))}."
@@ -47,7 +50,6 @@ class ApiTokenAuthentication(TokenAuthentication):
         return login
 
     def authenticate_credentials(self, key: str) -> tuple[User, ApiToken]:
-        """Return the user and the token. Raise AuthenticationFailed."""
         login = user_of_token(key, now=datetime.now(UTC))
         if login is None:
             raise AuthenticationFailed(

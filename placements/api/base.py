@@ -185,8 +185,6 @@ def route_of(action: Action) -> dict[str, Any]:
 
 
 class MayAdministerClusters(UserPermission):
-    """Addresses and credentials of clusters are not for every role."""
-
     message = "Connections of clusters require the role cluster-administrator."
     is_allowed = staticmethod(may_administer_clusters)
 
@@ -223,8 +221,9 @@ class BaseViewSet(GenericViewSet[Any]):
         dry_run = request.query_params.get("dryRun")
         operation = getattr(self, self.action or "", None)
         if getattr(operation, "is_costly", False) or dry_run is not None:
-            body_bytes = body_size(request._request)
-            self._deposit = reserve(request.user.pk, body_bytes=body_bytes)
+            self._deposit = reserve(
+                request.user.pk, body_bytes=body_size(request._request)
+            )
             self._started = time.thread_time()
         if dry_run is not None and request.method not in SAFE_METHODS:
             problem = ""
@@ -409,16 +408,16 @@ def paged_list(
         def respond(view: BaseViewSet, request: Request, **key: Any) -> Response:
             params = query_params(request, query)
             size, after = params["limit"], params.get("after")
-            rows = find(view, params, **key)
             page = page_of(
-                rows,
+                find(view, params, **key),
                 order=params.get("order", order),
                 size=size,
                 after=after,
                 unique=unique,
             )
-            looked_up = {"request": request, **context(page.rows)}
-            items = row(page.rows, many=True, context=looked_up).data
+            items = row(
+                page.rows, many=True, context={"request": request, **context(page.rows)}
+            ).data
             return page_response(request, items, page.after)
 
         describe: Callable[..., Any] = (
@@ -447,8 +446,14 @@ def check_names(document: object, names: Mapping[str, str]) -> None:
         for key in path.split("."):
             value = value.get(key) if isinstance(value, dict) else None
         if isinstance(value, str) and value != expected:
-            message = f"{value[:63]!r} differs from the name in the address"
-            errors.append(FieldError(path, "conflict", message, expected or "no value"))
+            errors.append(
+                FieldError(
+                    path,
+                    "conflict",
+                    f"{value[:63]!r} differs from the name in the address",
+                    expected or "no value",
+                )
+            )
     if errors:
         raise InvalidManifest(errors)
 
@@ -470,8 +475,9 @@ def query_params(
     An unknown parameter is an error: a misspelt filter must not return everything.
     """
     reader = query(data=request.query_params)
-    unknown = sorted(set(request.query_params) - set(reader.fields) - {"format"})
-    if unknown:
+    if unknown := sorted(
+        request.query_params.keys() - reader.fields.keys() - {"format"}
+    ):
         message = f"is not a parameter of this address (parameters: {', '.join(reader.fields) or 'none'})"
         raise ValidationError(
             {name[:80]: [message] for name in unknown}, code="unknown-field"

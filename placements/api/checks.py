@@ -87,8 +87,6 @@ class ChecksSerializer(CamelCaseSerializer):
 
 
 class ChecksViewSet(BaseViewSet):
-    """Findings of the checks."""
-
     permission_classes = (MayRead,)
 
     @documented(

@@ -113,10 +113,13 @@ class ClusterImportViewSet(BaseViewSet):
             driver = params.get("driver")
             confirmed = "confirm" in params
             outcome = import_members(found, driver=driver, confirmed=confirmed, **how)
-        document = {
-            "items": outcome.clusters,
-            "objects": outcome.objects,
-            "notes": found.notes,
-            "decisions": decisions,
-        }
-        return Response(ClusterImportSerializer(document).data)
+        return Response(
+            ClusterImportSerializer(
+                {
+                    "items": outcome.clusters,
+                    "objects": outcome.objects,
+                    "notes": found.notes,
+                    "decisions": decisions,
+                }
+            ).data
+        )

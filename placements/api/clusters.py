@@ -58,7 +58,6 @@ _TAINTS = ACTIONS[ActionKind.CLUSTER, "taints"]
 
 
 def _action(name: str, operation_id: str, description: str) -> Any:
-    """Return the operation for an action."""
     action = ACTIONS[ActionKind.CLUSTER, name]
 
     def method(self: Any, request: Request, name: str) -> Response:
@@ -80,8 +79,6 @@ def _action(name: str, operation_id: str, description: str) -> Any:
 
 
 class ClusterViewSet(BaseViewSet):
-    """The fleet."""
-
     model = MemberCluster
     not_found = UnknownClusterError
 
@@ -92,8 +89,9 @@ class ClusterViewSet(BaseViewSet):
         return super().get_permissions()
 
     def manifest_and_status(self, row: MemberCluster) -> tuple[Any, dict[str, Any]]:
-        has_address = may_administer_clusters(self.request.user)
-        return row.document, status_of(row, has_address=has_address)
+        return row.document, status_of(
+            row, has_address=may_administer_clusters(self.request.user)
+        )
 
     @paged_list(
         "list_clusters",

@@ -182,8 +182,6 @@ def connection_document(
 
 
 class ConnectionViewSet(BaseViewSet):
-    """The connection of a cluster to its API server."""
-
     model = MemberCluster
     not_found = UnknownClusterError
     permission_classes = (MayAdministerClusters,)
@@ -237,7 +235,6 @@ class ConnectionViewSet(BaseViewSet):
         body = parse_body(request, MemberConnectionInputSerializer)
         labels = body.pop("labels")
         taints = body.pop("taints")
-        expected = expected_revision(request)
         saved = set_connection(
             name,
             connection_fields(body),
@@ -245,7 +242,7 @@ class ConnectionViewSet(BaseViewSet):
             kinds=_kinds(name, labels, taints, joins=joins),
             confirmed=bool(confirm),
             other_cluster=confirm == OTHER_CLUSTER,
-            expected=expected,
+            expected=expected_revision(request),
             joins=joins,
             labels=labels,
             taints=taints,

@@ -536,12 +536,13 @@ class DecisionViewSet(BaseViewSet):
             candidate_document(one) for one in replay.candidates(number, most=limit)
         ]
         shown = round_document(step, most_counts=MOST_FACTS)
-        document = {
-            **shown,
-            "candidates": candidates,
-            "candidatesCount": step.candidates,
-        }
-        return Response(document)
+        return Response(
+            {
+                **shown,
+                "candidates": candidates,
+                "candidatesCount": step.candidates,
+            }
+        )
 
     @_of_record(
         "list_outcomes",
@@ -622,5 +623,7 @@ def _decision_on(prefix: str, name: str) -> Decision:
     """Return a decision about a cluster. Raise UnknownInDecisionError."""
     value = recorded(prefix)[1]
     if name not in value.cycle.fleet.positions:
-        raise UnknownInDecisionError(value.id, name)
+        raise UnknownInDecisionError(
+            f"the fleet of {value.id} had no cluster named {name[:63]!r}"
+        )
     return value

@@ -233,8 +233,6 @@ class RestorePlanSerializer(CamelCaseSerializer):
 
 
 class ClusterDisruptionViewSet(BaseViewSet):
-    """Drains of clusters, and faults injected into simulated ones."""
-
     model = MemberCluster
     not_found = UnknownClusterError
 
@@ -298,13 +296,17 @@ class ClusterDisruptionViewSet(BaseViewSet):
     def _drain_response(self, *, status: int = 200) -> Response:
         name = self.get_object().name
         impact = drain_impact(name, now=datetime.now(UTC))
-        document = {
-            "cluster": name,
-            "impact": impact.rows,
-            "unlooked": impact.not_evaluated,
-            "drain": latest_drain(name),
-        }
-        return Response(DrainSerializer(document).data, status=status)
+        return Response(
+            DrainSerializer(
+                {
+                    "cluster": name,
+                    "impact": impact.rows,
+                    "unlooked": impact.not_evaluated,
+                    "drain": latest_drain(name),
+                }
+            ).data,
+            status=status,
+        )
 
     @operation("get_restore", RestorePlanSerializer, is_costly=True)
     def restore(self, request: Request, name: str) -> Response:
@@ -446,8 +448,6 @@ class BudgetStateSerializer(CamelCaseSerializer):
 
 
 class BudgetViewSet(BaseViewSet):
-    """Disruption budgets of all placements."""
-
     model = DisruptionBudget
     not_found = UnknownBudgetError
 
@@ -473,8 +473,6 @@ class BudgetViewSet(BaseViewSet):
 
 
 class EvictionViewSet(BaseViewSet):
-    """Evictions of all placements."""
-
     model = Eviction
     lookup_path = "<number:number>"
 

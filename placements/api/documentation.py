@@ -39,13 +39,12 @@ class SchemaView(SpectacularAPIView):
         renderer: Any = request.accepted_renderer
         with _writing:
             content = _written(type(renderer))  # type: ignore[arg-type]  # a class is hashable
-        headers = {
-            "Content-Disposition": f'inline; filename="FleetUI.{renderer.format}"'
-        }
         return HttpResponse(
             content,
             content_type=f"{renderer.media_type}; charset=utf-8",
-            headers=headers,
+            headers={
+                "Content-Disposition": f'inline; filename="FleetUI.{renderer.format}"'
+            },
         )
 
 

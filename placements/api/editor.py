@@ -211,8 +211,6 @@ def _spread(one: Spread) -> dict[str, Any]:
 
 
 class PlanViewSet(FullNameViewSet):
-    """The waves of a rolling update before it starts."""
-
     permission_classes = (MayRead,)
 
     @operation("get_plan", PlanSerializer, is_costly=True)

@@ -13,8 +13,6 @@ from placements.services.filters import LIST_FILTERS, events_matching
 
 
 class EventViewSet(BaseViewSet):
-    """All events."""
-
     model = Event
     lookup_path = "<number:number>"
     not_found = Http404

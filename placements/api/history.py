@@ -108,8 +108,6 @@ class RevisionComparisonSerializer(CamelCaseSerializer):
 
 
 class HistoryViewSet(FullNameViewSet):
-    """The history of a placement."""
-
     @operation(
         "get_history", page_serializer(HistoryEntrySerializer), query=HistoryQuery
     )

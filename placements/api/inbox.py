@@ -48,8 +48,6 @@ class InboxSerializer(CamelCaseSerializer):
 
 
 class InboxViewSet(BaseViewSet):
-    """What people should act on."""
-
     def get_permissions(self) -> list[BasePermission]:
         return [MayRead()]
 

@@ -446,10 +446,8 @@ _MANIFESTS: dict[str, Plain] = {
 
 @cache
 def manifest_components() -> dict[str, Plain]:
-    """Return the schemas of all manifests and of their parts, by name."""
-    template = f"{_COMPONENT}{{model}}"
     _, schema = models_json_schema(
-        [(one, "validation") for one in _MODELS], ref_template=template
+        [(one, "validation") for one in _MODELS], ref_template=f"{_COMPONENT}{{model}}"
     )
     known = _known(ManifestModel)
     open_ones = {_name(one) for one in known if one.allow_unknown or one.ignored_fields}

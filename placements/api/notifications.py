@@ -43,8 +43,6 @@ from placements.services.notifications.services import SERVICES
 
 
 class MayManageNotifications(UserPermission):
-    """Channels and rules are for superusers, and for users with the permission."""
-
     message = "Notifications require a superuser or the permission clusters.change_notificationchannel."
     is_allowed = staticmethod(may_manage_notifications)
 
@@ -83,9 +81,11 @@ class ChannelInputSerializer(CamelCaseSerializer):
                     for kind, one in SERVICES.items()
                     if field.name in {f.name for f in one.fields}
                 ]
-                help_text = f"Of {', '.join(used_by)}: {field.allowed}."
                 text = Text(
-                    required=False, default="", allow_blank=True, help_text=help_text
+                    required=False,
+                    default="",
+                    allow_blank=True,
+                    help_text=f"Of {', '.join(used_by)}: {field.allowed}.",
                 )
                 fields.setdefault(field.name, text)
         return fields
@@ -156,7 +156,12 @@ class NotificationMessageSerializer(RowSerializer):
 
     number = serializers.IntegerField(source="pk")
     channel = text("channel.name")
-    rule = serializers.SerializerMethodField(help_text="null for a test message.")
+    rule = text(
+        "rule.name",
+        allow_null=True,
+        read_only=True,
+        help_text="null for a test message.",
+    )
 
     class Meta:
         model = NotificationDelivery
@@ -174,13 +179,8 @@ class NotificationMessageSerializer(RowSerializer):
             "sent_at",
         )
 
-    def get_rule(self, row: NotificationDelivery) -> str | None:
-        return row.rule.name if row.rule else None
-
 
 class ChannelViewSet(BaseViewSet):
-    """Where messages go."""
-
     permission_classes = (MayManageNotifications,)
 
     @paged_list("list_notification_channels", NotificationChannelSerializer)
@@ -222,8 +222,6 @@ class ChannelViewSet(BaseViewSet):
 
 
 class RuleViewSet(BaseViewSet):
-    """Which problems are sent."""
-
     permission_classes = (MayManageNotifications,)
 
     @paged_list("list_notification_rules", NotificationRuleSerializer)
@@ -255,8 +253,6 @@ class RuleViewSet(BaseViewSet):
 
 
 class MessageViewSet(BaseViewSet):
-    """What was sent."""
-
     permission_classes = (MayManageNotifications,)
 
     @paged_list(

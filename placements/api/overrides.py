@@ -100,6 +100,7 @@ class OverrideViewSet(BaseViewSet):
     @documented("delete_override", None, status=204, query=DeleteQuery, is_edit=True)
     def destroy(self, request: Request, **key: str) -> Response:
         """Delete an override; the original resources roll out to its clusters."""
-        expected = expected_revision(request)
-        delete_override(*self.key().values(), **actor(request), expected=expected)
+        delete_override(
+            *self.key().values(), **actor(request), expected=expected_revision(request)
+        )
         return Response(status=204)

@@ -150,8 +150,6 @@ def worker_facts(state: WorkerState) -> dict[str, Any]:
 
 
 class OverviewViewSet(BaseViewSet):
-    """The fleet in numbers."""
-
     @documented("get_overview", OverviewSerializer, query=NoQuery)
     def retrieve(self, request: Request) -> Response:
         """Count clusters, placements and rollouts, and those that need attention."""
@@ -168,8 +166,11 @@ class OverviewViewSet(BaseViewSet):
             for one in causes
         ]
         worker = worker_facts(worker_state(now=now, due_since=waiting_since))
-        document = {**asdict(counts), **runs, "attention": items, "worker": worker}
-        return Response(OverviewSerializer(document).data)
+        return Response(
+            OverviewSerializer(
+                {**asdict(counts), **runs, "attention": items, "worker": worker}
+            ).data
+        )
 
     @documented("search", SearchResultSerializer, query=SearchQuery)
     def search(self, request: Request) -> Response:
@@ -177,14 +178,20 @@ class OverviewViewSet(BaseViewSet):
         wanted = query_params(request, SearchQuery)["q"]
         result, hubs = find(wanted), {}
         if wanted and current_hub_id() == LOCAL_HUB:
-            others = hubs_with_role(request.user).exclude(pk=LOCAL_HUB)
-            hubs = dict(others.values_list("pk", "name"))
-        document = {
-            "clusters": result.clusters,
-            "placements": result.placements,
-            "decisions": [one.record.decision_id for one in result.decisions],
-            "runs": result.runs,
-            "resources": result.resources,
-            "other_hubs": find_on_hubs(wanted, hubs),
-        }
-        return Response(SearchResultSerializer(document).data)
+            hubs = dict(
+                hubs_with_role(request.user)
+                .exclude(pk=LOCAL_HUB)
+                .values_list("pk", "name")
+            )
+        return Response(
+            SearchResultSerializer(
+                {
+                    "clusters": result.clusters,
+                    "placements": result.placements,
+                    "decisions": [one.record.decision_id for one in result.decisions],
+                    "runs": result.runs,
+                    "resources": result.resources,
+                    "other_hubs": find_on_hubs(wanted, hubs),
+                }
+            ).data
+        )

@@ -24,13 +24,8 @@ from fleetui.errors import FleetError
 
 
 class BodyTooLargeError(FleetError):
-    """A body has more bytes than its operation accepts."""
-
     status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
     problem_type = "too-large"
-
-    def __init__(self, limit: int) -> None:
-        super().__init__(f"the body has more than {limit} bytes")
 
 
 class MalformedBodyError(Exception):
@@ -43,8 +38,6 @@ class MalformedBodyError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """The documents of a body, in their order."""
-
     documents: tuple[Document, ...]
 
 
@@ -65,7 +58,7 @@ class YamlParser(BaseParser):
         )
         content = stream.read(limit + 1)
         if len(content) > limit:
-            raise BodyTooLargeError(limit)
+            raise BodyTooLargeError(f"the body has more than {limit} bytes")
         try:
             return Body(tuple(self.documents(content)))
         except InvalidManifest as invalid:
@@ -185,8 +178,7 @@ def parse_body(
     """
     body = object_in(document_of(request).data, what="an object")
     reader = serializer(data=body)
-    unknown = sorted(set(body) - set(reader.fields))
-    if unknown:
+    if unknown := sorted(set(body) - set(reader.fields)):
         allowed = ", ".join(reader.fields)
         raise InvalidManifest(
             FieldError(name[:80], "unknown-field", "is not known here", allowed)

@@ -84,8 +84,6 @@ LARGEST_PAGE = 100
 
 
 class PlacementViewSet(FullNameViewSet):
-    """All placements."""
-
     labels_of = staticmethod(of_placement)
     model = Placement
     not_found = UnknownPlacementError
@@ -284,8 +282,6 @@ class PlacementViewSet(FullNameViewSet):
 
 
 class SnapshotViewSet(FullNameViewSet):
-    """The policy snapshots and resource snapshots of a placement."""
-
     @paged_list(
         "list_policy_snapshots",
         PolicySnapshotSerializer,
@@ -309,8 +305,11 @@ class SnapshotViewSet(FullNameViewSet):
         number: int,
     ) -> Response:
         """Get a policy snapshot."""
-        row = get_object_or_404(get_placement(name).policy_snapshots, number=number)
-        return Response(PolicySnapshotSerializer(row).data)
+        return Response(
+            PolicySnapshotSerializer(
+                get_object_or_404(get_placement(name).policy_snapshots, number=number)
+            ).data
+        )
 
     @paged_list(
         "list_resource_snapshots",

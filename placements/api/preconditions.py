@@ -85,9 +85,11 @@ def revision_in(document: Any) -> int | None:
         return None
     match = _VERSION.fullmatch(version) if isinstance(version, str) else None
     if match is None:
-        allowed = "the value that was read, or none"
         raise InvalidManifest.of(
-            "metadata.resourceVersion", "invalid", "Invalid value", allowed
+            "metadata.resourceVersion",
+            "invalid",
+            "Invalid value",
+            "the value that was read, or none",
         )
     return int(match[1])
 

@@ -59,8 +59,6 @@ def _command(decision: str, message: str, words: str) -> dict[str, Any]:
 
 
 class RemovalViewSet(BaseViewSet):
-    """Removals from a cluster that wait for a person."""
-
     model = MemberCluster
     not_found = UnknownClusterError
     labels_of = staticmethod(by_operation)

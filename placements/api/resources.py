@@ -95,9 +95,11 @@ class ResourceViewSet(BaseViewSet):
         )
         version = document.get("apiVersion")
         if isinstance(version, str) and version.rpartition("/")[0] != group:
-            message = f"{version[:63]!r} differs from the group in the address"
             raise InvalidManifest.of(
-                "apiVersion", "conflict", message, group or "no group, such as v1"
+                "apiVersion",
+                "conflict",
+                f"{version[:63]!r} differs from the group in the address",
+                group or "no group, such as v1",
             )
         check_namespace(document, namespace)
 
@@ -123,9 +125,10 @@ class ResourceViewSet(BaseViewSet):
     def destroy(self, request: Request, **key: str) -> Response:
         """Delete a resource, a Namespace with everything in it; the response lists what was deleted."""
         group, kind, namespace, name = self.key().values()
-        expected = expected_revision(request)
         deleted = delete_resource(
-            (group, kind, namespace, name), **actor(request), expected=expected
+            (group, kind, namespace, name),
+            **actor(request),
+            expected=expected_revision(request),
         )
         return Response({"items": [str(row) for row in deleted]})
 

@@ -323,8 +323,6 @@ MANY_CLUSTERS = 200
 
 
 class RolloutViewSet(FullNameViewSet):
-    """Rollouts of all placements."""
-
     lookup_path = "<full_name:name>/<number:number>"
 
     @paged_list(
@@ -386,8 +384,9 @@ class RolloutViewSet(FullNameViewSet):
         params = query_params(request, NumberedPageQuery)
         run = run_named(name, number)
         names, last = names_in(run), params["after"] + params["limit"]
-        rows = clusters_in(run, names[params["after"] : last], report_of(run))
-        items = RolloutClusterSerializer(rows, many=True).data
+        items = RolloutClusterSerializer(
+            clusters_in(run, names[params["after"] : last], report_of(run)), many=True
+        ).data
         return page_response(request, items, last if last < len(names) else None)
 
     @paged_list(
@@ -495,8 +494,6 @@ class RescheduleSerializer(PlacementLossSerializer):
 
 
 class RolloutActionViewSet(FullNameViewSet):
-    """Rollout controls of a placement, and its rescheduling."""
-
     labels_of = staticmethod(of_placement)
     pause = _rolling(
         "pause",
@@ -783,8 +780,6 @@ class ApproveSerializer(StageRefSerializer):
 
 
 class StagedStrategyViewSet(FullNameViewSet):
-    """All staged update strategies."""
-
     labels_of = staticmethod(of_strategy)
     model = StagedStrategy
     not_found = UnknownStrategyError
@@ -842,8 +837,6 @@ _staged = partial(rollout_action, ActionKind.STAGED, ProgressSerializer, is_edit
 
 
 class StagedRunViewSet(FullNameViewSet):
-    """All staged update runs."""
-
     labels_of = staticmethod(of_run)
     model = StagedRun
     not_found = UnknownRunError

@@ -117,7 +117,7 @@ def documented(
         for code, is_possible in sorted(possible.items())
         if is_possible
     }
-    parameters = {
+    parameters: dict[Any, bool] = {
         query: query not in (None, NoQuery),
         _CONDITION: is_edit,
         _CREATE_ONLY: is_edit and 201 in responses,
@@ -149,14 +149,17 @@ def documented_put(
     **more: Any,
 ) -> Any:
     """Describe an operation that creates or updates an object by its manifest."""
-    more |= {
-        "also": {201: manifest},
-        "body": manifest,
-        "is_edit": True,
-        "has_tag": True,
-        "problems": (409,),
-    }
-    return documented(name, manifest, query=query, **more)
+    return documented(
+        name,
+        manifest,
+        query=query,
+        also={201: manifest},
+        body=manifest,
+        is_edit=True,
+        has_tag=True,
+        problems=(409,),
+        **more,
+    )
 
 
 def documented_patch(
@@ -166,14 +169,16 @@ def documented_patch(
     query: type[serializers.Serializer[Any]] = DryRunQuery,
 ) -> Any:
     """Describe an operation that changes an object by a JSON merge patch."""
-    types = ("application/merge-patch+json", "application/json")
-    more: Any = {
-        "body": ANY_OBJECT,
-        "is_edit": True,
-        "has_tag": True,
-        "problems": (409,),
-    }
-    return documented(name, manifest, query=query, media_types=types, **more)
+    return documented(
+        name,
+        manifest,
+        query=query,
+        media_types=("application/merge-patch+json", "application/json"),
+        body=ANY_OBJECT,
+        is_edit=True,
+        has_tag=True,
+        problems=(409,),
+    )
 
 
 def operation(

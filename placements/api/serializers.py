@@ -334,7 +334,7 @@ class ClusterSerializer(ObservedClusterSerializer):
 
     labels = serializers.SerializerMethodField()
     taints = serializers.SerializerMethodField()
-    cordoned = serializers.SerializerMethodField()
+    cordoned = serializers.BooleanField(source="is_cordoned", read_only=True)
     placements = serializers.SerializerMethodField(
         help_text="The number of its placements."
     )
@@ -387,9 +387,6 @@ class ClusterSerializer(ObservedClusterSerializer):
 
     def get_taints(self, row: MemberCluster) -> list[dict[str, str]]:
         return row.document["spec"].get("taints") or []
-
-    def get_cordoned(self, row: MemberCluster) -> bool:
-        return row.is_cordoned
 
     def get_placements(self, row: MemberCluster) -> int:
         return int(self.context["placements"].get(row.name, 0))

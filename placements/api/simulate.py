@@ -79,8 +79,12 @@ class SimulateViewSet(BaseViewSet):
         semantics = options.get("semantics")
         extra = [name for name in ("step", "why", "exact") if options.get(name)]
         if semantics == ALL and extra:
-            message = "cannot be combined with semantics: all"
-            raise InvalidManifest.of(extra[0], "conflict", message, "one semantics")
+            raise InvalidManifest.of(
+                extra[0],
+                "conflict",
+                "cannot be combined with semantics: all",
+                "one semantics",
+            )
         bindings = options.get("bindings")
         inputs = simulation.Request(
             _source("clusters", options["clusters"]),

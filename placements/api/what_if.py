@@ -321,8 +321,6 @@ class ResilienceViewSet(BaseViewSet):
 
 
 class PlacementResilienceViewSet(FullNameViewSet):
-    """What the latest report says of one placement."""
-
     permission_classes = (MayRead,)
     model = Placement
     not_found = UnknownPlacementError

@@ -93,8 +93,10 @@ def _staged_start(console: Console, options: Namespace) -> int:
     except RemoteError as error:
         if error.status != _EXISTS:
             raise
-        message = f"a run is named {name} already; run names cannot be reused"
-        raise RemoteError(message, returncode=BAD_INPUT) from error
+        raise RemoteError(
+            f"a run is named {name} already; run names cannot be reused",
+            returncode=BAD_INPUT,
+        ) from error
     done = "created; start it with `staged resume`" if options.prepare else "started"
     console.line(f"Staged update run {name} {done}.")
     return 0

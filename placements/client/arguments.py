@@ -109,7 +109,6 @@ def _field(
     is_positional: bool = False,
     is_required: bool = True,
 ) -> Argument:
-    """Return the argument for a field of a body or a query."""
     is_list = field.get("type") == "array"
     one = field["items"] if is_list else field
     options: dict[str, Any] = {"help": field.get("description", "").replace("%", "%%")}
@@ -483,7 +482,7 @@ def new_parser(
     if has_kubeconfig:
         _add_group(connection, "hub without a console", _OF_KUBECONFIG)
     for verb, words in _NOUN_VERBS.items():
-        below = verbs.add_parser(verb, help=words)
+        below: Any = verbs.add_parser(verb, help=words)
         below = below.add_subparsers(dest="noun", required=True, metavar="NOUN")
         for noun in nouns().values():
             if verb in noun.verbs:
@@ -553,7 +552,6 @@ def _add_command(group: Any, form: CommandForm, connection: ArgumentParser) -> N
 
 
 def _form_of_noun(verb: str, noun: ListedNoun) -> CommandForm:
-    """Return the command of a verb such as `get` for a noun."""
     many = "*" if verb in ("get", "export") else "+"
     arguments = [_argument("names", nargs=many, metavar="NAME", noun=noun.name)]
     formats: tuple[str, ...] = ()

@@ -71,16 +71,18 @@ def run(console: Console, options: Namespace) -> int:
         case _:
             console.line("\n".join(found.lines()))
     if options.fail_on and (severe := found.at_least(options.fail_on)):
-        message = f"--fail-on {options.fail_on}: {severe} found"
-        raise RemoteError(message, returncode=HAS_FINDINGS)
+        raise RemoteError(
+            f"--fail-on {options.fail_on}: {severe} found", returncode=HAS_FINDINGS
+        )
     return 0
 
 
 def findings_of_hub(console: Console) -> Findings:
     answer = console.client.request("GET", "checks")
     items = answer["items"]
-    sarif = partial(documents_sarif, items)
-    return Findings(items, answer["muted"], answer["notChecked"], sarif)
+    return Findings(
+        items, answer["muted"], answer["notChecked"], partial(documents_sarif, items)
+    )
 
 
 def checks_file(console: Console, path: str | None) -> None:

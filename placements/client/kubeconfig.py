@@ -47,8 +47,9 @@ def client_of(options: Namespace) -> Any:
         management.call_command("connect_hub", HUB, *words, stdout=out, stderr=out)
         management.call_command("watch_hubs", once=True, project=True, stdout=out)
     except management.CommandError as error:
-        message = f"context {context}: {error}"
-        raise RemoteError(message, returncode=error.returncode or REFUSED) from error
+        raise RemoteError(
+            f"context {context}: {error}", returncode=error.returncode or REFUSED
+        ) from error
     local: Any = import_module("placements.client.local")
     return local.LocalClient(hub=HUB)
 
@@ -61,10 +62,10 @@ def kubeconfig_path(chosen: str | None) -> Path:
     for path in paths:
         if path.is_file():
             return path
-    message = (
-        f"no kubeconfig: {', '.join(map(str, paths))}; or name a console with --server"
+    raise RemoteError(
+        f"no kubeconfig: {', '.join(map(str, paths))}; or name a console with --server",
+        returncode=BAD_INPUT,
     )
-    raise RemoteError(message, returncode=BAD_INPUT)
 
 
 def current_context(path: Path) -> str:
@@ -76,8 +77,9 @@ def current_context(path: Path) -> str:
     content = documents[0].data if documents else None
     context = content.get("current-context") if isinstance(content, dict) else None
     if not context:
-        message = f"{path}: no current context; name one with --context"
-        raise RemoteError(message, returncode=BAD_INPUT)
+        raise RemoteError(
+            f"{path}: no current context; name one with --context", returncode=BAD_INPUT
+        )
     return str(context)
 
 

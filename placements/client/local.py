@@ -66,8 +66,9 @@ class LocalClient:
         with _expected_errors(), in_hub(hub_named(self._hub_name)), noticed_changes():
             user: User | None = User(username="system", is_superuser=True)
             if self._user_name:
-                users = User.objects.filter(username=self._user_name, is_active=True)
-                user = users.first()
+                user = User.objects.filter(
+                    username=self._user_name, is_active=True
+                ).first()
             if user is None:
                 raise RemoteError(
                     f"no user is named {self._user_name!r}", returncode=BAD_INPUT

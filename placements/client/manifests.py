@@ -62,8 +62,10 @@ def run(console: Console, options: Namespace) -> int:
         if options.do == "diff":
             return _diff(console, manifests, query)
         if options.prune and not options.selector:
-            message = "--prune needs -l: the labels of what it may delete"
-            raise RemoteError(message, returncode=BAD_INPUT)
+            raise RemoteError(
+                "--prune needs -l: the labels of what it may delete",
+                returncode=BAD_INPUT,
+            )
         _apply(console, manifests, query, options)
     except RemoteErrors as invalid:
         lines = [error_line(files, error) for error in invalid.errors]
@@ -110,8 +112,7 @@ def _manifest_file(name: str, content: bytes) -> ManifestFile:
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        message = f"{name}: is not UTF-8 text"
-        raise RemoteError(message, returncode=BAD_INPUT) from error
+        raise RemoteError(f"{name}: is not UTF-8 text", returncode=BAD_INPUT) from error
     return ManifestFile(name, text if text.endswith("\n") else f"{text}\n")
 
 
@@ -163,7 +164,6 @@ def _apply(
 
 
 def _decision_line(one: Mapping[str, Any]) -> str:
-    """Return what the next decision of a placement would change."""
     changes = [
         f"{verb} {', '.join(names[:_MOST_NAMES])}{', …' * (len(names) > _MOST_NAMES)}"
         for verb, names in (("selects", one["joins"]), ("deselects", one["leaves"]))

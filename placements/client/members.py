@@ -46,8 +46,10 @@ def import_clusters(console: Console, options: Namespace) -> None:
         if "confirm" not in error.problem:
             raise
         detail = error.problem["detail"]
-        message = f"Nothing was imported: {detail}; --confirm imports all the same"
-        raise RemoteError(message, returncode=UNCONFIRMED) from error
+        raise RemoteError(
+            f"Nothing was imported: {detail}; --confirm imports all the same",
+            returncode=UNCONFIRMED,
+        ) from error
     for note in answer["notes"]:
         clusters = names_and_more(note["clusters"], _MOST_NAMES)
         about = f" ({clusters})" * bool(clusters)
@@ -74,8 +76,7 @@ def _entered(options: Namespace) -> dict[str, Any]:
         return {"kubeconfig": text, "context": options.context, **more}
     if options.in_cluster:
         return {"inCluster": True, **more}
-    message = "--kubeconfig or --in-cluster is missing"
-    raise RemoteError(message, returncode=BAD_INPUT)
+    raise RemoteError("--kubeconfig or --in-cluster is missing", returncode=BAD_INPUT)
 
 
 def join(console: Console, options: Namespace) -> None:
@@ -103,8 +104,10 @@ def join(console: Console, options: Namespace) -> None:
             raise
         _print_steps(console, error.problem["steps"])
         option = _OPTIONS[error.problem["confirm"]]
-        message = f"The check failed, and nothing was saved; repeat the command with {option} to save it"
-        raise RemoteError(message, returncode=UNCONFIRMED) from error
+        raise RemoteError(
+            f"The check failed, and nothing was saved; repeat the command with {option} to save it",
+            returncode=UNCONFIRMED,
+        ) from error
     _print_steps(console, saved["steps"])
     if saved["warning"]:
         console.err.write(f"Warning: {saved['warning']}\n")

@@ -59,8 +59,9 @@ def object_path(noun: ListedNoun, name: str) -> str:
     try:
         return path_to(noun.object, name)
     except ValueError as error:
-        message = f"{noun.singular} {name!r}: write {error}"
-        raise RemoteError(message, returncode=BAD_INPUT) from error
+        raise RemoteError(
+            f"{noun.singular} {name!r}: write {error}", returncode=BAD_INPUT
+        ) from error
 
 
 def _get(console: Console, noun: ListedNoun, options: Namespace) -> None:
@@ -93,8 +94,11 @@ def _describe(console: Console, noun: ListedNoun, name: str) -> None:
     path = object_path(noun, name)
     console.document(console.client.request("GET", path), "yaml")
     for part in noun.parts:
-        rows = list(list_rows(console.client, f"{path}/{part}", {}, most=_DESCRIBED))
-        _print_part(console, part, rows)
+        _print_part(
+            console,
+            part,
+            list(list_rows(console.client, f"{path}/{part}", {}, most=_DESCRIBED)),
+        )
     kind = "cluster" if noun.name == "clusters" else noun.singular
     events = list_rows(
         console.client, "events", {"kind": kind, "name": name}, most=_DESCRIBED
@@ -156,6 +160,5 @@ def manifest_at(client: Any, noun: ListedNoun, name: str) -> dict[str, Any]:
 
 
 def stored(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a manifest without what the hub sets."""
     content = without_hub_metadata(manifest)
     return {key: value for key, value in content.items() if key != "status"}

@@ -152,6 +152,7 @@ def path_to(template: str, name: str) -> str:
     if len(parts) != len(keys):
         raise ValueError("/".join(keys).upper())
     for key, part in zip(keys, parts, strict=True):
-        word = quote(part or _EMPTY.get(key, ""), safe=":")
-        template = template.replace(f"{{{key}}}", word, 1)
+        template = template.replace(
+            f"{{{key}}}", quote(part or _EMPTY.get(key, ""), safe=":"), 1
+        )
     return template

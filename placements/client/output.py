@@ -36,8 +36,6 @@ _FIRST = 5
 
 @dataclass(frozen=True, slots=True)
 class Console:
-    """The console that a command asks, and where it writes."""
-
     client: Any
     out: TextIO
     err: TextIO
@@ -81,7 +79,6 @@ class Console:
 
 
 def table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Return rows with their columns lined up."""
     cells = [heading, *rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return [

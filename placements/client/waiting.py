@@ -68,8 +68,9 @@ def run(console: Console, options: Namespace) -> int:
             printed = text
         left = deadline - time.monotonic()
         if left <= 0:
-            message = f"{name}: not met within {timeout:g} s: {text}"
-            raise RemoteError(message, returncode=TIMED_OUT)
+            raise RemoteError(
+                f"{name}: not met within {timeout:g} s: {text}", returncode=TIMED_OUT
+            )
         time.sleep(min(_PAUSE, left))
 
 

@@ -51,8 +51,9 @@ def run(console: Console, options: Namespace) -> int:
     keys = [one for one in options.keys.split(",") if one]
     report = complete_report(console, {"keys": keys, "variants": list(variants)})
     if options.output == "json":
-        facts = {key: report[key] for key in ("keys", "fleetVersion", "totals")}
-        console.document(facts, "json")
+        console.document(
+            {key: report[key] for key in ("keys", "fleetVersion", "totals")}, "json"
+        )
     else:
         print_report(console, report)
     for wanted in options.fail_on:
@@ -106,8 +107,7 @@ def complete_report(console: Console, body: Mapping[str, Any]) -> dict[str, Any]
         time.sleep(_PAUSE)
         latest: dict[str, Any] = {}
         try:
-            query = {"limit": 1}
-            latest = console.client.request("GET", _PATH, query=query)["report"]
+            latest = console.client.request("GET", _PATH, query={"limit": 1})["report"]
         except RemoteError as error:
             if error.status != _NO_REPORT:
                 raise
@@ -120,8 +120,10 @@ def complete_report(console: Console, body: Mapping[str, Any]) -> dict[str, Any]
 def refuse_where_it_holds(wanted: FailOn, totals: Mapping[str, Any]) -> None:
     """Raise RemoteError where the worst loss of a level is above the limit, or there is no such level."""
     if wanted.level not in totals:
-        message = f"--fail-on: no level {wanted.level!r}; levels: {', '.join(totals)}"
-        raise RemoteError(message, returncode=BAD_INPUT)
+        raise RemoteError(
+            f"--fail-on: no level {wanted.level!r}; levels: {', '.join(totals)}",
+            returncode=BAD_INPUT,
+        )
     for variant, worst in totals[wanted.level].items():
         found = worst.get(wanted.metric, {"count": 0, "value": ""})
         if found["count"] > wanted.limit:

@@ -21,12 +21,15 @@ def run(console: Console, options: Namespace) -> int:
         path = path_to("placements/{name}/decisions", options.placement)
         latest = next(list_rows(console.client, path, {}, most=1), None)
         if latest is None:
-            message = f"{options.placement} has no decision yet"
-            raise RemoteError(message, returncode=REFUSED)
+            raise RemoteError(
+                f"{options.placement} has no decision yet", returncode=REFUSED
+            )
         decision = latest["id"]
     if not options.cluster:
-        answer = console.client.request("GET", f"decisions/{quote(decision)}/hub")
-        console.document(answer, options.output)
+        console.document(
+            console.client.request("GET", f"decisions/{quote(decision)}/hub"),
+            options.output,
+        )
         return 0
     path = f"decisions/{quote(decision)}/clusters/{quote(options.cluster)}/advice"
     advice = console.client.request("GET", path)

@@ -58,8 +58,9 @@ class ConnectionCommand(HubCommand):
         """Check the connection that the options name, or save it. Raise InvalidManifest, CommandError."""
         wanted = ConnectionInput(fields={"inCluster": True})
         if options["kubeconfig"]:
-            text = with_embedded_files(options["kubeconfig"])
-            wanted = ConnectionInput(text, options["context"])
+            wanted = ConnectionInput(
+                with_embedded_files(options["kubeconfig"]), options["context"]
+            )
         elif not options["in_cluster"]:
             message = "--kubeconfig or --in-cluster is missing"
             raise CommandError(message, returncode=BAD_INPUT)

@@ -155,7 +155,6 @@ def _fleet_and_bindings(
 
 
 def _content(option: str, name: str) -> bytes:
-    """Return what is in a file, or the snapshot of the console at an address."""
     if not name.startswith(("https://", "http://")):
         return Path(name).read_bytes()
     server = server_at(

@@ -87,8 +87,12 @@ class LabelRequirement(ManifestModel):
         if not isinstance(values, (list, tuple)):
             return
         if operator in ("In", "NotIn") and not values:
-            message = f"Too few: 0: operator {operator} needs at least 1 value"
-            yield ErrorDetail(("values",), "too-few", message, "1 or more values")
+            yield ErrorDetail(
+                ("values",),
+                "too-few",
+                f"Too few: 0: operator {operator} needs at least 1 value",
+                "1 or more values",
+            )
         if operator in ("Exists", "DoesNotExist", "NotExists") and values:
             yield conflict(
                 "values", f"not allowed for operator {operator}", "no values"
@@ -171,9 +175,10 @@ class PropertySelector(ManifestModel):
             with suppress(QuantityError):
                 intervals[name] = before.narrowed(operator, parse_quantity(text).nano)
             if name in intervals and intervals[name].is_empty and not before.is_empty:
-                message = f"Invalid value: with the requirements above, no value of {name} is possible"
                 yield ErrorDetail(
-                    ("matchExpressions", index), "unsatisfiable-requirements", message
+                    ("matchExpressions", index),
+                    "unsatisfiable-requirements",
+                    f"Invalid value: with the requirements above, no value of {name} is possible",
                 )
 
 
@@ -211,9 +216,11 @@ class CelSelector(ManifestModel):
             try:
                 compile_cel(text)
             except CelError as error:
-                message = f"Invalid value: does not compile: {error}"
                 yield ErrorDetail(
-                    ("celExpressions", index), "bad-format", message, "a CEL expression"
+                    ("celExpressions", index),
+                    "bad-format",
+                    f"Invalid value: does not compile: {error}",
+                    "a CEL expression",
                 )
 
 
@@ -262,10 +269,11 @@ class RequiredTerms(ManifestModel):
             items_at(raw, "clusterSelectorTerms")[:MOST_REQUIRED_TERMS]
         ):
             if mapping_at(term).get("propertySorter") is not None:
-                keys = ("clusterSelectorTerms", index, "propertySorter")
-                message = "Forbidden: only allowed in preferred terms"
                 yield ErrorDetail(
-                    keys, "misplaced", message, "labelSelector, propertySelector"
+                    ("clusterSelectorTerms", index, "propertySorter"),
+                    "misplaced",
+                    "Forbidden: only allowed in preferred terms",
+                    "labelSelector, propertySelector",
                 )
 
 

@@ -144,11 +144,13 @@ class CaseBindings(ManifestModel):
     @classmethod
     def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
         items = enumerate(items_at(raw, "bindings"))
-        names = (
-            (("bindings", index, "cluster"), mapping_at(item).get("cluster"))
-            for index, item in items
+        return duplicate_problems(
+            (
+                (("bindings", index, "cluster"), mapping_at(item).get("cluster"))
+                for index, item in items
+            ),
+            "one binding per cluster",
         )
-        return duplicate_problems(names, "one binding per cluster")
 
 
 class _FromHub(ManifestModel):

@@ -184,8 +184,9 @@ def brackets_of(tokens: tuple[Token, ...]) -> list[Bracket]:
         outside = one.holder.levels if one.holder else 0
         one.levels = outside + one.longest_chain + _LEVELS_OF_A_BRACKET
         if one.levels > MOST_LEVELS:
-            message = f"deeper than {MOST_LEVELS} levels (a limit of this console)"
-            raise CelError(message)
+            raise CelError(
+                f"deeper than {MOST_LEVELS} levels (a limit of this console)"
+            )
     return brackets
 
 
@@ -257,11 +258,10 @@ def check_operands(tokens: tuple[Token, ...]) -> None:
         if token.text not in _COMPARISONS:
             is_start = is_start or before in _COMPARISONS
         if is_start and after not in (".", ".?", "[", "[?"):
-            message = (
+            raise CelError(
                 f"found no matching overload for '_{token.text}_'"
                 f" applied to ({left.kind}, {right.kind})"
             )
-            raise CelError(message)
 
 
 def _largest(value: object, *, counts_texts: bool) -> int:

@@ -39,12 +39,12 @@ class CelScope:
         import cel  # noqa: PLC0415 -- see `compile_cel`
 
         self._scores: Mapping[str, Any] = {}
-        functions = {
-            **_functions(),
-            "scores": lambda _cluster, name: self._scores[name],
-        }
         self.context = cel.Context(
-            variables={"format": {}, "ip": {}}, functions=functions
+            variables={"format": {}, "ip": {}},
+            functions={
+                **_functions(),
+                "scores": lambda _cluster, name: self._scores[name],
+            },
         )
 
     def enter(self, document: Mapping[str, Any], scores: Mapping[str, Any]) -> None:

@@ -147,11 +147,10 @@ class RequiredClusterSelector(ManifestModel):
         See `rules/other-schedulers.md#placements-of-open-cluster-management`.
         """
         if "matchLabels" in mapping_at(raw, "claimSelector"):
-            message = 'Unknown field "matchLabels": claims have no labels'
             yield ErrorDetail(
                 ("claimSelector", "matchLabels"),
                 "unknown-field",
-                message,
+                'Unknown field "matchLabels": claims have no labels',
                 "matchExpressions",
             )
 
@@ -371,7 +370,6 @@ def annotation_path(key: str) -> str:
 
 
 def json_problem(key: str, text: str) -> ErrorDetail | None:
-    """Return why a text cannot be the value of one of these annotations, or None."""
     sort, allowed = _SORTS[key]
     try:
         value = json.loads(text)

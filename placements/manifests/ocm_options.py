@@ -73,10 +73,11 @@ def _number(value: object, low: float, high: float) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise failure([wrong_type(value, allowed)])
     if not low <= value <= high:
-        message = (
-            f"Invalid value: {quote_value(value)}: must be from {low:.0f} to {high:.0f}"
+        raise refusal(
+            "out-of-range",
+            f"Invalid value: {quote_value(value)}: must be from {low:.0f} to {high:.0f}",
+            allowed,
         )
-        raise refusal("out-of-range", message, allowed)
     return value
 
 
@@ -126,8 +127,12 @@ def topology_key_problems(raw: Raw) -> Iterator[ErrorDetail]:
     if not isinstance(key, str) or not key:
         return
     if problem := fields.label_key_problem(key):
-        message = f"Invalid value: {quote_value(key)}: {problem.words}"
-        yield ErrorDetail(("topologyKey",), problem.code, message, fields.LABEL_KEY)
+        yield ErrorDetail(
+            ("topologyKey",),
+            problem.code,
+            f"Invalid value: {quote_value(key)}: {problem.words}",
+            fields.LABEL_KEY,
+        )
 
 
 class AffinityTerm(ManifestModel):

@@ -207,8 +207,11 @@ def _warnings(spec: OcmSpec, path: str) -> Iterator[ManifestWarning]:
         )
     yield from _hints(spec, path)
     if spec.decision_strategy is not None:
-        message = "ignored: decision groups do not change which clusters are selected"
-        yield ManifestWarning("not-acted-on", f"{path}.decisionStrategy", message)
+        yield ManifestWarning(
+            "not-acted-on",
+            f"{path}.decisionStrategy",
+            "ignored: decision groups do not change which clusters are selected",
+        )
 
 
 def _hints(spec: OcmSpec, path: str) -> Iterator[ManifestWarning]:

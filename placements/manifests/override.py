@@ -71,8 +71,10 @@ def _path_problem(path: str) -> fields.NameProblem | None:
     if first in _UNTOUCHABLE:
         return fields.NameProblem("not-supported", f"must not change {first}")
     if first == "metadata" and (not rest or rest[0] not in _OPEN_METADATA):
-        words = "must not change metadata other than labels and annotations"
-        return fields.NameProblem("not-supported", words)
+        return fields.NameProblem(
+            "not-supported",
+            "must not change metadata other than labels and annotations",
+        )
     return None
 
 
@@ -92,8 +94,11 @@ class JsonPatch(ManifestModel):
             raw.get("op") in (PatchOperator.ADD, PatchOperator.REPLACE)
             and "value" not in raw
         ):
-            message = f"op {raw['op']} needs a value; use remove to delete"
-            yield required("value", message, "anything but null")
+            yield required(
+                "value",
+                f"op {raw['op']} needs a value; use remove to delete",
+                "anything but null",
+            )
 
     def to_plain(self) -> dict[str, Any]:
         """Return the JSON form; unlike elsewhere, an empty value is a value."""
@@ -233,8 +238,12 @@ def _repeated(selectors: list[Any]) -> Iterator[ErrorDetail]:
             for key in ("group", "version", "kind", "name")
         )
         if identity in identities:
-            message = f"Duplicate value: {quote_value(identity[-1])}"
-            yield ErrorDetail((index,), "duplicate", message, "unique resources")
+            yield ErrorDetail(
+                (index,),
+                "duplicate",
+                f"Duplicate value: {quote_value(identity[-1])}",
+                "unique resources",
+            )
         identities.add(identity)
 
 

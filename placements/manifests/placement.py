@@ -124,9 +124,12 @@ class ResourceSelector(ManifestModel):
 
 
 def reserved_namespace_problem(name: str) -> ErrorDetail:
-    message = f"Forbidden: {quote_value(name)} belongs to the hub itself"
-    allowed = "namespaces other than default, fleet-* and kube-*"
-    return ErrorDetail(("name",), "reserved-namespace", message, allowed)
+    return ErrorDetail(
+        ("name",),
+        "reserved-namespace",
+        f"Forbidden: {quote_value(name)} belongs to the hub itself",
+        "namespaces other than default, fleet-* and kube-*",
+    )
 
 
 def selects_namespace(raw: Raw) -> bool:
@@ -189,16 +192,24 @@ def namespaced_kind_problem(kind: str) -> ErrorDetail:
     message = (
         f"Forbidden: {kind} is namespaced: select its Namespace, which includes it"
     )
-    allowed = "cluster-scoped kinds, or a selector of a Namespace with NamespaceWithResourceSelectors"
-    return ErrorDetail(("kind",), "namespaced-kind", message, allowed)
+    return ErrorDetail(
+        ("kind",),
+        "namespaced-kind",
+        message,
+        "cluster-scoped kinds, or a selector of a Namespace with NamespaceWithResourceSelectors",
+    )
 
 
 def cluster_scoped_kind_problem(kind: str) -> ErrorDetail:
     message = (
         f"Forbidden: {kind} is cluster-scoped, and this placement is in a namespace"
     )
-    allowed = f"namespaced kinds, or a {PLACEMENT_KIND}"
-    return ErrorDetail(("kind",), "cluster-scoped-kind", message, allowed)
+    return ErrorDetail(
+        ("kind",),
+        "cluster-scoped-kind",
+        message,
+        f"namespaced kinds, or a {PLACEMENT_KIND}",
+    )
 
 
 def _has_own_selectors(raw: Raw) -> bool:
@@ -255,8 +266,11 @@ class PlacementSpec(ManifestModel):
             raw.get("statusReportingScope") == StatusReportingScope.NAMESPACE_ACCESSIBLE
             and namespaces != 1
         ):
-            message = "NamespaceAccessible needs exactly one resource selector of kind Namespace"
-            yield conflict("statusReportingScope", message, "ClusterScopeOnly")
+            yield conflict(
+                "statusReportingScope",
+                "NamespaceAccessible needs exactly one resource selector of kind Namespace",
+                "ClusterScopeOnly",
+            )
 
 
 class NamespacedPlacementSpec(PlacementSpec):
@@ -513,9 +527,13 @@ def placement_warnings(
     }
     for key in mapping_at(placement.spread_options, "domainWeights"):
         if key not in topology_keys:
-            message = f"weights without effect: no constraint has topologyKey {quote_value(key)}"
-            path = f"{annotation_path(SPREAD_OPTIONS_ANNOTATION)}.domainWeights"
-            warnings.append(ManifestWarning("not-acted-on", path, message))
+            warnings.append(
+                ManifestWarning(
+                    "not-acted-on",
+                    f"{annotation_path(SPREAD_OPTIONS_ANNOTATION)}.domainWeights",
+                    f"weights without effect: no constraint has topologyKey {quote_value(key)}",
+                )
+            )
     return tuple(warnings)
 
 

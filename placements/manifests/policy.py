@@ -100,8 +100,10 @@ def _only_under(*allowed: Semantics) -> BeforeValidator:
     def check(value: object, info: ValidationInfo) -> object:
         semantics = (info.context or {}).get("semantics")
         if semantics and semantics not in allowed:
-            message = f"Forbidden: only allowed for {allowed[0]} semantics, not for {semantics}"
-            raise refusal("field-of-other-semantics", message)
+            raise refusal(
+                "field-of-other-semantics",
+                f"Forbidden: only allowed for {allowed[0]} semantics, not for {semantics}",
+            )
         return value
 
     return BeforeValidator(check)

@@ -72,8 +72,11 @@ class RunState(StrEnum):
 def _concurrency(value: object) -> IntOrPercent:
     concurrency = amount(value)
     if concurrency.number < 1:
-        message = f"Invalid value: {concurrency}: must be at least 1 or 1%"
-        raise refusal("out-of-range", message, "an integer from 1, or 1% to 100%")
+        raise refusal(
+            "out-of-range",
+            f"Invalid value: {concurrency}: must be at least 1 or 1%",
+            "an integer from 1, or 1% to 100%",
+        )
     return concurrency
 
 
@@ -128,8 +131,12 @@ class StageSpec(ManifestModel):
         for index, task in enumerate(items_at(raw, "beforeStageTasks")[:1]):
             if mapping_at(task).get("type") == TaskType.TIMED_WAIT:
                 keys = ("beforeStageTasks", index, "type")
-                message = "Forbidden: TimedWait is only allowed after a stage"
-                yield ErrorDetail(keys, "misplaced", message, TaskType.APPROVAL)
+                yield ErrorDetail(
+                    keys,
+                    "misplaced",
+                    "Forbidden: TimedWait is only allowed after a stage",
+                    TaskType.APPROVAL,
+                )
         types = [
             mapping_at(task).get("type")
             for task in items_at(raw, "afterStageTasks")[:2]
@@ -168,11 +175,13 @@ class StagedStrategySpec(ManifestModel):
     def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
         """Names of stages are unique (`rules/lifecycle.md#staged-update-documents`)."""
         stages = enumerate(items_at(raw, "stages")[:MOST_STAGES])
-        names = (
-            (("stages", index, "name"), mapping_at(stage).get("name"))
-            for index, stage in stages
+        return duplicate_problems(
+            (
+                (("stages", index, "name"), mapping_at(stage).get("name"))
+                for index, stage in stages
+            ),
+            "unique names",
         )
-        return duplicate_problems(names, "unique names")
 
 
 class ClusterStagedUpdateStrategy(FleetDocument):
@@ -288,12 +297,17 @@ def run_change_errors(
 
 
 def state_errors(before: RunState, after: RunState) -> list[FieldError]:
-    """Return an error if a run cannot go from one state to another."""
     allowed = _MOVES[before]
     if after in allowed:
         return []
-    message = f"Forbidden: cannot change from {before} to {after}"
-    return [FieldError("spec.state", "immutable", message, " or ".join(allowed))]
+    return [
+        FieldError(
+            "spec.state",
+            "immutable",
+            f"Forbidden: cannot change from {before} to {after}",
+            " or ".join(allowed),
+        )
+    ]
 
 
 def approval_change_errors(

@@ -120,9 +120,11 @@ class RollingUpdate(ManifestModel):
         if all(
             _ZERO.fullmatch(str(raw.get(key))) for key in ("maxUnavailable", "maxSurge")
         ):
-            message = "Invalid value: maxUnavailable and maxSurge must not both be 0"
             yield ErrorDetail(
-                (), "conflict", message, "at least one of them greater than 0"
+                (),
+                "conflict",
+                "Invalid value: maxUnavailable and maxSurge must not both be 0",
+                "at least one of them greater than 0",
             )
 
 

@@ -10,6 +10,7 @@ from fleetui.hub_scope import LOCAL_HUB
 from placements.models.closed_sets import known
 from placements.models.full_names import LONGEST_NAMESPACE
 from placements.models.objects import ObjectRow
+from placements.models.snapshots import NumberedSnapshot
 
 OVERRIDE_KINDS = (CLUSTER_OVERRIDE_KIND, OVERRIDE_KIND)
 _LONGEST_NAME = 253
@@ -80,21 +81,16 @@ class OverrideTarget(HubRow):
         return f"{self.kind} {full_name(self.namespace, self.name)}"
 
 
-class OverrideSnapshot(HubRow):
+class OverrideSnapshot(NumberedSnapshot):
     """An immutable, numbered copy of an override, by name: what a cluster runs may outlive the override."""
 
     kind = models.CharField(max_length=30)
     namespace = models.CharField(max_length=63, blank=True)
     override_name = models.CharField(max_length=_LONGEST_NAME)
-    number = models.PositiveIntegerField()
-    content_hash = models.CharField(max_length=64)
     document = ManifestField()
     placement_name = models.CharField(
         max_length=LONGEST_NAMESPACE + 1 + _LONGEST_NAME, blank=True
     )
-    is_latest = models.BooleanField(default=True)
-    created_at = models.DateTimeField()
-    created_by = models.CharField(max_length=150)
 
     class Meta:
         constraints = [

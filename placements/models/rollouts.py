@@ -63,7 +63,6 @@ class Run(HubRow):
 
     @property
     def page(self) -> tuple[str, ...]:
-        """Return the name and the arguments of its page."""
         return "staged-run", self.label
 
     @property

@@ -13,7 +13,20 @@ from placements.models.closed_sets import known
 from placements.models.placements import Placement
 
 
-class PolicySnapshot(HubRow):
+class NumberedSnapshot(HubRow):
+    """What all snapshots have: immutable copies, numbered for each object from 0."""
+
+    number = models.PositiveIntegerField()
+    content_hash = models.CharField(max_length=64)
+    is_latest = models.BooleanField(default=True)
+    created_at = models.DateTimeField()
+    created_by = models.CharField(max_length=150)
+
+    class Meta:
+        abstract = True
+
+
+class PolicySnapshot(NumberedSnapshot):
     """An immutable, numbered copy of a placement's policy, its semantics and their options.
 
     The number of clusters is not part of it: changing that alone keeps the snapshot
@@ -23,14 +36,9 @@ class PolicySnapshot(HubRow):
     placement = models.ForeignKey(
         Placement, models.CASCADE, related_name="policy_snapshots"
     )
-    number = models.PositiveIntegerField()
-    content_hash = models.CharField(max_length=64)
     policy = models.JSONField()
     semantics = models.CharField(max_length=20)
     options = models.JSONField(default=dict)
-    is_latest = models.BooleanField(default=True)
-    created_at = models.DateTimeField()
-    created_by = models.CharField(max_length=150)
 
     class Meta:
         constraints = [
@@ -49,7 +57,7 @@ class PolicySnapshot(HubRow):
         return f"{self.placement.name}-{self.number}"
 
 
-class ResourceSnapshot(HubRow):
+class ResourceSnapshot(NumberedSnapshot):
     """An immutable, numbered copy of the resources that a placement selects; the content is in its parts.
 
     `identities` are apiVersion, kind, namespace and name of each; `wrapped_identities` the same of what is in
@@ -60,15 +68,10 @@ class ResourceSnapshot(HubRow):
     placement = models.ForeignKey(
         Placement, models.CASCADE, related_name="resource_snapshots"
     )
-    number = models.PositiveIntegerField()
     revision_number = models.PositiveBigIntegerField(null=True)
-    content_hash = models.CharField(max_length=64)
     objects_count = models.PositiveIntegerField()
     identities = models.JSONField(default=list)
     wrapped_identities = models.JSONField(default=list)
-    is_latest = models.BooleanField(default=True)
-    created_at = models.DateTimeField()
-    created_by = models.CharField(max_length=150)
 
     class Meta:
         constraints = [

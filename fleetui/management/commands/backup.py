@@ -62,8 +62,10 @@ class Command(BaseCommand):
 def refuse_servers() -> None:
     """Raise CommandError for a database that is no file."""
     if connection.vendor != "sqlite":
-        message = f"DATABASE_URL names {connection.vendor}: use its own tools, see docs/guides/backup.md"
-        raise CommandError(message, returncode=REFUSED)
+        raise CommandError(
+            f"DATABASE_URL names {connection.vendor}: use its own tools, see docs/guides/backup.md",
+            returncode=REFUSED,
+        )
 
 
 def refuse_damaged(database: sqlite3.Connection, path: Path) -> None:

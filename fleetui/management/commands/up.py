@@ -132,8 +132,7 @@ class Command(BaseCommand):
             part.become()
 
     def close_files(self) -> None:
-        open_files = close_to_others(settings.VAR_DIR)
-        if open_files:
+        if open_files := close_to_others(settings.VAR_DIR):
             self.stderr.write(
                 f"Other users of this machine can read {len(open_files)} files in {settings.VAR_DIR}, "
                 f"such as {open_files[0]}; set the mode 0600, and 0700 of folders, as their owner"
@@ -241,8 +240,11 @@ def announcement(
     nearby = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)  # noqa: S104  # compared, not bound
     address_host = f"[{host}]" if ":" in host else host
     url = f"http://{address_host}:{port}/"
-    command = ("fleetui.announcement", nearby, str(port), url, str(started))
-    return SupervisedProcess("up", command, runs_once=True)
+    return SupervisedProcess(
+        "up",
+        ("fleetui.announcement", nearby, str(port), url, str(started)),
+        runs_once=True,
+    )
 
 
 def share_imports() -> None:

@@ -52,8 +52,9 @@ def parser_of_all_commands() -> ArgumentParser:
         # Django's may be lazy translations.
         own.description = str(own.description or "")
         verbs.choices[name] = own
-        listed = verbs._ChoicesPseudoAction(name, (), own.description)
-        verbs._choices_actions.append(listed)
+        verbs._choices_actions.append(
+            verbs._ChoicesPseudoAction(name, (), own.description)
+        )
     for action in _all_actions(top):
         if action.metavar in ("FILE", "FOLDER"):
             action.complete = shtab.FILE  # type: ignore[attr-defined]  # where shtab looks for it

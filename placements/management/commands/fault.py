@@ -121,7 +121,9 @@ def _fault(kind: str, options: dict[str, Any], now: datetime) -> dict[str, Any]:
     if text := options["lasts"]:
         match = re.fullmatch(r"([0-9]{1,6})([smhd])", text)
         if not match:
-            message = f"--for: Invalid value: {text!r}: must be a number and s, m, h or d, such as 5m"
-            raise CommandError(message, returncode=BAD_INPUT)
+            raise CommandError(
+                f"--for: Invalid value: {text!r}: must be a number and s, m, h or d, such as 5m",
+                returncode=BAD_INPUT,
+            )
         lasts = timedelta(seconds=int(match[1]) * _SECONDS[match[2]])
     return new_fault(kind, now=now, lasts=lasts, about=about)

@@ -429,7 +429,6 @@ def _request(options: dict[str, Any]) -> Request:
 
 
 def _case_lines(name: str) -> Iterator[bytes]:
-    """Yield the lines of a file of cases or of standard input."""
     if name == STANDARD_INPUT:
         yield from sys.stdin.buffer
         return

@@ -64,9 +64,6 @@ class UnknownSearchError(UnknownObject):
 
     problem_type = "unknown-search"
 
-    def __init__(self, search: str) -> None:
-        super().__init__(f"no exact search {search}")
-
 
 def request_search(
     decision: Decision, options: SearchOptions, *, user: object
@@ -100,7 +97,7 @@ def result_of(search: str) -> ExactRecord | None:
         search.isascii() and search.isprintable() and " " not in search
     )  # others a cache refuses
     if not is_key or caches["default"].get(_request(search)) is None:
-        raise UnknownSearchError(search)
+        raise UnknownSearchError(f"no exact search {search}")
     record: ExactRecord | None = caches["default"].get(search)
     if record is None:
         enqueue(TASK, search=search, hub=current_hub_id())

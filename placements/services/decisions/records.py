@@ -53,8 +53,6 @@ _latest: LatestByHub[tuple[FleetSnapshot, FleetRecord]] = LatestByHub()
 
 
 class UnknownDecisionError(UnknownObject):
-    """No record has this id, or an id that starts like this."""
-
     problem_type = "unknown-decision"
 
     def __init__(self, prefix: str) -> None:
@@ -64,11 +62,6 @@ class UnknownDecisionError(UnknownObject):
 
 class UnknownInDecisionError(UnknownObject):
     problem_type = "unknown-cluster"
-
-    def __init__(self, decision_id: str, cluster: str) -> None:
-        super().__init__(
-            f"the fleet of {decision_id} had no cluster named {cluster[:63]!r}"
-        )
 
 
 class AmbiguousDecisionError(FleetError):
@@ -98,9 +91,10 @@ def fleet_record_of(view: FleetSnapshot) -> FleetRecord:
 def stored_fleet(fleet: Fleet) -> FleetRecord:
     """Return the record of a fleet, stored first if it is new."""
     content = pack_fleet(fleet)
-    values = {"content": content, "clusters_count": len(fleet)}
-    digest = hashlib.sha256(content).hexdigest()
-    return FleetRecord.objects.get_or_create(digest=digest, defaults=values)[0]
+    return FleetRecord.objects.get_or_create(
+        digest=hashlib.sha256(content).hexdigest(),
+        defaults={"content": content, "clusters_count": len(fleet)},
+    )[0]
 
 
 def stored_decisions(
@@ -166,12 +160,12 @@ def recorded(prefix: str) -> tuple[int, DecisionValue]:
     """
     if not _ID_PREFIX.fullmatch(prefix):
         raise UnknownDecisionError(prefix)
-    records = (
+    alike = list(
         reachable_records()
         .filter(decision_id__startswith=prefix)
         .order_by("decision_id")
+        .values_list("pk", "decision_id")[:_MOST_ALIKE]
     )
-    alike = list(records.values_list("pk", "decision_id")[:_MOST_ALIKE])
     if not alike:
         raise UnknownDecisionError(prefix)
     if len(alike) > 1:
@@ -200,16 +194,22 @@ def fault_of(row: DecisionRecord) -> str:
 
 
 def of_another_engine() -> list[int]:
-    latest = Decision.objects.filter(
-        number=F("placement__decisions_made"), placement__deleting_since=None
+    return sorted(
+        Decision.objects.filter(
+            number=F("placement__decisions_made"), placement__deleting_since=None
+        )
+        .exclude(record__engine=ENGINE_VERSION)
+        .values_list("placement_id", flat=True)
     )
-    rows = latest.exclude(record__engine=ENGINE_VERSION)
-    return sorted(rows.values_list("placement_id", flat=True))
 
 
 def cycles_of(record: int) -> QuerySet[Decision]:
-    rows = Decision.objects.filter(record_id=record).select_related("record")
-    return rows.defer("record__content").order_by("-pk")
+    return (
+        Decision.objects.filter(record_id=record)
+        .select_related("record")
+        .defer("record__content")
+        .order_by("-pk")
+    )
 
 
 @lru_cache(maxsize=8)
@@ -314,12 +314,12 @@ def records_named(prefix: str, *, most: int = 20) -> list[int]:
     start = id_prefix(prefix)
     if not start:
         return []
-    records = (
+    return list(
         reachable_records()
         .filter(decision_id__startswith=start)
         .order_by("decision_id")
+        .values_list("pk", flat=True)[:most]
     )
-    return list(records.values_list("pk", flat=True)[:most])
 
 
 def decisions_named(prefix: str, *, most: int = 20) -> list[Decision]:
@@ -327,13 +327,17 @@ def decisions_named(prefix: str, *, most: int = 20) -> list[Decision]:
 
     A prefix has 4 hex digits or more; a shorter one, or another text, finds nothing.
     """
-    decisions = Decision.objects.filter(record__in=records_named(prefix, most=most))
-    latest = decisions.values("record").annotate(latest=Max("pk")).values("latest")
-    rows = Decision.objects.filter(pk__in=latest).select_related("record", "placement")
+    latest = (
+        Decision.objects.filter(record__in=records_named(prefix, most=most))
+        .values("record")
+        .annotate(latest=Max("pk"))
+        .values("latest")
+    )
     return list(
-        rows.defer("record__content", "placement__document").order_by(
-            "record__decision_id"
-        )
+        Decision.objects.filter(pk__in=latest)
+        .select_related("record", "placement")
+        .defer("record__content", "placement__document")
+        .order_by("record__decision_id")
     )
 
 
@@ -409,8 +413,11 @@ def run_after(row: Decision) -> Rollout | StagedRun | None:
     staged_runs = staged_runs.defer(*StagedRun.LONG_COLUMNS)
     staged = staged_runs.filter(since).order_by("pk").first()
 
-    present = [run for run in (rolling, staged) if run is not None]
-    return min(present, key=attrgetter("began_at"), default=None)
+    return min(
+        [run for run in (rolling, staged) if run is not None],
+        key=attrgetter("began_at"),
+        default=None,
+    )
 
 
 class DecisionView:
@@ -437,7 +444,6 @@ class DecisionView:
 
     @cached_property
     def exact(self) -> ExactRecord | None:
-        """The exact search of an unfulfilled decision, where it is fast."""
         has_search = is_readable(self.row) and not self.row.is_fulfilled
         return exact_of(self.row.record_id) if has_search else None
 

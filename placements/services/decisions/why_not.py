@@ -142,10 +142,11 @@ def with_option(document: Document, name: str, value: object) -> Document:
     """Return a manifest with one option of its semantics set, the others as they are written."""
     changed = copy.deepcopy(document)
     notes = changed["metadata"].get("annotations") or {}
-    options = {**json.loads(notes.get(SPREAD_OPTIONS_ANNOTATION, "{}")), name: value}
     changed["metadata"]["annotations"] = {
         **notes,
-        SPREAD_OPTIONS_ANNOTATION: json.dumps(options),
+        SPREAD_OPTIONS_ANNOTATION: json.dumps(
+            {**json.loads(notes.get(SPREAD_OPTIONS_ANNOTATION, "{}")), name: value}
+        ),
     }
     return changed
 

@@ -61,8 +61,11 @@ def read_cluster(labels: str, taints: str) -> TypedCluster:
             )
             continue
         if key in by_key:
-            message = f"Duplicate key {key!r}"
-            errors.append(FieldError(LABELS_PATH, "duplicate", message, line=number))
+            errors.append(
+                FieldError(
+                    LABELS_PATH, "duplicate", f"Duplicate key {key!r}", line=number
+                )
+            )
             continue
         by_key[key], lines[("metadata", "labels", key)] = value, number
     for place, (number, line) in enumerate(_numbered_lines(taints)):

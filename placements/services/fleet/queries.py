@@ -37,24 +37,18 @@ LABEL = "label:"
 _NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def _placed_count() -> Coalesce:
-    rows = Binding.objects.filter(cluster_name=OuterRef("name")).exclude(
-        state=BindingState.UNSCHEDULED
-    )
-    return _count_column(
-        rows.order_by().values("cluster_name").annotate(count=Count("pk"))
-    )
+def _count_on(rows: Any) -> Coalesce:
+    own = rows.filter(cluster_name=OuterRef("name")).order_by().values("cluster_name")
+    count = Subquery(own.values(count=Count("pk")), output_field=IntegerField())
+    return Coalesce(count, 0)
+
+
+def placed_count() -> Coalesce:
+    return _count_on(Binding.objects.exclude(state=BindingState.UNSCHEDULED))
 
 
 def _stale() -> Coalesce:
-    rows = StalePick.objects.filter(cluster_name=OuterRef("name"))
-    return _count_column(
-        rows.order_by().values("cluster_name").annotate(count=Count("pk"))
-    )
-
-
-def _count_column(rows: Any) -> Coalesce:
-    return Coalesce(Subquery(rows.values("count"), output_field=IntegerField()), 0)
+    return _count_on(StalePick.objects.all())
 
 
 _COLUMNS = {
@@ -93,7 +87,7 @@ def in_order(
     expressions: dict[str, Callable[[], Expression]] = {
         "rank": lambda: Case(*ranks, output_field=IntegerField()),
         "beat": lambda: Coalesce("heartbeat_at", Value(_NEVER)),
-        "placed": _placed_count,
+        "placed": placed_count,
         "stale_picks": _stale,
     }
     rows = (
@@ -105,15 +99,13 @@ def in_order(
 
 
 def with_counts(rows: QuerySet[MemberCluster]) -> QuerySet[MemberCluster]:
-    return rows.annotate(how=list_state(), placed=_placed_count(), stale_picks=_stale())
+    return rows.annotate(how=list_state(), placed=placed_count(), stale_picks=_stale())
 
 
 MOST_NAMES = 3
 
 
 class Skew(NamedTuple):
-    """The skew of a placement over one topology key, and its limit."""
-
     key: str
     skew: int
     most: int
@@ -173,16 +165,20 @@ class Stale:
 
 
 def stale_picks_of(placement: Placement) -> list[str]:
-    """Return the names of the clusters that would not be selected again."""
-    picks = StalePick.objects.filter(staleness_check__placement=placement)
-    return list(picks.order_by("cluster_name").values_list("cluster_name", flat=True))
+    return list(
+        StalePick.objects.filter(staleness_check__placement=placement)
+        .order_by("cluster_name")
+        .values_list("cluster_name", flat=True)
+    )
 
 
 def stale_on(names: Collection[str]) -> dict[str, int]:
-    rows = StalePick.objects.filter(cluster_name__in=list(names)).values_list(
-        "cluster_name"
+    return dict(
+        StalePick.objects.filter(cluster_name__in=list(names))
+        .values_list("cluster_name")
+        .annotate(count=Count("pk"))
+        .order_by()
     )
-    return dict(rows.annotate(count=Count("pk")).order_by())
 
 
 def skews_of(placement: Placement) -> list[Skew]:
@@ -203,10 +199,11 @@ _MOST_POLICIES = 500
 
 def favourite_keys(known: Sequence[str], *, most: int) -> list[str]:
     """Return the keys that most placements spread over, else the first key."""
-    rows = PolicySnapshot.objects.filter(is_latest=True).order_by("pk")
-    constraints = rows.values_list("policy__topologySpreadConstraints", flat=True)[
-        :_MOST_POLICIES
-    ]
+    constraints = (
+        PolicySnapshot.objects.filter(is_latest=True)
+        .order_by("pk")
+        .values_list("policy__topologySpreadConstraints", flat=True)[:_MOST_POLICIES]
+    )
     counted = Counter(
         one["topologyKey"]
         for several in constraints

@@ -44,8 +44,6 @@ _CHANGES_NAMED = 2
 
 
 class UnknownRevisionError(UnknownObject):
-    """The placement has no such snapshot or decision, or it was pruned."""
-
     problem_type = "unknown-revision"
 
     def __init__(self, name: str, key: str) -> None:
@@ -56,15 +54,8 @@ class UnknownRevisionError(UnknownObject):
 
 
 class IncomparableRevisionsError(FleetError, ValueError):
-    """Resources cannot be compared with a policy or a decision."""
-
     status = HTTPStatus.UNPROCESSABLE_ENTITY
     problem_type = "incomparable"
-
-    def __init__(self) -> None:
-        super().__init__(
-            "resource snapshots can only be compared with resource snapshots"
-        )
 
 
 @dataclass(frozen=True)
@@ -120,7 +111,9 @@ def compare(placement: Placement, before: str, after: str) -> RevisionComparison
     """Compare two snapshots or decisions. Raise UnknownRevisionError, IncomparableRevisionsError."""
     old, new = side_of(placement, before), side_of(placement, after)
     if (old.resources is None) != (new.resources is None):
-        raise IncomparableRevisionsError
+        raise IncomparableRevisionsError(
+            "resource snapshots can only be compared with resource snapshots"
+        )
     if old.resources and new.resources:
         has_content = (
             old.resources.parts.count() + new.resources.parts.count() <= _MOST_PARTS
@@ -173,10 +166,11 @@ def side_of(placement: Placement, key: str) -> RevisionSide:
                 f"p{number}", title, at, by, policy, manifest, decision, snapshot
             )
     elif identified:
-        decisions = placement.decisions.select_related("record").defer(
-            "record__content"
+        matches = (
+            placement.decisions.select_related("record")
+            .defer("record__content")
+            .filter(record__decision_id__startswith=f"d-{identified[1]}")
         )
-        matches = decisions.filter(record__decision_id__startswith=f"d-{identified[1]}")
         row = matches.order_by("-number").first()
         if row and not matches.exclude(record=row.record_id).exists():
             at, by = row.created_at, row.triggered_by
@@ -200,8 +194,7 @@ def _manifest_at(
         return saved
     if snapshot is None:
         return placement.document
-    last = decisions_under(placement, snapshot.number).first()
-    wanted = _wanted_in(last, placement)
+    wanted = _wanted_in(decisions_under(placement, snapshot.number).first(), placement)
     return manifest_with(placement, snapshot, wanted) or placement.document
 
 

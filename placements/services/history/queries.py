@@ -43,8 +43,6 @@ _SAVES_READ = 200
 
 
 class EntryKind(StrEnum):
-    """What a line of the history is about."""
-
     POLICY = "policy"
     RESOURCES = "resources"
     DECISION = "decision"
@@ -418,16 +416,21 @@ def _annotated(document: Document, annotations: dict[str, str]) -> Document:
 
 def saved_until(placement: Placement, moment: datetime) -> Document | None:
     """Return the manifest as it was saved last until then, None where that is not recorded any more."""
-    saved = Event.objects.filter(
-        kind="placement", name=placement.full_name, verb__in=("created", "changed")
+    event = (
+        Event.objects.filter(
+            kind="placement", name=placement.full_name, verb__in=("created", "changed")
+        )
+        .filter(at__gte=placement.created_at, at__lte=moment, after__isnull=False)
+        .order_by("-id")
+        .first()
     )
-    within = saved.filter(
-        at__gte=placement.created_at, at__lte=moment, after__isnull=False
-    )
-    event = within.order_by("-id").first()
     return event.after if event else None
 
 
 def decisions_under(placement: Placement, number: int) -> QuerySet[Decision]:
-    decisions = placement.decisions.filter(policy_number=number).order_by("-number")
-    return decisions.select_related("record").defer("record__content")
+    return (
+        placement.decisions.filter(policy_number=number)
+        .order_by("-number")
+        .select_related("record")
+        .defer("record__content")
+    )

@@ -119,9 +119,11 @@ def save_override(
             for key in keys
         )
     _take_snapshot(row, manifest, by=by, now=now)
-    trigger = f"{manifest.kind} {label} {saved.result}"
     _enqueue_affected(
-        row.placement_name, before | set(keys), trigger=trigger, by=actor_name(by)
+        row.placement_name,
+        before | set(keys),
+        trigger=f"{manifest.kind} {label} {saved.result}",
+        by=actor_name(by),
     )
     return replace(saved, warnings=warnings)
 
@@ -159,8 +161,12 @@ def delete_override(
     _snapshots_of(row).update(is_latest=False)
     prune_override_snapshots(row, keep=0)
     delete_row(row, NOUNS[kind], by=by, now=now, label=label)
-    trigger = f"{kind} {label} deleted"
-    _enqueue_affected(row.placement_name, targets, trigger=trigger, by=actor_name(by))
+    _enqueue_affected(
+        row.placement_name,
+        targets,
+        trigger=f"{kind} {label} deleted",
+        by=actor_name(by),
+    )
 
 
 def _save_errors(
@@ -182,12 +188,11 @@ def _save_errors(
         others = others.exclude(override=current)
     elif rows.count() >= MOST:
         place = f"in the namespace {namespace}" if namespace else "in the fleet"
-        message = f"there are {MOST} of this kind {place} already"
         errors = [
             FieldError(
                 "kind",
                 "too-many",
-                message,
+                f"there are {MOST} of this kind {place} already",
                 "changes to one that is there, or delete one",
             )
         ]
@@ -259,7 +264,8 @@ def _enqueue_affected(
     if placement:
         latest = latest.filter(placement__full_name=placement)
     rows = latest.values_list("placement_id", "identities").iterator()
-    ids = [
-        pk for pk, identities in rows if not keys.isdisjoint(target_keys(identities))
-    ]
-    enqueue_rollout(ids, trigger=trigger, by=by)
+    enqueue_rollout(
+        [pk for pk, identities in rows if not keys.isdisjoint(target_keys(identities))],
+        trigger=trigger,
+        by=by,
+    )

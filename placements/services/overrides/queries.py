@@ -168,8 +168,6 @@ class RuleEffect:
 
 @dataclass(frozen=True, slots=True)
 class OverrideEffects:
-    """An override with its rules, and the resources that it selects."""
-
     row: Override
     resources: tuple[str, ...]
     rules: tuple[RuleEffect, ...]

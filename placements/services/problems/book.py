@@ -66,8 +66,12 @@ def bring_up_to_date(*, now: datetime) -> bool:
 
 def _is_current(*, now: datetime) -> bool:
     """Return whether a reader sees each change of a user, every placement has a status, and all is young."""
-    books = _current_books(oldest=now - OLDEST).filter(hub=current_hub_id())
-    return books.exclude(Exists(Placement.objects.filter(health_level=""))).exists()
+    return (
+        _current_books(oldest=now - OLDEST)
+        .filter(hub=current_hub_id())
+        .exclude(Exists(Placement.objects.filter(health_level="")))
+        .exists()
+    )
 
 
 def _current_books(*, oldest: datetime) -> QuerySet[ProblemBook]:
@@ -157,10 +161,11 @@ def _save_statuses(healths: Iterable[tuple[Any, PlacementHealth]]) -> bool:
             changed[placement.pk] = placement
     for part in batched(changed):
         can_skip = connection.features.has_select_for_update_skip_locked
-        rows = Placement.objects.select_for_update(
-            skip_locked=can_skip, no_key=True
-        ).filter(pk__in=part)
-        free = rows.values_list("pk", flat=True)
+        free = (
+            Placement.objects.select_for_update(skip_locked=can_skip, no_key=True)
+            .filter(pk__in=part)
+            .values_list("pk", flat=True)
+        )
         Placement.objects.bulk_update(
             [changed[pk] for pk in free], ["health_level", "health"], batch_size=100
         )
@@ -197,8 +202,11 @@ def _save_problems(hub: int, found: Sequence[ProblemFacts], *, now: datetime) ->
     if failing or any(
         row.kind == ProblemKind.CLUSTER_WORKLOADS for row in known.values()
     ):
-        members = MemberCluster.objects.exclude(workloads_problem="")
-        shown = dict(members.values_list("name", "workloads_problem"))
+        shown = dict(
+            MemberCluster.objects.exclude(workloads_problem="").values_list(
+                "name", "workloads_problem"
+            )
+        )
         for name, _ in failing.items() ^ shown.items():
             MemberCluster.objects.filter(name=name).update(
                 workloads_problem=failing.get(name, "")
@@ -211,12 +219,15 @@ def _save_problems(hub: int, found: Sequence[ProblemFacts], *, now: datetime) ->
 
 def workloads_changed_at() -> Subquery:
     """Return since when workloads fail on a cluster, or work again, to annotate; null if neither."""
-    rows = Problem.objects.filter(
-        hub=OuterRef("hub"),
-        kind=ProblemKind.CLUSTER_WORKLOADS,
-        name=OuterRef("name"),
-    ).order_by("-pk")
-    return Subquery(rows.values(changed_at=Coalesce("ended_at", "since"))[:1])
+    return Subquery(
+        Problem.objects.filter(
+            hub=OuterRef("hub"),
+            kind=ProblemKind.CLUSTER_WORKLOADS,
+            name=OuterRef("name"),
+        )
+        .order_by("-pk")
+        .values(changed_at=Coalesce("ended_at", "since"))[:1]
+    )
 
 
 def address(path: str, *, hub: str = "") -> str:

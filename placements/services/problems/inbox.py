@@ -49,9 +49,8 @@ def problems_for(
     hubs = hubs.filter(name=hub) if hub else hubs
     names = dict(hubs.values_list("pk", "name"))
     compare_old(names, now=now)
-    administered = hubs_with_role(user, Role.CLUSTER_ADMINISTRATOR).values("pk")
     of_administrators = Q(kind=ProblemKind.CREDENTIAL_EXPIRES) & ~Q(
-        hub__in=administered
+        hub__in=hubs_with_role(user, Role.CLUSTER_ADMINISTRATOR).values("pk")
     )
     rows = Problem.objects.filter(ended_at=None, hub__in=list(names))
     rows = rows.exclude(of_administrators)

@@ -111,14 +111,13 @@ def of_clusters(now: datetime) -> Iterator[ProblemFacts]:
     for each in counts.order_by("cluster_name")[:MOST]:
         name = each["cluster_name"]
         if name not in names:
-            message = f"Not responding to the calls of {counted(each['count'], 'placement')}. Retrying."
             yield ProblemFacts(
                 ProblemKind.CLUSTER_NOT_READY,
                 f"{ProblemKind.CLUSTER_NOT_READY}/{name}",
                 Noun.CLUSTER,
                 name,
                 ProblemLevel.ATTENTION,
-                message,
+                f"Not responding to the calls of {counted(each['count'], 'placement')}. Retrying.",
                 page("cluster", name),
                 each["since"],
                 NO_RESPONSE,
@@ -283,7 +282,6 @@ def of_staged_runs(rows: QuerySet[StagedRun]) -> Iterator[ProblemFacts]:
 
 
 def of_pauses(rows: QuerySet[Placement]) -> Iterator[ProblemFacts]:
-    """Yield the placements in which a person has paused or stopped updates."""
     for row in rows.order_by("full_name")[:MOST]:
         words = f"Paused by {row.paused_by}" if row.paused_since else "Stopped"
         yield ProblemFacts(
@@ -360,15 +358,19 @@ def of_evictions(rows: QuerySet[Eviction]) -> Iterator[ProblemFacts]:
 def of_drift(_now: datetime) -> Iterator[ProblemFacts]:
     """Yield the placements with drifted or differing objects, and on how many clusters."""
     has_drift, has_diff = ~Q(drifted_objects=[]), ~Q(diffed_objects=[])
-    rows = Binding.objects.filter(has_drift | has_diff).order_by().values("placement")
-    counts = rows.annotate(
-        name=F("placement__full_name"),
-        drifted=Count("pk", filter=has_drift),
-        diffed=Count("pk", filter=has_diff),
-        first=Min("cluster_name"),
-        clusters=Count("pk"),
+    groups = list(
+        Binding.objects.filter(has_drift | has_diff)
+        .order_by()
+        .values("placement")
+        .annotate(
+            name=F("placement__full_name"),
+            drifted=Count("pk", filter=has_drift),
+            diffed=Count("pk", filter=has_diff),
+            first=Min("cluster_name"),
+            clusters=Count("pk"),
+        )
+        .order_by("name")[:MOST]
     )
-    groups = list(counts.order_by("name")[:MOST])
     found = (
         Placement.objects.filter(pk__in=[one["placement"] for one in groups])
         if groups
@@ -448,7 +450,6 @@ def of_credential(
 
 
 def of_hub(now: datetime) -> Iterator[ProblemFacts]:
-    """Yield what a live hub itself has."""
     yield from current_backend().problems(now)
 
 
@@ -501,13 +502,16 @@ def of_what_is_rare(now: datetime) -> Iterator[ProblemFacts]:
         placement=OuterRef("placement"), pk__gt=OuterRef("pk")
     )
     has_failed = Q(~Exists(newer), status=RunStatus.FAILED, placement__isnull=False)
-    listed = (
-        RunStatus.STUCK,
-        RunStatus.WAITING,
-        RunStatus.PROGRESSING,
-        RunStatus.STOPPED,
+    is_open = Q(
+        ended_at=None,
+        started_at__isnull=False,
+        status__in=(
+            RunStatus.STUCK,
+            RunStatus.WAITING,
+            RunStatus.PROGRESSING,
+            RunStatus.STOPPED,
+        ),
     )
-    is_open = Q(ended_at=None, started_at__isnull=False, status__in=listed)
     failed = (Eviction.Outcome.NOT_EXECUTED, Eviction.Outcome.INVALID)
     recent = Eviction.objects.filter(
         at__gte=now - EVICTIONS_LISTED, placement__isnull=False

@@ -81,8 +81,10 @@ def apply_resources(
     applied = [
         _apply(one, there.get(one.key), now=now, is_demo=is_demo) for one in objects
     ]
-    created = (one.object for one in applied if one.result is OperationResult.CREATED)
-    Resource.objects.bulk_create(created, batch_size=200)
+    Resource.objects.bulk_create(
+        (one.object for one in applied if one.result is OperationResult.CREATED),
+        batch_size=200,
+    )
     changed = [one.object for one in applied if one.result is OperationResult.CHANGED]
     columns = [
         "version",
@@ -232,13 +234,16 @@ def delete_resources(
     check_objects(by, (HubObject.of(row.content) for row in rows))
     Resource.objects.filter(pk__in=[row.pk for row in rows]).delete()
     objects = [HubObject.of(row.content) for row in rows]
-    events = [
-        AuditEvent(
-            "deleted", RESOURCE, name_of(one), row.revision + 1, before=row.content
-        )
-        for one, row in zip(objects, rows, strict=True)
-    ]
-    record_all(events, by=by, now=now)
+    record_all(
+        [
+            AuditEvent(
+                "deleted", RESOURCE, name_of(one), row.revision + 1, before=row.content
+            )
+            for one, row in zip(objects, rows, strict=True)
+        ],
+        by=by,
+        now=now,
+    )
     _enqueue_selecting(objects, by=by)
 
 
@@ -292,8 +297,13 @@ def _warnings(one: HubObject) -> tuple[ManifestWarning, ...]:
         warnings.append(ManifestWarning("no-effect", "kind", reason))
     api_version, kind = str(one.content.get("apiVersion")), str(one.content.get("kind"))
     if current := current_version(api_version, kind):
-        text = f"{kind} in {api_version} is not served by current Kubernetes: use {current}"
-        warnings.append(ManifestWarning("removed-version", "apiVersion", text))
+        warnings.append(
+            ManifestWarning(
+                "removed-version",
+                "apiVersion",
+                f"{kind} in {api_version} is not served by current Kubernetes: use {current}",
+            )
+        )
     return tuple(warnings)
 
 

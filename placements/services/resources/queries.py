@@ -87,19 +87,21 @@ def selection_for(placement: Placement) -> Selection:
 
 def may_select(placement: Placement, changed: Iterable[HubObject]) -> bool:
     """Return whether a change of these objects may change what a placement selects."""
-    selectors = selectors_of_document(placement.document)
-    return concerns(selectors, changed, namespace=placement.resource_namespace)
+    return concerns(
+        selectors_of_document(placement.document),
+        changed,
+        namespace=placement.resource_namespace,
+    )
 
 
 def placements_with(resources: Collection[Resource]) -> dict[int, list[str]]:
     """Return the placements whose latest snapshot has each of these resources; one query."""
     keys = {(one.group, one.kind, one.namespace, one.name): one.pk for one in resources}
     by_resource: dict[int, list[str]] = {one.pk: [] for one in resources}
-    latest = ResourceSnapshot.objects.filter(
-        is_latest=True, placement__deleting_since=None
-    )
-    rows = latest.order_by("placement__full_name").values_list(
-        "placement__full_name", "identities"
+    rows = (
+        ResourceSnapshot.objects.filter(is_latest=True, placement__deleting_since=None)
+        .order_by("placement__full_name")
+        .values_list("placement__full_name", "identities")
     )
     for placement, identities in rows:
         for api_version, kind, namespace, name in identities:

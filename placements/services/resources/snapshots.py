@@ -40,11 +40,14 @@ def refresh_resources(
     try:
         selected = selection_of(manifest).objects
     except InvalidManifest as invalid:
-        errors = [
-            {"path": one.path, "code": one.code, "message": str(one)}
-            for one in invalid.errors
-        ]
-        _save_selection(placement, errors, count=None)
+        _save_selection(
+            placement,
+            [
+                {"path": one.path, "code": one.code, "message": str(one)}
+                for one in invalid.errors
+            ],
+            count=None,
+        )
         return False
     with transaction.atomic():
         _save_selection(placement, [], count=len(selected))
