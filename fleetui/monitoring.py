@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from time import perf_counter, thread_time
 from typing import Any
@@ -121,14 +122,6 @@ def check_worker() -> str:
     return ""
 
 
-def check_sweep() -> tuple[str, str]:
-    return _check_age("sweep", "swept_at")
-
-
-def check_observation() -> tuple[str, str]:
-    return _check_age("observation", "observed_at")
-
-
 def _check_age(name: str, column: str) -> tuple[str, str]:
     """Return why what beat starts counts as paused, or its age."""
     at = (
@@ -140,11 +133,9 @@ def _check_age(name: str, column: str) -> tuple[str, str]:
         return f"no {name} has ended yet: it needs a beat and a worker", ""
     age = datetime.now(UTC) - at
     words = f"last {name} {age.total_seconds():.0f} s ago"
-    return (
-        (f"{words}: it needs a beat and a worker", "")
-        if age > LONGEST_PAUSE
-        else ("", words)
-    )
+    if age > LONGEST_PAUSE:
+        return f"{words}: it needs a beat and a worker", ""
+    return "", words
 
 
 def check_disk() -> str:
@@ -171,8 +162,8 @@ CHECKS: dict[str, Callable[[], str | tuple[str, str]]] = {
     "disk": check_disk,
     "migrations": check_migrations,
     "worker": check_worker,
-    "sweep": check_sweep,
-    "observation": check_observation,
+    "sweep": partial(_check_age, "sweep", "swept_at"),
+    "observation": partial(_check_age, "observation", "observed_at"),
     "broker": check_broker,
 }
 _NEEDS_WORKER = ("sweep", "observation")

@@ -43,13 +43,14 @@ def send_now(task: str, arguments: dict[str, Any]) -> None:
         with current_app.producer_or_acquire() as producer:
             if is_full(task, producer):
                 return
-            options = {
-                "producer": producer,
-                "expires": VALID_SECONDS,
-                "ignore_result": True,
-                "retry": False,
-            }
-            current_app.send_task(task, kwargs=arguments, **options)
+            current_app.send_task(
+                task,
+                kwargs=arguments,
+                producer=producer,
+                expires=VALID_SECONDS,
+                ignore_result=True,
+                retry=False,
+            )
     except (OperationalError, OSError) as error:
         _silent_until = monotonic() + _PAUSE
         log.warning(

@@ -56,11 +56,12 @@ def record_access(
     What a request causes is in the log of the process, too, once it is committed.
     """
     request = request or current_request.get()
+    actor: Any = by
     if by is None and request is None:
-        by = "system"
+        actor = "system"
     elif by is None:
-        by = getattr(request, "_cached_user", None) or getattr(request, "user", "")
-    name = by if isinstance(by, str) else by.get_username()  # type: ignore[union-attr]  # nobody is "" above
+        actor = getattr(request, "_cached_user", None) or getattr(request, "user", "")
+    name = actor if isinstance(actor, str) else actor.get_username()
     line = AccessEvent.objects.create(
         at=now or datetime.now(UTC),
         actor_name=_plain(name, 150),
@@ -119,14 +120,15 @@ def prune_lines(*, now: datetime) -> int:
 def lines_matching(
     *, verb: str = "", by: str = "", text: str = "", address: str = ""
 ) -> QuerySet[AccessEvent]:
-    rows = AccessEvent.objects.all()
-    if verb:
-        rows = rows.filter(verb=verb)
-    if by:
-        rows = rows.filter(actor_name=by)
-    if text:
-        rows = rows.filter(subject__icontains=text)
-    return rows.filter(address=address) if address else rows
+    wanted = {
+        "verb": verb,
+        "actor_name": by,
+        "subject__icontains": text,
+        "address": address,
+    }
+    return AccessEvent.objects.filter(
+        **{column: value for column, value in wanted.items() if value}
+    )
 
 
 def detail_words(details: Mapping[str, Any]) -> str:

@@ -1,12 +1,12 @@
 """The forms of logging in: name and password, and the second factor with its limits."""
 
+from functools import partialmethod
 from typing import Any
 
 from allauth.account import forms as account_forms
 from allauth.account.adapter import get_adapter
 from allauth.core import context
 from allauth.mfa.base.forms import AuthenticateForm, ReauthenticateForm
-from allauth.mfa.models import Authenticator
 from allauth.mfa.webauthn.forms import (
     AuthenticateWebAuthnForm,
     ReauthenticateWebAuthnForm,
@@ -50,24 +50,20 @@ class LimitedFactor(forms.Form):
 
 
 class FactorCodeForm(LimitedFactor, AuthenticateForm):
-    def clean_code(self) -> str:
-        return str(self.check_factor("code"))
+    clean_code = partialmethod(LimitedFactor.check_factor, "code")
 
 
 class FactorCodeAgainForm(LimitedFactor, ReauthenticateForm):
     """A code before the second factors of an account change."""
 
-    def clean_code(self) -> str:
-        return str(self.check_factor("code"))
+    clean_code = partialmethod(LimitedFactor.check_factor, "code")
 
 
 class SecurityKeyForm(LimitedFactor, AuthenticateWebAuthnForm):
-    def clean_credential(self) -> Authenticator:
-        return self.check_factor("credential")
+    clean_credential = partialmethod(LimitedFactor.check_factor, "credential")
 
 
 class SecurityKeyAgainForm(LimitedFactor, ReauthenticateWebAuthnForm):
     """A security key before the second factors of an account change."""
 
-    def clean_credential(self) -> Authenticator:
-        return self.check_factor("credential")
+    clean_credential = partialmethod(LimitedFactor.check_factor, "credential")

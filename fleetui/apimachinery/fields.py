@@ -88,16 +88,17 @@ def syntax_problem(
     return None if syntax.fullmatch(text) else _bad(words)
 
 
-def subdomain_problem(
-    text: str, *, longest: int = _LONGEST_SUBDOMAIN
-) -> NameProblem | None:
-    """Return why a text is no DNS-1123 subdomain, or None."""
-    return syntax_problem(text, _SUBDOMAIN, longest, "must be a DNS name")
-
-
-def dns_label_problem(text: str) -> NameProblem | None:
-    """Return why a text is no DNS-1123 label, the syntax of namespaces."""
-    return syntax_problem(text, _LABEL, LONGEST_PART, "must be a DNS label")
+# DNS-1123.
+subdomain_problem = partial(
+    syntax_problem,
+    syntax=_SUBDOMAIN,
+    longest=_LONGEST_SUBDOMAIN,
+    words="must be a DNS name",
+)
+# DNS-1123, the syntax of namespaces.
+dns_label_problem = partial(
+    syntax_problem, syntax=_LABEL, longest=LONGEST_PART, words="must be a DNS label"
+)
 
 
 def service_name_problem(text: str) -> NameProblem | None:

@@ -132,7 +132,7 @@ class HistoryViewSet(FullNameViewSet):
                 "by": entry.row.triggered_by
                 if isinstance(entry.row, Decision)
                 else entry.row.created_by,
-                "because": entry.row.trigger if isinstance(entry.row, Decision) else "",
+                "because": getattr(entry.row, "trigger", ""),
             }
             for entry in page.entries
         ]

@@ -140,11 +140,12 @@ def document_of(request: Request) -> Document:
     """Return the one document of a body. Raise MalformedBodyError."""
     body: object = request.data
     documents = body.documents if isinstance(body, Body) else ()
-    if len(documents) != 1:
-        message = "contains several documents" if documents else "the body is empty"
-        code = "too-many" if documents else "required"
-        raise MalformedBodyError(InvalidManifest.of("", code, message, "one document"))
-    return documents[0]
+    if len(documents) == 1:
+        return documents[0]
+    code, message = "required", "the body is empty"
+    if documents:
+        code, message = "too-many", "contains several documents"
+    raise MalformedBodyError(InvalidManifest.of("", code, message, "one document"))
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from rest_framework.views import set_rollback
 from clusters.operations.connection import FAILED_CHECK, ConnectionCheckFailed
 from clusters.operations.importing import ImportCheckFailed
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.apimachinery.words import counted
 from fleetui.environment import environment_problem, note_problem
 from fleetui.errors import FleetError
 from placements.api.parsers import MalformedBodyError, errors_in
@@ -188,14 +189,12 @@ def _field_errors(
     detail: str = "",
 ) -> Plain:
     facts = list(faults)
-    if not detail:
-        detail = (
-            "The document has 1 error."
-            if len(facts) == 1
-            else f"The document has {len(facts)} errors."
-        )
     return _problem(
-        status, detail, kind, faults=facts[:_MOST_ERRORS], faultsCount=len(facts)
+        status,
+        detail or f"The document has {counted(len(facts), 'error')}.",
+        kind,
+        faults=facts[:_MOST_ERRORS],
+        faultsCount=len(facts),
     )
 
 

@@ -36,38 +36,34 @@ from placements.api.schema import NotFoundView
 app_name = "api"
 
 router = Router()
-router.register("clusters", clusters.ClusterViewSet, "cluster")
-router.register("clusters", disruption.ClusterDisruptionViewSet, "cluster-disruption")
-router.register("clusters", connections.ConnectionViewSet, "cluster-connection")
-router.register("clusters", removals.RemovalViewSet, "cluster-removal")
-router.register("cluster-changes", bulk_changes.BulkChangeViewSet, "cluster-change")
-router.register(
-    "cluster-imports", cluster_imports.ClusterImportViewSet, "cluster-import"
-)
-router.register("placements", placements.PlacementViewSet, "placement")
-router.register("placements", placements.SnapshotViewSet, "snapshot")
-router.register("placements", disruption.PlacementDisruptionViewSet, "disruption")
-router.register("placements", history.HistoryViewSet, "history")
-router.register("placements", editor.PlanViewSet, "plan")
-router.register("placements", rollouts.RolloutActionViewSet, "rollout-action")
-router.register("rollouts", rollouts.RolloutViewSet, "rollout")
-router.register("decisions", decisions.DecisionViewSet, "decision")
-router.register("exact", decisions.ExactViewSet, "exact-search")
-router.register("resources", resources.ResourceViewSet, "resource")
-router.register("overrides", overrides.OverrideViewSet, "override")
-router.register("budgets", disruption.BudgetViewSet, "budget-state")
-router.register("evictions", disruption.EvictionViewSet, "eviction")
-router.register("staged-runs", rollouts.StagedRunViewSet, "staged-run")
-router.register("approvals", rollouts.ApprovalViewSet, "approval")
-router.register("events", events.EventViewSet, "event")
-
-router.register(
-    "notifications/channels", notifications.ChannelViewSet, "notification-channel"
-)
-router.register("notifications/rules", notifications.RuleViewSet, "notification-rule")
-router.register(
-    "notifications/messages", notifications.MessageViewSet, "notification-message"
-)
+for prefix, viewset, name in (
+    ("clusters", clusters.ClusterViewSet, "cluster"),
+    ("clusters", disruption.ClusterDisruptionViewSet, "cluster-disruption"),
+    ("clusters", connections.ConnectionViewSet, "cluster-connection"),
+    ("clusters", removals.RemovalViewSet, "cluster-removal"),
+    ("cluster-changes", bulk_changes.BulkChangeViewSet, "cluster-change"),
+    ("cluster-imports", cluster_imports.ClusterImportViewSet, "cluster-import"),
+    ("placements", placements.PlacementViewSet, "placement"),
+    ("placements", placements.SnapshotViewSet, "snapshot"),
+    ("placements", disruption.PlacementDisruptionViewSet, "disruption"),
+    ("placements", history.HistoryViewSet, "history"),
+    ("placements", editor.PlanViewSet, "plan"),
+    ("placements", rollouts.RolloutActionViewSet, "rollout-action"),
+    ("rollouts", rollouts.RolloutViewSet, "rollout"),
+    ("decisions", decisions.DecisionViewSet, "decision"),
+    ("exact", decisions.ExactViewSet, "exact-search"),
+    ("resources", resources.ResourceViewSet, "resource"),
+    ("overrides", overrides.OverrideViewSet, "override"),
+    ("budgets", disruption.BudgetViewSet, "budget-state"),
+    ("evictions", disruption.EvictionViewSet, "eviction"),
+    ("staged-runs", rollouts.StagedRunViewSet, "staged-run"),
+    ("approvals", rollouts.ApprovalViewSet, "approval"),
+    ("events", events.EventViewSet, "event"),
+    ("notifications/channels", notifications.ChannelViewSet, "notification-channel"),
+    ("notifications/rules", notifications.RuleViewSet, "notification-rule"),
+    ("notifications/messages", notifications.MessageViewSet, "notification-message"),
+):
+    router.register(prefix, viewset, name)
 
 strategies = rollouts.StagedStrategyViewSet.as_view
 

@@ -25,10 +25,8 @@ _MOST_NAMES = 5
 
 def run(console: Console, options: Namespace) -> int:
     """Send a file or a connection, and print the results. Raise RemoteError, FleetError."""
-    if options.do == "join":
-        join(console, options)
-    else:
-        import_clusters(console, options)
+    commands = {"join": join, "import": import_clusters}
+    commands[options.do](console, options)
     return 0
 
 

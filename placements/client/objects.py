@@ -130,11 +130,8 @@ def delete(
 ) -> None:
     """Delete an object. Raise RemoteError."""
     console.client.request("DELETE", object_path(noun, name))
-    console.line(
-        f"{noun.singular}/{name}"
-        if form == "name"
-        else f"{noun.singular} {name} deleted"
-    )
+    done = {"name": f"{noun.singular}/{name}"}
+    console.line(done.get(form, f"{noun.singular} {name} deleted"))
 
 
 def _export(console: Console, noun: ListedNoun, options: Namespace) -> None:

@@ -56,37 +56,61 @@ _PROGRAMS = (
 """What each process imports, besides the tasks."""
 
 
+def port(text: str) -> int:
+    if not text.isdecimal() or int(text) > _LAST_PORT:
+        raise ArgumentTypeError(f"write a number, 0 to {_LAST_PORT}")
+    return int(text)
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise ArgumentTypeError("write a number, 1 or more")
+    return int(text)
+
+
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "--host": {
+        "default": "127.0.0.1",
+        "help": "where to listen (default 127.0.0.1)",
+    },
+    "--port": {
+        "type": port,
+        "default": 8000,
+        "help": "default 8000; 0 takes a free one",
+    },
+    "--only": {
+        "action": "append",
+        "choices": list(PARTS),
+        "help": "only this part; repeatable",
+    },
+    "--workers": {
+        "type": _count,
+        "default": 1,
+        "help": "processes of the web server (default 1)",
+    },
+    "--threads": {
+        "type": _count,
+        "default": 8,
+        "help": "threads in each of them (default 8)",
+    },
+    "--concurrency": {
+        "type": _count,
+        "default": 4,
+        "help": "tasks at once (default 4)",
+    },
+    "--prepared": {
+        "action": "store_true",
+        "help": "wait until `prepare` has run, and change no table",
+    },
+}
+
+
 class Command(BaseCommand):
     help = "Run web server, worker, observer and beat, started again when they end. Ctrl-C stops all."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        add = parser.add_argument
-        add("--host", default="127.0.0.1", help="where to listen (default 127.0.0.1)")
-        add("--port", type=port, default=8000, help="default 8000; 0 takes a free one")
-        add(
-            "--only",
-            action="append",
-            choices=list(PARTS),
-            help="only this part; repeatable",
-        )
-        add(
-            "--workers",
-            type=_count,
-            default=1,
-            help="processes of the web server (default 1)",
-        )
-        add(
-            "--threads",
-            type=_count,
-            default=8,
-            help="threads in each of them (default 8)",
-        )
-        add("--concurrency", type=_count, default=4, help="tasks at once (default 4)")
-        add(
-            "--prepared",
-            action="store_true",
-            help="wait until `prepare` has run, and change no table",
-        )
+        for flag, options in _OPTIONS.items():
+            parser.add_argument(flag, **options)
 
     def handle(self, *_arguments: Any, **options: Any) -> None:
         started = time.monotonic()
@@ -190,18 +214,6 @@ def has_live_hub() -> bool:
         return False
     finally:
         close_pools()
-
-
-def port(text: str) -> int:
-    if not text.isdecimal() or int(text) > _LAST_PORT:
-        raise ArgumentTypeError(f"write a number, 0 to {_LAST_PORT}")
-    return int(text)
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise ArgumentTypeError("write a number, 1 or more")
-    return int(text)
 
 
 def open_listener(host: str, port: int) -> socket.socket:

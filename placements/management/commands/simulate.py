@@ -311,18 +311,14 @@ class Command(BaseCommand):
         if options["semantics"] == ALL:
             simulations = simulate_all(_request(options))
             comparison = compared(simulations)
-            text, is_fulfilled = (
-                _render_all(simulations, comparison, options["output"]),
-                comparison.is_fulfilled,
-            )
+            text = _render_all(simulations, comparison, options["output"])
+            is_fulfilled = comparison.is_fulfilled
         else:
             simulation = simulate(_request(options))
             if parts := [name for name in _PARTS if options[name]]:
                 return self._run_exact(simulation, parts, options)
-            text, is_fulfilled = (
-                _render(simulation, options),
-                simulation.decision.is_fulfilled,
-            )
+            text = _render(simulation, options)
+            is_fulfilled = simulation.decision.is_fulfilled
         self.stdout.write(text, ending="")
         self.stdout.flush()
         return FULFILLED if is_fulfilled else NOT_FULFILLED

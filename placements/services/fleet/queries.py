@@ -69,7 +69,8 @@ def in_order(
 ) -> tuple[QuerySet[MemberCluster], str, str]:
     """Return the rows with their state, the column to sort by, and the order; by name if unsupported."""
     rows = rows.annotate(how=list_state())
-    sign, field = ("-", order[1:]) if order.startswith("-") else ("", order)
+    field = order.removeprefix("-")
+    sign = order.removesuffix(field)
     if field.startswith(LABEL) and len(field) > len(LABEL):
         key = field.removeprefix(LABEL)
         return (
@@ -90,11 +91,8 @@ def in_order(
         "placed": placed_count,
         "stale_picks": _stale,
     }
-    rows = (
-        rows.annotate(**{column: expressions[column]()})
-        if column in expressions
-        else rows
-    )
+    if column in expressions:
+        rows = rows.annotate(**{column: expressions[column]()})
     return rows, f"{sign}{column}", order
 
 
