@@ -25,6 +25,7 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 ABSENT = -1
+_FEW_NAMES = 500  # up to this number a plain sort is as fast
 _NOTHING: Mapping[str | None, Quantity | None] = MappingProxyType({})
 
 
@@ -107,6 +108,38 @@ def label_column(values: Sequence[str | None], order: Ints) -> LabelColumn:
         map(code_of.__getitem__, values), dtype=np.int32, count=len(values)
     )
     return LabelColumn(tuple(distinct), codes[order])
+
+
+def name_order(names: Sequence[str]) -> Ints:
+    """Return the places of the names in ascending order by code point.
+
+    Letters that all names share do not count. The rest is mostly one or two numbers of 64 bits, which are
+    sorted in a fraction of the time of texts.
+    """
+    joined = "\0".join([*names, ""])
+    if len(names) < _FEW_NAMES or joined.count("\0") != len(names):
+        return np.array(
+            sorted(range(len(names)), key=names.__getitem__),
+            dtype=np.int64,
+        )
+
+    text = np.frombuffer(
+        joined.encode(errors="surrogatepass"),
+        dtype=np.uint8,
+    )
+    ends = np.flatnonzero(text == 0)
+    starts = np.append(0, ends[:-1] + 1)
+    words = [np.zeros(len(names), dtype=np.uint64)]
+    used = 0
+    for place in range(int((ends - starts).max())):
+        # Behind its end a name has the letter 0, which is the smallest.
+        letters = text.take(np.minimum(starts + place, ends))
+        if (letters != letters[0]).any():
+            used += 1
+            if used > len(words) * 8:
+                words.append(np.zeros_like(words[0]))
+            words[-1] = words[-1] << np.uint64(8) | letters
+    return np.argsort(words[0]) if len(words) == 1 else np.lexsort(words[::-1])
 
 
 @dataclass(frozen=True)

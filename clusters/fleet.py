@@ -10,7 +10,7 @@ from datetime import datetime
 from enum import StrEnum
 from functools import cached_property, partial
 from itertools import compress
-from operator import attrgetter, methodcaller
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 from weakref import ref
@@ -24,6 +24,7 @@ from clusters.columns import (
     LabelColumn,
     PropertyColumn,
     label_column,
+    name_order,
     property_column,
 )
 
@@ -167,10 +168,9 @@ class Fleet:
         with collector_paused():
             self._unsorted = tuple(clusters)
         names = [*map(attrgetter("name"), self._unsorted)]
-        order = sorted(range(len(names)), key=names.__getitem__)
-        self._order = np.array(order, dtype=np.int64)
-        self.names = tuple(map(names.__getitem__, order))
-        if len(set(self.names)) < len(self.names):
+        self._order = name_order(names)
+        self.names = tuple(map(names.__getitem__, self._order.tolist()))
+        if len(set(names)) < len(names):
             neighbours = zip(self.names, self.names[1:], strict=False)
             raise DuplicateClusterError(
                 next(name for name, following in neighbours if name == following)
@@ -424,7 +424,7 @@ _Origin = tuple["ref[Fleet] | None", Mapping[int, Cluster], Mapping[int, Cluster
 """A fleet, and what differs from it by position: the clusters before and after; without these, those gone."""
 _MOST_PATCHES = 64
 """With more changes a column is created again when it is next used."""
-_Reader = Callable[[Iterable[Cluster]], Iterator[str | None]]
+_Reader = Callable[[Iterable[Cluster]], Iterable[str | None]]
 _Column = TypeVar("_Column", LabelColumn, PropertyColumn)
 _Key = TypeVar("_Key")
 
@@ -461,7 +461,7 @@ def lacks_namespace(cluster: Cluster, namespace: str) -> str | None:
 
 
 def _texts_reader(sort: _Sort, key: str) -> _Reader:
-    """Return what reads one text of each cluster, without a function of Python for each."""
+    """Return what reads one text of each cluster."""
     if sort is _Sort.LABEL:
         return partial(_values_of, "labels", key)
     if sort is _Sort.CLAIM:
@@ -487,5 +487,5 @@ def _property_reader(name: str) -> _Reader:
 
 def _values_of(
     attribute: str, key: str, clusters: Iterable[Cluster]
-) -> Iterator[str | None]:
-    return map(methodcaller("get", key), map(attrgetter(attribute), clusters))
+) -> list[str | None]:
+    return [one.get(key) for one in map(attrgetter(attribute), clusters)]

@@ -1,9 +1,10 @@
 """Runs web server, worker and beat: restarts a process that ends, and stops all of them together.
 
 Each process is a fork of the supervisor, with which it shares the memory of all that is imported; so the
-supervisor has no thread, no connection and no pool. Each leads a session of its own, so that Ctrl-C reaches
-the supervisor alone and what a dead process leaves behind can be found. On Linux the processes end, too, when
-the supervisor is killed.
+supervisor has no thread, no connection and no pool when it forks. Only the threads that numpy has for linear
+algebra are allowed: their library ends them for each fork, and starts them again for the next product. Each
+process leads a session of its own, so that Ctrl-C reaches the supervisor alone and what a dead process leaves
+behind can be found. On Linux the processes end, too, when the supervisor is killed.
 """
 
 import fcntl

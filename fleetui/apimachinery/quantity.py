@@ -54,11 +54,16 @@ class Quantity:
     @property
     def approximate(self) -> float:
         """Return the double that the Kubernetes parser gives: the integer times the power of ten."""
-        if self.exponent < 0:
-            return float(self.unscaled) * float(f"1e{self.exponent}")
-        # Go has a table of the powers up to 10³¹ and one of every thirty-second power.
-        high, low = divmod(self.exponent, 32)
-        return float(self.unscaled) * (float(f"1e{high * 32}") * float(f"1e{low}"))
+        return float(self.unscaled) * _power_of_ten(self.exponent)
+
+
+@lru_cache(maxsize=512)
+def _power_of_ten(exponent: int) -> float:
+    if exponent < 0:
+        return float(f"1e{exponent}")
+    # Go has a table of the powers up to 10³¹ and one of every thirty-second power.
+    high, low = divmod(exponent, 32)
+    return float(f"1e{high * 32}") * float(f"1e{low}")
 
 
 @lru_cache(maxsize=65536)

@@ -1,11 +1,20 @@
 """Columns: one integer per cluster, −1 for absent."""
 
+import random
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusters.columns import ABSENT, LabelColumn, label_column, property_column
+from clusters import columns
+from clusters.columns import (
+    ABSENT,
+    LabelColumn,
+    label_column,
+    name_order,
+    property_column,
+)
 from fleetui.apimachinery.quantity import parse_quantity
 from placements.engine.scheduling.candidates import descending
 
@@ -29,6 +38,23 @@ def test_label_column_follows_the_order_given() -> None:
         "west",
         None,
     ]
+
+
+@pytest.mark.parametrize("alphabet", ["ab", "a\x00b", "aé\ud800\uffff\U0001f600"])
+def test_names_are_in_the_order_of_their_code_points(
+    alphabet: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(columns, "_FEW_NAMES", 1)
+    draw = random.Random(7)
+    for length in (0, 1, 7, 8, 9, 30):
+        parts = ["".join(draw.choices(alphabet, k=k)) for k in range(length + 1)]
+        names = draw.sample(
+            [f"shared-{part}{end}" for part in parts for end in "ab"], k=2 * length + 2
+        )
+
+        order = name_order(names)
+
+        assert [names[place] for place in order] == sorted(names)
 
 
 def test_label_column_knows_the_code_of_a_value() -> None:

@@ -1,5 +1,6 @@
 """`manage.py up`, from an empty folder to the last process."""
 
+import json
 import os
 import signal
 import socket
@@ -8,6 +9,7 @@ import time
 import urllib.request
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.core.management import CommandError
@@ -31,9 +33,12 @@ EVERY_PART = ("web", *WORKERS, "observer", "beat")
 OURS = {"DJANGO_SETTINGS_MODULE": "tests.runtime.up_settings"}
 
 
-def _up(folder: Path) -> AbstractContextManager[Watched]:
+def _up(folder: Path, *only: str) -> AbstractContextManager[Watched]:
+    options = [f"--only={part}" for part in only]
     return watching(
-        "manage.py", "up", "--port", "0", FLEETUI_VAR_DIR=str(folder), **OURS
+        *("manage.py", "up", "--port", "0", *options),
+        FLEETUI_VAR_DIR=str(folder),
+        **OURS,
     )
 
 
@@ -53,6 +58,15 @@ def parts_of(up: Watched) -> dict[str, int]:
 def _status(address: str) -> int:
     with urllib.request.urlopen(f"{address}admin/login/", timeout=PATIENCE) as answer:
         return int(answer.status)
+
+
+def _forks_of(up: Watched, folder: Path, count: int) -> list[dict[str, Any]]:
+    """Return what the supervisor had at each of its forks, nothing while there are fewer."""
+    path = folder / "forks"
+    lines = path.read_text().splitlines() if path.exists() else []
+    forks = [json.loads(line) for line in lines]
+    own = [one for one in forks if one.pop("process") == up.process.pid]
+    return own if len(own) >= count else []
 
 
 def _has_ticked_since(moment: float, folder: Path) -> bool:
@@ -104,6 +118,22 @@ def test_runs_comes_back_after_every_kill_and_leaves_nothing(
         up.process.terminate()
         assert up.process.wait(timeout=PATIENCE) == 0
         assert living_with(f"FLEETUI_VAR_DIR={folder}") == {}
+
+
+@linux
+@pytest.mark.parametrize("parts", [("beat",), ("hubs", "beat")])
+def test_no_thread_and_no_connection_crosses_a_fork(
+    parts: tuple[str, ...], tmp_path: Path
+) -> None:
+    """A lock that a thread holds is never released in a fork, and two processes would write one connection.
+
+    With the part `hubs` the supervisor itself queries the database before it forks, and closes all.
+    """
+    with _up(tmp_path, *parts) as up:
+        of_preparation, of_beat = eventually(lambda: _forks_of(up, tmp_path, 2))
+
+    nothing = {"threads": ["MainThread"], "tasks": 1, "files": ["up.lock"], "peers": []}
+    assert of_preparation == of_beat == nothing
 
 
 def test_a_second_one_on_the_same_folder_is_refused(

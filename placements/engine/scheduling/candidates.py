@@ -155,6 +155,9 @@ def descending(keys: Sequence[Ints | Floats]) -> Ints:
         if room >= 1 << 62:
             return np.lexsort(tuple(reversed(keys)))[::-1]
         packed = packed * (high - low + 1) + (key - low).astype(np.int64)
+    if room <= size << 16:
+        # A stable sort of 16 bits is a radix sort.
+        return np.argsort(packed.astype(np.uint16), kind="stable")[::-1]
     return np.argsort(packed * size + np.arange(size))[::-1]
 
 

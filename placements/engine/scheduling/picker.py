@@ -2,14 +2,16 @@
 
 A cell holds the clusters that are in the same domain of every constraint. Only its best ranked cluster can
 win, so a round compares one number per cell: the spread score above the rank of that cluster. A pick
-changes it only in cells whose domain changed its score.
+changes it only in cells whose domain changed its score against most others: what changes all of them alike
+is one number beside them.
 """
 
+from collections import defaultdict
 from dataclasses import replace
 
 import numpy as np
 
-from clusters.columns import Codes, Ints
+from clusters.columns import ABSENT, Codes, Ints
 from fleetui.apimachinery.effort import check_picks, check_time
 from placements.engine.scheduling.candidates import Candidates, Picks, preference_order
 from placements.engine.scheduling.contended_picker import (
@@ -37,7 +39,10 @@ _FORBIDDEN = -(
 )  # once per hard constraint that a pick would break; 60 of them fit
 _EMPTY = -(1 << 61)  # a cell without a cluster left
 _TOO_LOW = -(1 << 54)  # no allowed pick is as low as this
-_FEW = 2  # up to this number, changed domains are updated one by one
+_FAR = 1 << 58  # with a base beyond this, totals may soon exceed 64 bits
+_FEW = 8  # up to this number, changed domains are updated one by one
+# Arrays over all cells, one a domain, are added in a quarter of the time that picking its cells takes.
+_MOST_NUMBERS = 1 << 18
 
 
 def pick(candidates: Candidates, wanted: int) -> Picks:
@@ -93,9 +98,8 @@ class _Greedy:
         picks: Codes,
     ) -> None:
         self.order = preference_order(candidates, was_here, picks)
-        cell_of, groups_of_cells = cells_of(
-            [groups.codes[self.order] for groups in candidates.groups]
-        )
+        columns = [groups.codes[self.order] for groups in candidates.groups]
+        cell_of, groups_of_cells = cells_of(columns)
         by_cell = np.argsort(narrow(cell_of), kind="stable")
         sizes = np.bincount(cell_of, minlength=groups_of_cells.shape[1])
         ends = np.cumsum(sizes)
@@ -105,7 +109,13 @@ class _Greedy:
         self.total = -by_cell[ends - sizes].astype(np.int64)
         starts = candidates.starting_counts()
         self.tracks = [
-            _Track(strategy, constraint, start + groups.count(picks), codes, self.total)
+            _Track(
+                strategy,
+                constraint,
+                counts=start + groups.count(picks),
+                group_of_cell=codes,
+                total=self.total,
+            )
             for constraint, groups, start, codes in zip(
                 candidates.constraints,
                 candidates.groups,
@@ -117,41 +127,54 @@ class _Greedy:
 
     def run(self, wanted: int) -> Picks:
         """Pick until there are enough or no candidate is left."""
-        total, members, heads, ends = self.total, self.members, self.heads, self.ends
+        total = self.total
+        members = self.members
+        heads = self.heads
+        ends = self.ends
         adders = [(track.add, track.group_of_cell) for track in self.tracks]
         picks = min(wanted, len(self.order))
-        check_picks(cells=len(total), picks=picks, constraints=len(self.tracks))
+        check_picks(
+            cells=len(total),
+            picks=picks,
+            constraints=len(self.tracks),
+        )
+        base = 0
         ranks: list[int] = []
         values: list[int] = []
         while len(ranks) < wanted and len(total):
             if not len(ranks) % PICKS_BETWEEN_CHECKS:
                 check_time()
             cell = int(total.argmax())
-            value = int(total[cell])
-            if value <= _TOO_LOW:
+            value = total.item(cell)
+            if value + base <= _TOO_LOW:
                 break
             head = heads[cell]
             rank = members[head]
             ranks.append(rank)
-            values.append(value)
+            values.append(value + base)
             head += 1
             heads[cell] = head
-            total[cell] = value + rank - members[head] if head < ends[cell] else _EMPTY
+            total[cell] = (
+                value + rank - members[head] if head < ends[cell] else _EMPTY - base
+            )
             for add, group_of_cell in adders:
-                add(group_of_cell[cell])
+                base += add(group_of_cell[cell])
+            if not -_FAR < base < _FAR:
+                total += base
+                base = 0
         rank_column = np.array(ranks, dtype=np.int64)
         scores = (np.array(values, dtype=np.int64) + rank_column) // _SCORE_UNIT
-        has_next = bool(len(total) and total.max() > _TOO_LOW)
+        has_next = bool(len(total) and int(total.max()) + base > _TOO_LOW)
         return Picks(
             self.order[rank_column].astype(np.int32),
-            (scores,),
-            len(ranks) < wanted,
-            has_next,
+            spread=(scores,),
+            ran_dry=len(ranks) < wanted,
+            has_next=has_next,
         )
 
 
 class _Track:
-    """One constraint during a run: counts and levels, and each domain's share of its cells' totals."""
+    """One constraint during a run: its domains by count, and the share of each count in the totals."""
 
     def __init__(
         self,
@@ -161,87 +184,120 @@ class _Track:
         group_of_cell: Codes,
         total: Ints,
     ) -> None:
-        self.strategy, self.constraint, self.total = strategy, constraint, total
-        self.counts, self.count_of = counts, counts.tolist()
-        self.codes, self.group_of_cell = group_of_cell, group_of_cell.tolist()
+        self.strategy = strategy
+        self.constraint = constraint
+        self.total = total
+        self.codes = group_of_cell
+        self.group_of_cell = group_of_cell.tolist()
+        self.keyless = {ABSENT}.intersection(self.group_of_cell)
         self.cells_of = cells_by_group(group_of_cell, len(counts))
+        self.is_dense = len(total) * len(counts) <= _MOST_NUMBERS
+        self.additions: dict[tuple[int, int], Ints] = {}
+        self.count_of = counts.tolist()
+        self.groups_at: defaultdict[int, set[int]] = defaultdict(set)
+        for group, count in enumerate(self.count_of):
+            self.groups_at[count].add(group)
         levels = levels_of(counts)
-        self.smallest, self.largest = levels.smallest, levels.largest
-        self.skew_state = (levels.skew, levels.has_lone_smallest)
-        self.occupancy = np.bincount(counts, minlength=levels.largest + 1).tolist()
-        self.tables: dict[tuple[int, bool], tuple[Ints, list[int]]] = {}
-        self.table, self.table_list = self._table()
+        self.smallest = levels.smallest
+        self.largest = levels.largest
+        self.tables: dict[tuple[int, bool], list[int]] = {}
+        self.table = self._table(levels.skew, lone=levels.has_lone_smallest)
         score = self.strategy.keyless_score(self.constraint)
-        self.share = np.append(
-            self.table[counts - levels.smallest],
-            (_FORBIDDEN if score is None else score * _SCORE_UNIT),
-        )
-        self.change = np.zeros_like(self.share)
-        total += self.share[group_of_cell]
+        keyless = _FORBIDDEN if score is None else score * _SCORE_UNIT
+        shares = [self.table[count - levels.smallest] for count in self.count_of]
+        total += np.array([*shares, keyless])[group_of_cell]
 
-    def add(self, group: int) -> None:
-        """Count one more cluster in a domain, and bring the totals of the cells up to date."""
+    def add(self, group: int) -> int:
+        """Count one more cluster in a domain, and bring the totals of the cells up to date.
+
+        Return what is to be added to all of them beside.
+        """
         if group < 0:
-            return
+            return 0
         count = self.count_of[group]
-        self.count_of[group] = after = count + 1
-        self.counts[group] = after
-        occupancy = self.occupancy
-        occupancy[count] -= 1
-        if count == self.largest:
-            self.largest = after
-            occupancy.append(0)
-        occupancy[after] += 1
-        has_risen = count == self.smallest and not occupancy[count]
-        if has_risen:
+        after = count + 1
+        self.count_of[group] = after
+        others = self.groups_at[count]
+        others.remove(group)
+        if not others:
+            del self.groups_at[count]
+        share = self.table[count - self.smallest]
+        base = 0
+        # The levels stay while two others have the smallest count.
+        if after > self.largest or (count == self.smallest and len(others) < 2):
+            base = self._move(after)
+        change = self.table[after - self.smallest] - share - base
+        if change:
+            self._shift(group, change)
+        self.groups_at[after].add(group)
+        return base
+
+    def _move(self, after: int) -> int:
+        """Change the shares of all other domains to those of the levels with one more domain of a count.
+
+        Return by how much most of them change, which is left to the base.
+        """
+        former = self.table
+        origin = self.smallest
+        lowest = len(self.groups_at.get(origin, ()))
+        if not lowest:
             self.smallest = after
-        skew_state = (self.largest - self.smallest, occupancy[self.smallest] == 1)
-        if has_risen or skew_state != self.skew_state:
-            self.skew_state = skew_state
-            self._rebuild()
-        else:
-            self._set_share(group, self.table_list[after - self.smallest])
+            lowest = 1 + len(self.groups_at.get(after, ()))
+        self.largest = max(self.largest, after)
+        table = self._table(self.largest - self.smallest, lone=lowest == 1)
+        self.table = table
 
-    def _rebuild(self) -> None:
-        self.table, self.table_list = self._table()
-        change = self.change
-        np.subtract(
-            self.table[self.counts - self.smallest], self.share[:-1], out=change[:-1]
-        )
-        changed = change.nonzero()[0]
+        base = 0
+        changes = [(self.keyless, 0)]
+        for count, groups in self.groups_at.items():
+            change = table[count - self.smallest] - former[count - origin]
+            changes.append((groups, change))
+            if 2 * len(groups) > len(self.count_of):
+                base = change
+        changed = [
+            (group, change - base)
+            for groups, change in changes
+            if change != base
+            for group in groups
+        ]
         if len(changed) <= _FEW:
-            for group in changed.tolist():
-                self._set_share(group, int(self.share[group] + change[group]))
+            for group, change in changed:
+                self._shift(group, change)
         else:
-            self.share += change
-            self.total += change[self.codes]
-
-    def _set_share(self, group: int, share: int) -> None:
-        difference = share - int(self.share[group])
-        if difference:
-            self.share[group] = share
-            self.total[self.cells_of[group]] += difference
-
-    def _table(self) -> tuple[Ints, list[int]]:
-        """Return the share for each count from the smallest to the largest, under the current counts."""
-        table = self.tables.get(self.skew_state)
-        if table is None:
-            skew, lone = self.skew_state
-            levels = SkewLevels(
-                self.smallest,
-                self.largest,
-                has_lone_smallest=lone,
-                groups=len(self.counts),
+            by_group = np.zeros(
+                len(self.count_of) + 1,
+                dtype=np.int64,
             )
-            after_pick = SkewAfterPick(
-                np.arange(self.smallest, self.smallest + skew + 1), levels
-            )
-            shares = self.strategy.score(self.constraint, after_pick) * _SCORE_UNIT
-            if is_hard(self.constraint):
-                shares = np.where(
-                    self.strategy.violates(self.constraint, after_pick),
-                    _FORBIDDEN,
-                    shares,
-                )
-            table = self.tables[self.skew_state] = (shares, shares.tolist())
-        return table
+            for group, change in changed:
+                by_group[group] = change
+            self.total += by_group[self.codes]
+        return base
+
+    def _shift(self, group: int, change: int) -> None:
+        """Change the totals of the cells of one domain."""
+        if self.is_dense:
+            addition = self.additions.get((group, change))
+            if addition is None:
+                addition = self.additions[group, change] = np.zeros_like(self.total)
+                addition[self.cells_of[group]] = change
+            np.add(self.total, addition, self.total)
+        else:
+            self.total[self.cells_of[group]] += change
+
+    def _table(self, skew: int, *, lone: bool) -> list[int]:
+        """Return the share for each count from the smallest to the largest, under these levels."""
+        if (skew, lone) in self.tables:
+            return self.tables[skew, lone]
+        levels = SkewLevels(
+            smallest=0,
+            largest=skew,
+            has_lone_smallest=lone,
+            groups=len(self.count_of),
+        )
+        after_pick = SkewAfterPick(np.arange(skew + 1), levels)
+        shares = self.strategy.score(self.constraint, after_pick) * _SCORE_UNIT
+        if is_hard(self.constraint):
+            violates = self.strategy.violates(self.constraint, after_pick)
+            shares = np.where(violates, _FORBIDDEN, shares)
+        self.tables[skew, lone] = shares.tolist()
+        return self.tables[skew, lone]

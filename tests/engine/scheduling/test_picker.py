@@ -118,28 +118,40 @@ def test_a_group_that_only_clusters_out_of_reach_have_holds_the_minimum_down() -
 
 @pytest.mark.parametrize("semantics", ["fleet", "kubefleet"])
 @pytest.mark.parametrize("hard", [True, False])
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        {"region": 3, "zone": 9, "host": 400},
+        {"region": 3, "zone": 24},
+        {"zone": 24},
+        {"one": 1, "region": 2, "zone": 9},
+    ],
+    ids="-".join,
+)
+@pytest.mark.parametrize("has_key", [0.9, 1])
 @pytest.mark.parametrize("seed", range(6))
 def test_agrees_with_ranking_every_cluster_again_each_round(
-    semantics: str, hard: bool, seed: int
+    semantics: str, hard: bool, sizes: dict[str, int], has_key: float, seed: int
 ) -> None:
     draw = np.random.default_rng(seed)
-    sizes = {"region": 3, "zone": 9, "host": 400}
     rows = [
         {
-            key: f"v{draw.integers(size)}"
+            # Few values on most clusters in every other run.
+            key: f"v{int(size * draw.random() ** (1 + seed % 2 * 2))}"
             for key, size in sizes.items()
-            if draw.random() < 0.9
+            if draw.random() < has_key
         }
         for _ in range(400)
     ]
     one = Fleet(cluster(f"c{index:03}", labels) for index, labels in enumerate(rows))
+    first, *others = sizes
     constraints = [
-        spread("region", 2, hard=hard),
-        spread("zone", 1, hard=False),
-        spread("host", 1, hard=False),
+        spread(first, 2, hard=hard),
+        *(spread(key, 1, hard=False) for key in others),
     ]
+    placed = [binding(f"c{index:03}") for index in range(40 * (seed % 3))]
     candidates = candidates_of(
-        cycle(one, pick_n(150, spread=constraints), semantics=semantics)
+        cycle(one, pick_n(150, spread=constraints), *placed, semantics=semantics)
     )
 
     picks = pick(candidates, 150)
@@ -149,6 +161,20 @@ def test_agrees_with_ranking_every_cluster_again_each_round(
         winner = picks.positions[number - 1]
         assert fresh.ranked[0] == winner
         assert fresh.spread[0][winner] == picks.spread[0][number - 1]
+    if picks.ran_dry:
+        last = Round(candidates, len(picks.positions) + 1, picks.positions)
+        assert not len(last.ranked)
+
+
+@pytest.mark.parametrize("hard", [True, False])
+def test_bears_as_many_levels_as_a_fleet_has_clusters(hard: bool) -> None:
+    """Under a hard limit every level forbids each domain once, and permits it once."""
+    one = Fleet(cluster(f"c{index:04}", region=f"v{index % 3}") for index in range(900))
+
+    picks = _pick(one, pick_n(900, spread=[spread("region", 1, hard=hard)]), 900)
+
+    assert picks.positions.tolist() == [*range(899, -1, -1)]
+    assert picks.spread[0].tolist() == [-1, 0, 1] * 300
 
 
 @pytest.mark.parametrize("hard", [True, False])

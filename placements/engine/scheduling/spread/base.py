@@ -392,7 +392,8 @@ def narrow(codes: Ints) -> NDArray[np.integer[Any]]:
 
 
 def cells_by_group(group_of_cell: Codes | Ints, groups: int) -> list[Ints]:
-    """Return the cells of each domain; a cell in none has a negative code."""
+    """Return the cells of each domain; last those in none, which have a negative code."""
     by_group = np.argsort(group_of_cell, kind="stable")
     bounds = np.searchsorted(group_of_cell[by_group], np.arange(groups + 1)).tolist()
-    return [by_group[start:end] for start, end in pairwise(bounds)]
+    ranges = [*pairwise(bounds), (0, bounds[0])]
+    return [by_group[start:end] for start, end in ranges]
