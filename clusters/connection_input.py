@@ -5,14 +5,14 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from clusters.drivers.kubernetes.addresses import (
+from clusters.drivers.kubernetes.configuration import split_server
+from clusters.drivers.kubernetes.sockets import (
+    CONNECT_SECONDS,
     AddressNotAllowed,
     NameNotResolved,
     checked_addresses,
     is_ip_address,
 )
-from clusters.drivers.kubernetes.configuration import split_server
-from clusters.drivers.kubernetes.sockets import CONNECT_SECONDS
 from clusters.kubeconfig import (
     LARGEST_KUBECONFIG,
     ParsedConnection,

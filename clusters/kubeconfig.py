@@ -20,8 +20,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import NameOID
 
-from clusters.drivers.kubernetes.addresses import AddressRules
 from clusters.drivers.kubernetes.configuration import parse_connection
+from clusters.drivers.kubernetes.sockets import AddressRules
 from fleetui.apimachinery.errors import (
     FieldError,
     InvalidManifest,

@@ -16,9 +16,8 @@ from clusters.drivers.base import (
 from clusters.drivers.kubernetes.client import Client
 from clusters.drivers.kubernetes.configuration import parse_connection
 from clusters.drivers.kubernetes.driver import KubernetesDriver
-from clusters.drivers.simulated.configuration import parse_configuration
 from clusters.drivers.simulated.driver import SimulatedDriver
-from clusters.drivers.simulated.state import StateStore
+from clusters.drivers.simulated.state import StateStore, parse_configuration
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,9 +27,14 @@ from placements.engine.disruption import EvictionReason, Verdict
 from placements.hubs.kinds.base import Manifest
 from placements.hubs.queries import mirrored_objects, state_of, writes_of
 from placements.hubs.writing.catalogue import ACTIONS
-from placements.hubs.writing.clusters import is_cordon
-from placements.hubs.writing.disruption import EVICTION, eviction_prefix, hub_verdict
-from placements.hubs.writing.objects import PLACEMENT, status_of
+from placements.hubs.writing.objects import (
+    EVICTION,
+    PLACEMENT,
+    eviction_prefix,
+    hub_verdict,
+    is_cordon,
+    status_of,
+)
 from placements.hubs.writing.operations import apply_write, check_role
 from placements.hubs.writing.sending import NotWritableError
 from placements.models import Drain, DrainStep

@@ -72,9 +72,13 @@ def summaries_of(hubs: Iterable[Hub], *, now: datetime) -> list[HubSummary]:
     columns = ("hub", "kind", "is_required", "heard_at", "retry_at", "object_count")
     hubs, streams = list(hubs), defaultdict[int, list[HubStream]](list)
     heartbeats: dict[int, datetime] = {}
+    # On the stream of clusters alone: the clusters of a hub are aggregated once.
+    members = MemberCluster.objects.filter(hub=OuterRef("hub")).order_by()
+    newest = members.values("hub").annotate(last=Max("heartbeat_at")).values("last")
+    heartbeat = Case(When(kind="MemberCluster", then=Subquery(newest)))
     with across_hubs():
         rows = HubStream.objects.filter(hub__in=hubs).only(*columns)
-        for stream in rows.annotate(heartbeat_at=_newest_heartbeat()):
+        for stream in rows.annotate(heartbeat_at=heartbeat):
             streams[stream.hub_id or 0].append(stream)
             if stream.heartbeat_at:
                 heartbeats[stream.hub_id or 0] = stream.heartbeat_at
@@ -118,16 +122,6 @@ _WRITTEN_BY_CONTROLLERS = (
     "ClusterResourceSnapshot",
     "ResourceSnapshot",
 )
-
-
-def _newest_heartbeat() -> Case:
-    """Return an expression for the newest heartbeat of a hub, on its stream of clusters.
-
-    On this stream alone: the clusters of a hub are aggregated once.
-    """
-    members = MemberCluster.objects.filter(hub=OuterRef("hub")).order_by()
-    newest = members.values("hub").annotate(last=Max("heartbeat_at")).values("last")
-    return Case(When(kind="MemberCluster", then=Subquery(newest)))
 
 
 def _silences(

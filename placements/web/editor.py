@@ -43,17 +43,15 @@ from placements.services.editor.operations import (
     DraftExists,
     Side,
     discard_draft,
+    drafts_of,
+    manifest_at,
     rebase_draft,
     start_draft,
+    starting_text,
+    summaries_of,
     write_draft,
 )
 from placements.services.editor.preview import preview_draft
-from placements.services.editor.queries import (
-    drafts_of,
-    manifest_at,
-    starting_text,
-    summaries_of,
-)
 from placements.services.editor.templates import TEMPLATES
 from placements.services.editor.validation import PlacementDraft, text_for
 from placements.services.resources.operations import apply_resource

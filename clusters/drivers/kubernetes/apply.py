@@ -19,11 +19,20 @@ from clusters.drivers.base import (
     Refusal,
     Version,
 )
-from clusters.drivers.kubernetes.access import MemberAccess, is_cut_off, read_object
-from clusters.drivers.kubernetes.discovery import NOT_SERVED, RefusedError
-from clusters.drivers.kubernetes.identity import NOT_CONFIRMED
+from clusters.drivers.kubernetes.access import (
+    NOT_SERVED,
+    MemberAccess,
+    Planned,
+    RefusedError,
+    is_cut_off,
+    pool,
+    read_object,
+    result_of,
+    run_waves,
+)
 from clusters.drivers.kubernetes.inventory import (
     MOST_OBJECTS,
+    NOT_CONFIRMED,
     UNDECIDED,
     Entry,
     InventoryChangedError,
@@ -40,7 +49,6 @@ from clusters.drivers.kubernetes.one_object import (
     ObjectResult,
     examine,
 )
-from clusters.drivers.kubernetes.parallel import Planned, pool, result_of, run_waves
 from clusters.drivers.kubernetes.removal import Removal, hold_entries, remove_entries
 from clusters.drivers.kubernetes.targets import (
     CUSTOM_RESOURCE_DEFINITION,

@@ -17,7 +17,10 @@ from clusters.drivers.base import (
 from clusters.drivers.kubernetes.access import (
     FIELD_MANAGER,
     LONGEST_MESSAGE,
+    KindNotServedError,
     MemberAccess,
+    Planned,
+    RefusedError,
     causes_of,
     cut_message,
     delete_object,
@@ -28,26 +31,14 @@ from clusters.drivers.kubernetes.access import (
     without_secret_values,
 )
 from clusters.drivers.kubernetes.client import Response
-from clusters.drivers.kubernetes.diff import (
-    WHOLE_OBJECT,
-    Comparison,
-    clean,
-    compare_live,
-    compared_manifest,
-    find_differences,
-    generation_of,
-    managed_fields_digest,
-    object_diff,
-)
-from clusters.drivers.kubernetes.discovery import KindNotServedError, RefusedError
-from clusters.drivers.kubernetes.identity import (
+from clusters.drivers.kubernetes.inventory import (
+    Entry,
     annotation,
     is_of_member,
     is_ours,
+    live_entry,
     member_name,
 )
-from clusters.drivers.kubernetes.inventory import Entry, live_entry
-from clusters.drivers.kubernetes.parallel import Planned
 from clusters.drivers.kubernetes.targets import (
     CUSTOM_RESOURCE_DEFINITION,
     MANIFEST_HASH,
@@ -55,9 +46,18 @@ from clusters.drivers.kubernetes.targets import (
     OWNER,
     RECREATE,
     TAKEN_OVER,
+    WHOLE_OBJECT,
+    Comparison,
     Target,
     applyset_id,
+    clean,
+    compare_live,
+    compared_manifest,
+    find_differences,
+    generation_of,
     inventory_name,
+    managed_fields_digest,
+    object_diff,
     owner_value,
     with_ownership,
 )

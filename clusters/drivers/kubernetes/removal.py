@@ -15,33 +15,32 @@ from clusters.drivers.base import (
     Refusal,
 )
 from clusters.drivers.kubernetes.access import (
+    KindNotServedError,
     MemberAccess,
+    Planned,
+    RefusedError,
     delete_object,
     is_cut_off,
     patch_object,
     read_object,
+    run_waves,
     server_message,
 )
-from clusters.drivers.kubernetes.diff import is_own_entry
-from clusters.drivers.kubernetes.discovery import KindNotServedError, RefusedError
-from clusters.drivers.kubernetes.identity import (
+from clusters.drivers.kubernetes.inventory import (
     NOT_CONFIRMED,
     OTHER_MEMBER,
     SHARED,
-    is_ours,
-    member_name,
-)
-from clusters.drivers.kubernetes.inventory import (
     Entry,
     InventoryChangedError,
     NamespaceUser,
     PlacementInventory,
     delete_inventory,
+    is_ours,
     list_users,
+    member_name,
     read_inventory,
     write_inventory,
 )
-from clusters.drivers.kubernetes.parallel import Planned, run_waves
 from clusters.drivers.kubernetes.targets import (
     CUSTOM_RESOURCE_DEFINITION,
     LAST_WAVE,
@@ -50,6 +49,7 @@ from clusters.drivers.kubernetes.targets import (
     OWNER,
     PART_OF,
     TAKEN_OVER,
+    is_own_entry,
     owner_value,
     wave_of,
 )

@@ -36,8 +36,6 @@ _HINT = "Apply the manifest that manage.py connect_hub --rbac viewer prints"
 
 @dataclass(frozen=True, slots=True)
 class HubCheckReport(CheckResult):
-    """The result of a check, and what it found."""
-
     permissions: tuple[KindPermissions, ...] = ()
     server_version: str = ""
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from typing import Any
 
 from clusters.drivers.base import DriverUnavailable
@@ -95,15 +96,14 @@ def discover_kinds(
     `reads_definitions`: read the stored version of each kind, with one small request each, where allowed.
     """
     groups = served_groups(client, deadline=deadline)
-    if not any(group in groups for group in api.groups):
+    if groups.keys().isdisjoint(api.groups):
         looked_for = ", ".join(api.groups)
         raise Unsuitable(
             f"the API groups of {api.title} are not served; looked for {looked_for}"
         )
     served = {
-        (group, each): frozenset(
-            str(one["name"])
-            for one in _resources(client, group, each, deadline=deadline)
+        (group, each): list(
+            map(itemgetter("name"), _resources(client, group, each, deadline=deadline))
         )
         for group in api.groups
         for each in api.versions
@@ -123,7 +123,7 @@ def discover_kinds(
             stored = _stored_version(client, kind, deadline=deadline)
             may_read = stored is not None
             candidates = [stored] if stored else candidates
-        versions[kind] = candidates[0] if candidates else ""
+        versions[kind] = next(iter(candidates), "")
     versions |= dict(optional_kinds(api, client, groups, deadline=deadline))
     return HubDiscovery(version, tuple(sorted(groups)), versions)
 

@@ -44,7 +44,7 @@ from placements.hubs.queries import removed_hubs_with_rows
 MOST_NAMESPACES = 20
 LONGEST_TITLE = 120
 BATCH = 1_000
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_NAME = re.compile(rf"[a-z0-9]([-a-z0-9]{{0,{LONGEST_HUB_NAME - 2}}}[a-z0-9])?")
 _LABEL = "a DNS-1123 label of at most 63 characters: [a-z0-9]([-a-z0-9]*[a-z0-9])?"
 
 
@@ -78,7 +78,7 @@ def spec_of(hub: Hub) -> HubSpec:
 def check_spec(spec: HubSpec) -> None:
     """Raise InvalidManifest with every error."""
     errors = []
-    if not _NAME.fullmatch(spec.name) or len(spec.name) > LONGEST_HUB_NAME:
+    if not _NAME.fullmatch(spec.name):
         errors.append(
             FieldError(
                 "name", "bad-format", f"Invalid value: {spec.name[:80]!r}", _LABEL
@@ -120,7 +120,7 @@ def check_spec(spec: HubSpec) -> None:
             f"namespaces[{at}]", "bad-format", f"Invalid value: {name[:80]!r}", _LABEL
         )
         for at, name in enumerate(spec.namespaces)
-        if not _NAME.fullmatch(name) or len(name) > LONGEST_HUB_NAME
+        if not _NAME.fullmatch(name)
     ]
     if errors:
         raise InvalidManifest(errors)

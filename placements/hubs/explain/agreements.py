@@ -13,8 +13,6 @@ from placements.explain.hub_status import Plain
 
 
 class Agreement(StrEnum):
-    """The result of comparing a replay with what the hub decided."""
-
     PENDING = "pending"
     NOT_REPLAYABLE = "not-replayable"
     AGREES = "agrees"

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fleetui.apimachinery.model import items_at, mapping_at
+from fleetui.apimachinery.words import full_name
 from placements.hubs.kinds.base import (
     Columns,
     Form,
@@ -100,10 +101,12 @@ def columns_of(stream: StreamKind, manifest: Manifest) -> Columns:
         owner = mapping_at(manifest, *keys[:-1]).get(keys[-1])
     else:
         owner = labels.get(PARENT)
+    owner = text_of(owner, longest=63)
+    namespace = text_of(metadata.get("namespace"), longest=63)
     is_binding = stream.kind in _BINDINGS
     latest = (labels.get(IS_LATEST), labels.get(IS_LATEST_APPROVAL))
     return Columns(
-        owner=_key(metadata, owner),
+        owner=owner and full_name(namespace, owner),
         cluster=text_of(spec.get("targetCluster" if is_binding else "clusterName")),
         number=_number(stream, metadata, labels),
         is_latest="true" in latest,
@@ -112,12 +115,6 @@ def columns_of(stream: StreamKind, manifest: Manifest) -> Columns:
         if is_binding
         else "",
     )
-
-
-def _key(metadata: Mapping[str, Any], name: object) -> str:
-    namespace = text_of(metadata.get("namespace"), longest=63)
-    text = text_of(name, longest=63)
-    return f"{namespace}/{text}" if namespace and text else text
 
 
 def _number(

@@ -1,4 +1,4 @@
-"""Placements of a live hub: manifest, conditions of the hub, number of clusters (10.1)."""
+"""Placements of a live hub and their evictions: manifest, conditions, results of controllers (10.1)."""
 
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
@@ -13,7 +13,6 @@ from fleetui.bulk import batched
 from placements.explain.rollouts import DELETED
 from placements.hubs.fleet_versions import write_newly_read
 from placements.hubs.kinds.kubefleet import PLACEMENT_GROUP
-from placements.hubs.projection.documents import HubDocument
 from placements.hubs.projection.kinds import (
     BINDING_KINDS,
     PLACEMENT_KINDS,
@@ -21,11 +20,19 @@ from placements.hubs.projection.kinds import (
     RESOURCE_KINDS,
     RUN_KINDS,
 )
-from placements.hubs.projection.leniency import understood
-from placements.hubs.projection.rows import Conditions, RowKind, WrittenRow
+from placements.hubs.projection.rows import (
+    HUB,
+    Conditions,
+    HubDocument,
+    HubMoment,
+    RowKind,
+    WrittenRow,
+    understood,
+)
 from placements.manifests.binding import BindingState
+from placements.manifests.disruption import parse_eviction
 from placements.manifests.placement import parse_placement
-from placements.models import Binding, DueJudgement, Placement, Rollout
+from placements.models import Binding, DueJudgement, Eviction, Placement, Rollout
 from placements.services.results import PLACEMENT
 from placements.services.snapshots import placement_columns
 
@@ -243,3 +250,51 @@ def delete_placements(pks: Sequence[int], *, now: datetime) -> None:
         running.update(state=Rollout.State.STOPPED, ended_at=now, ended_reason=DELETED)
         Binding.objects.filter(placement__in=part).delete()
         Placement.objects.filter(pk__in=part).delete()
+
+
+_OUTCOMES = {"True": Eviction.Outcome.EXECUTED, "False": Eviction.Outcome.NOT_EXECUTED}
+
+
+class EvictionRows(RowKind[Eviction]):
+    """Evictions; the placement of one may come later, or be deleted."""
+
+    model = Eviction
+    mirrored = (EVICTION_KIND,)
+    noun = "eviction"
+    columns = (
+        "document",
+        "placement_id",
+        "placement_name",
+        "cluster_name",
+        "outcome",
+        "hub_conditions",
+        "at",
+        "by",
+    )
+    has_uid = False
+
+    def __init__(self, documents: Sequence[HubDocument], moment: HubMoment) -> None:
+        super().__init__(documents, moment)
+        self.placements = placement_keys(documents)
+
+    def fill(self, row: Eviction, document: HubDocument) -> bool:
+        pair = understood(document, parse_eviction)
+        if pair is None:
+            return False
+        parsed, row.document = pair
+        row.placement_name = parsed.spec.placement_name
+        row.cluster_name = parsed.spec.cluster_name
+        conditions = document.conditions("status", "conditions")
+        row.hub_conditions = list(conditions.values())
+        if conditions.get("Valid", {}).get("status") == "False":
+            row.outcome = Eviction.Outcome.INVALID
+        else:
+            executed = str(conditions.get("Executed", {}).get("status"))
+            row.outcome = _OUTCOMES.get(executed, Eviction.Outcome.PENDING)
+        row.at = document.created_at
+        row.by = document.manager("spec") or HUB
+        row.placement_id = self.placements.get(document.row.owner)
+        return True
+
+    def conditions(self, row: Eviction) -> Conditions:
+        return row.hub_conditions

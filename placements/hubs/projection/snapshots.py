@@ -14,7 +14,6 @@ from placements.hubs.kinds.kubefleet import (
     PREFIX,
     RESOURCE_INDEX,
 )
-from placements.hubs.projection.documents import HubDocument, HubMoment, save_marks
 from placements.hubs.projection.kinds import (
     BINDING_KINDS,
     PLACEMENT_KINDS,
@@ -23,6 +22,7 @@ from placements.hubs.projection.kinds import (
     RUN_KINDS,
 )
 from placements.hubs.projection.placements import mark_children, mark_due, placements_of
+from placements.hubs.projection.rows import HubDocument, HubMoment, save_marks
 from placements.manifests.policy import PlacementType, parse_policy
 from placements.models import Binding, Placement, PolicySnapshot, ResourceSnapshot
 from placements.services.snapshots import hash_of

@@ -293,12 +293,16 @@ class HubRunner:
             return HubCondition(HubState.REFUSED, rejection)
         if discovery and discovery.unsuitable:
             return HubCondition(HubState.UNSUITABLE, discovery.unsuitable)
-        for kind in discovery.absent if discovery else ():
-            if kind.is_required:
-                reason = f"the hub does not serve {kind.resource}"
-                return HubCondition(HubState.UNSUITABLE, reason)
-        is_down = self._failing is not None and self.error_code in UNREACHABLE_CODES
-        if is_down and now - (self._failing or now) > UNREACHABLE_SECONDS:
+        absent = discovery.absent if discovery else ()
+        missing = next((kind for kind in absent if kind.is_required), None)
+        if missing:
+            reason = f"the hub does not serve {missing.resource}"
+            return HubCondition(HubState.UNSUITABLE, reason)
+        if (
+            self._failing is not None
+            and self.error_code in UNREACHABLE_CODES
+            and now - self._failing > UNREACHABLE_SECONDS
+        ):
             return HubCondition(HubState.UNREACHABLE, self.error)
         return HubCondition(HubState.CONNECTING, self.error)
 

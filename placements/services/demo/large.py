@@ -8,21 +8,18 @@ from random import Random
 from placements.manifests.ocm import SPREAD_OPTIONS_ANNOTATION
 from placements.manifests.placement import SEMANTICS_ANNOTATION
 from placements.services.demo.model import (
+    ANYTHING,
     CORDON,
     CPU_COST,
     NODES,
     DemoFault,
     Document,
     Size,
-    member,
-    name_of,
-    unique_names,
-)
-from placements.services.demo.placements import (
-    ANYTHING,
     expressions,
     labelled,
     measured,
+    member,
+    name_of,
     pick_all,
     pick_fixed,
     pick_n,
@@ -33,6 +30,7 @@ from placements.services.demo.placements import (
     sorted_by,
     spread,
     tolerate,
+    unique_names,
 )
 
 SEED = 20260820

@@ -2,12 +2,16 @@
 
 from datetime import datetime, timedelta
 
-from placements.services.demo.model import Demo, Document, HistoryStep, member, name_of
-from placements.services.demo.placements import (
+from placements.services.demo.model import (
+    Demo,
+    Document,
+    HistoryStep,
     application,
     cluster_role,
     expressions,
     labelled,
+    member,
+    name_of,
     pick_all,
     pick_fixed,
     pick_n,

@@ -13,6 +13,7 @@ from clusters.drivers.base import (
     ObjectWarnings,
     Removed,
 )
+from fleetui.apimachinery.model import mapping_at
 from placements.engine.overrides import OverrideFailed
 from placements.services.rollouts.call_results import (
     MESSAGE_LENGTH,
@@ -34,7 +35,7 @@ def with_warnings(call: ClusterCall, answer: Answer, result: CallResult) -> Call
     written = {one.object: one.messages for one in answer.warnings}
     manifests = () if isinstance(call.manifests, OverrideFailed) else call.manifests
     present = {
-        (one.get("kind"), (one.get("metadata") or {}).get("name")) for one in manifests
+        (one.get("kind"), mapping_at(one, "metadata").get("name")) for one in manifests
     }
     kept = {
         ObjectRef(row["group"], row["kind"], row["namespace"], row["name"]): row[

@@ -30,8 +30,8 @@ from clusters.drivers.base import (
     Removed,
 )
 from clusters.drivers.concurrency import NotCalled
-from clusters.drivers.kubernetes.discovery import NOT_SERVED
-from clusters.drivers.kubernetes.identity import NOT_CONFIRMED
+from clusters.drivers.kubernetes.access import NOT_SERVED
+from clusters.drivers.kubernetes.inventory import NOT_CONFIRMED
 from clusters.drivers.readiness import Readiness
 from clusters.drivers.registry import ACTING_DRIVERS
 from clusters.models import MemberCluster
@@ -212,7 +212,6 @@ Answer: TypeAlias = (
 def to_result(
     call: ClusterCall, answer: Answer, *, now: datetime, is_busy: bool
 ) -> CallResult:
-    """Return what is to be written."""
     binding = call.binding
     match answer:
         case NotCalled():
