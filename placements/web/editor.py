@@ -37,8 +37,8 @@ from fleetui.permissions import (
     may_change_at,
 )
 from placements.models import Draft, Placement
-from placements.services.editor.completion import completions, cursor_at
 from placements.services.editor.form import at
+from placements.services.editor.hints import completions, cursor_at
 from placements.services.editor.operations import (
     DraftExists,
     Side,

@@ -246,19 +246,20 @@ class KubernetesDriver:
         if not placements and not inventory:
             problem = read_health(self._access, deadline=deadline)
             facts = self._readings.take(deadline=deadline)
-            return Observation(
-                is_healthy=not problem,
-                properties=facts.properties if facts else None,
-                usage=facts.usage if facts else None,
-                cluster_uid=facts.cluster_uid if facts else None,
-                health_message=problem or (facts.notice if facts else ""),
+            health = Observation(is_healthy=not problem, health_message=problem)
+            if facts is None:
+                return health
+            return replace(
+                health,
+                properties=facts.properties,
+                usage=facts.usage,
+                cluster_uid=facts.cluster_uid,
+                health_message=problem or facts.notice,
             )
         # An inventory alone opens no second socket for it.
-        health = (
-            pool().submit(read_health, self._access, deadline=deadline)
-            if placements
-            else None
-        )
+        reading = None
+        if placements:
+            reading = pool().submit(read_health, self._access, deadline=deadline)
         states = observe_placements(
             self._access,
             placements,
@@ -269,8 +270,8 @@ class KubernetesDriver:
         inventories = (
             list_inventories(self._access, deadline=deadline) if inventory else None
         )
-        if health:
-            problem = result_of(health, deadline - self._access.monotonic())
+        if reading:
+            problem = result_of(reading, deadline - self._access.monotonic())
         else:
             problem = read_health(self._access, deadline=deadline)
         return Observation(

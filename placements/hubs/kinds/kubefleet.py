@@ -5,6 +5,7 @@ See `rules/live-hub.md#mirror`.
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from fleetui.apimachinery.model import items_at, mapping_at
@@ -103,17 +104,20 @@ def columns_of(stream: StreamKind, manifest: Manifest) -> Columns:
         owner = labels.get(PARENT)
     owner = text_of(owner, longest=63)
     namespace = text_of(metadata.get("namespace"), longest=63)
-    is_binding = stream.kind in _BINDINGS
     latest = (labels.get(IS_LATEST), labels.get(IS_LATEST_APPROVAL))
-    return Columns(
+    columns = Columns(
         owner=owner and full_name(namespace, owner),
-        cluster=text_of(spec.get("targetCluster" if is_binding else "clusterName")),
+        cluster=text_of(spec.get("clusterName")),
         number=_number(stream, metadata, labels),
         is_latest="true" in latest,
-        state=text_of(spec.get("state"), longest=30) if is_binding else "",
-        policy_snapshot=text_of(spec.get("schedulingPolicySnapshotName"))
-        if is_binding
-        else "",
+    )
+    if stream.kind not in _BINDINGS:
+        return columns
+    return replace(
+        columns,
+        cluster=text_of(spec.get("targetCluster")),
+        state=text_of(spec.get("state"), longest=30),
+        policy_snapshot=text_of(spec.get("schedulingPolicySnapshotName")),
     )
 
 

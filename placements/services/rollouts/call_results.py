@@ -158,23 +158,16 @@ class CallResult:
     warnings: str | None = None
 
     def updates(self) -> dict[str, Any]:
-        updates = {
-            **dict(self.columns),
-            **(self.failure.columns() if self.failure else {}),
+        texts = {
+            "warnings": self.warnings,
+            "drifted_objects": self.drifted,
+            "diffed_objects": self.diffed,
         }
-        updates |= (
-            {"warnings": json.loads(self.warnings)} if self.warnings is not None else {}
-        )
-        updates |= (
-            {"drifted_objects": json.loads(self.drifted)}
-            if self.drifted is not None
-            else {}
-        )
-        return updates | (
-            {"diffed_objects": json.loads(self.diffed)}
-            if self.diffed is not None
-            else {}
-        )
+        read = {
+            name: json.loads(text) for name, text in texts.items() if text is not None
+        }
+        failure = self.failure.columns() if self.failure else {}
+        return {**dict(self.columns), **failure, **read}
 
     @property
     def is_removed(self) -> bool:
