@@ -40,6 +40,7 @@ from placements.models import Draft, Placement
 from placements.services.editor.form import at
 from placements.services.editor.hints import completions, cursor_at
 from placements.services.editor.operations import (
+    TEMPLATES,
     DraftExists,
     Side,
     discard_draft,
@@ -52,7 +53,6 @@ from placements.services.editor.operations import (
     write_draft,
 )
 from placements.services.editor.preview import preview_draft
-from placements.services.editor.templates import TEMPLATES
 from placements.services.editor.validation import PlacementDraft, text_for
 from placements.services.resources.operations import apply_resource
 from placements.services.resources.queries import hub_objects

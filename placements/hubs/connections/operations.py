@@ -30,7 +30,6 @@ from fleetui.audit import AuditEvent, actor_name, record_all
 from fleetui.encryption import keep_keys
 from fleetui.errors import FleetError
 from fleetui.hub_scope import in_hub
-from placements.hubs.connections.check import HubCheckReport, check_hub
 from placements.hubs.connections.connection import (
     HubTarget,
     ServerNotAllowedError,
@@ -38,6 +37,7 @@ from placements.hubs.connections.connection import (
     secret_values,
     token_command,
 )
+from placements.hubs.connections.discovery import HubCheckReport, check_hub
 from placements.hubs.kinds import HUB_KINDS
 from placements.hubs.queries import removed_hubs_with_rows
 

@@ -8,8 +8,11 @@ from typing import Any
 from clusters.models import Hub, HubStream, HubWrite
 from fleetui.apimachinery.words import full_name
 from placements.explain.connections import CheckReport, PermissionRow, check_report
-from placements.hubs.connections.check import HubCheckReport
-from placements.hubs.connections.discovery import READ_VERBS, WRITE_VERBS
+from placements.hubs.connections.discovery import (
+    READ_VERBS,
+    WRITE_VERBS,
+    HubCheckReport,
+)
 from placements.hubs.kinds import HUB_KINDS
 from placements.hubs.queries import NO_WATCHER, HubSummary
 from placements.hubs.writing.answers import WriteOutcome

@@ -33,7 +33,7 @@ from fleetui.permissions import (
     for_cluster_administrators,
     for_readers,
 )
-from placements.hubs.connections.check import CHECK_SECONDS, HubCheckReport
+from placements.hubs.connections.discovery import CHECK_SECONDS, HubCheckReport
 from placements.hubs.connections.operations import (
     HubExists,
     HubSpec,
