@@ -46,10 +46,6 @@ class DriverInfo:
     supports_apply_strategy: bool = False
 
 
-def create_simulated(connection: Mapping[str, Any], around: DriverContext) -> Driver:
-    return SimulatedDriver(connection, around.store, around.clock)
-
-
 def create_kubernetes(connection: Mapping[str, Any], around: DriverContext) -> Driver:
     if around.client is None or around.identity is None:
         raise ValueError(
@@ -65,7 +61,12 @@ def create_kubernetes(connection: Mapping[str, Any], around: DriverContext) -> D
 
 
 DRIVERS: Mapping[str, DriverInfo] = {
-    SIMULATED: DriverInfo(create_simulated, parse_configuration),
+    SIMULATED: DriverInfo(
+        lambda connection, around: SimulatedDriver(
+            connection, around.store, around.clock
+        ),
+        parse_configuration,
+    ),
     KUBERNETES: DriverInfo(
         create_kubernetes, parse_connection, supports_apply_strategy=True
     ),

@@ -181,10 +181,6 @@ class InventoryChangedError(Exception):
     """Another call wrote the inventory after this one had read it."""
 
 
-def new_entry(ref: ObjectRef, api_version: str) -> Entry:
-    return Entry(ref, api_version.rpartition("/")[2])
-
-
 def live_entry(
     ref: ObjectRef, live: Mapping[str, Any], *, manifest_hash: str = ""
 ) -> Entry:

@@ -194,7 +194,12 @@ def delete(planner: Planner, fields: dict[str, Any], live: Manifest) -> WritePla
     notes: tuple[str, ...] = ()
     if kind in PLACEMENTS:
         owner = full_name(fields.get("namespace", ""), fields["name"])
-        clusters = names_and_more(bound_clusters(planner, owner), MOST_LISTED)
+        binding = "ResourceBinding" if "/" in owner else "ClusterResourceBinding"
+        bindings = planner.mirrored(binding, owner=owner, is_deleting=False)
+        names = {
+            text_of(mapping_at(one, "spec").get("targetCluster")) for one in bindings
+        }
+        clusters = names_and_more(sorted(names - {""}), MOST_LISTED)
         removed_from = f"The placement is removed from {clusters or 'no cluster'}."
         notes = (removed_from, DELETED_AT_ONCE)
     elif kind.endswith("StagedUpdateRun"):
@@ -202,14 +207,6 @@ def delete(planner: Planner, fields: dict[str, Any], live: Manifest) -> WritePla
     conditions = {key: metadata.get(key) for key in ("uid", "resourceVersion")}
     body = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": conditions}
     return WritePlan(planner.write(Verb.DELETE, live, body), notes=notes)
-
-
-def bound_clusters(planner: Planner, owner: str) -> list[str]:
-    """Return the clusters that have a binding of a placement, as the mirror has them."""
-    kind = "ResourceBinding" if "/" in owner else "ClusterResourceBinding"
-    bindings = planner.mirrored(kind, owner=owner, is_deleting=False)
-    names = {text_of(mapping_at(one, "spec").get("targetCluster")) for one in bindings}
-    return sorted(names - {""})
 
 
 def condition_of(live: Manifest, kind: str) -> Mapping[str, Any]:

@@ -422,16 +422,10 @@ def copies_of(plan: WritePlan, *, manager: str) -> WriteCopies | None:
         manifest = dump_yaml(without_paths(request.stored_body, _PRECONDITIONS))
         options = f"--server-side --subresource={request.subresource} --field-manager={shlex.quote(manager)}"
         return WriteCopies(f"kubectl apply {options} -f manifest.yaml", manifest)
-    patch = patch_of(plan, request)
+    patch = without_paths(request.stored_body, [*_PRECONDITIONS, *_SUBJECT])
+    for path in plan.foreign:
+        set_at(patch, path, None)
     text = json.dumps(patch, separators=(",", ":"), ensure_ascii=False)
     command = f"kubectl patch {subject} --type merge --patch {shlex.quote(text)}"
     manifest = dump_yaml(without_secrets(plan.manifest)) if plan.manifest else ""
     return WriteCopies(command, manifest, dump_yaml(patch))
-
-
-def patch_of(plan: WritePlan, request: WriteRequest) -> dict[str, Any]:
-    """Return a JSON merge patch without preconditions."""
-    patch = without_paths(request.stored_body, [*_PRECONDITIONS, *_SUBJECT])
-    for path in plan.foreign:
-        set_at(patch, path, None)
-    return patch

@@ -169,11 +169,6 @@ TEMPLATES = (
 )
 
 
-def template_named(name: str) -> PlacementTemplate:
-    """Return the template of that name, the first one for any other."""
-    return next((one for one in TEMPLATES if one.name == name), TEMPLATES[0])
-
-
 def preview_reschedule(
     placement: Placement, decision: Decision | None = None
 ) -> SchedulePreview:
@@ -243,9 +238,9 @@ def starting_text(
     Its name is not taken.
     """
     if copied is None:
-        text = template_named(template).text(
-            current_fleet().fleet, is_namespaced=is_namespaced
-        )
+        # The first one in place of one that does not exist.
+        chosen = next((one for one in TEMPLATES if one.name == template), TEMPLATES[0])
+        text = chosen.text(current_fleet().fleet, is_namespaced=is_namespaced)
         return text.replace(STARTING_NAME, _free_name(STARTING_NAME), 1)
     name = _free_name(f"{copied.name[: LONGEST_NAME - 8]}-copy", copied.namespace)
     return dump_yaml(

@@ -36,7 +36,7 @@ from placements.services.notifications.operations import (
     fields_of,
     rules_for_channels,
 )
-from placements.services.notifications.services import SERVICES, Message, Values
+from placements.services.notifications.services import SERVICES, Message
 
 State = NotificationDelivery.State
 LEASE = timedelta(seconds=90)
@@ -103,7 +103,13 @@ def send_one(row: NotificationDelivery, *, now: datetime) -> None:
                 "message": problem.message,
                 "since": problem.since.isoformat(),
             }
-        send_webhook(fields, facts, row.idempotence_key, now=now)
+        content, timestamp = json.dumps(facts).encode(), str(int(now.timestamp()))
+        headers = {
+            KEY: row.idempotence_key,
+            TIMESTAMP: timestamp,
+            SIGNATURE: signature_of(fields["key"], timestamp, content),
+        }
+        post(fields["address"], headers, content)
         return
     if kind not in SERVICES:
         raise NotDeliveredError(
@@ -122,17 +128,6 @@ def signature_of(key: str, timestamp: str, body: bytes) -> str:
     """Return the signature of a message: HMAC-SHA256 over its timestamp, a dot and its body."""
     digest = hmac.new(key.encode(), timestamp.encode() + b"." + body, hashlib.sha256)
     return f"sha256={digest.hexdigest()}"
-
-
-def send_webhook(
-    fields: Values, payload: dict[str, Any], key: str, *, now: datetime
-) -> None:
-    """Post a signed message to the address of a webhook. Raise NotDeliveredError."""
-    body, timestamp = json.dumps(payload).encode(), str(int(now.timestamp()))
-    signature = signature_of(fields["key"], timestamp, body)
-    post(
-        fields["address"], {KEY: key, TIMESTAMP: timestamp, SIGNATURE: signature}, body
-    )
 
 
 def post(url: str, headers: Mapping[str, str], body: bytes) -> None:

@@ -211,7 +211,11 @@ def to_result(
             return CallResult((("next_call_at", now),), failure=None)
         case OverrideFailed():
             message = override_sentence(answer, call.cluster.name)
-            return _failure_result(binding, message, override_failure(answer), now=now)
+            fault = OverrideFault(
+                answer.snapshot, answer.path, answer.resource, answer.message
+            )
+            failure = Failure(FailureKind.OVERRIDE, override=fault)
+            return _failure_result(binding, message, failure, now=now)
         case DriverFenced():
             # Written only under a lease that is still valid: the fence is behind after a restore of the
             # database.
@@ -673,11 +677,6 @@ def difference_rows(
             row |= {"fields": [], "isTruncated": True}
         rows.append(row)
     return json.dumps(rows)
-
-
-def override_failure(failed: OverrideFailed) -> Failure:
-    error = OverrideFault(failed.snapshot, failed.path, failed.resource, failed.message)
-    return Failure(FailureKind.OVERRIDE, override=error)
 
 
 def refusal_failure(binding: Binding, error: DriverRejected) -> Failure:
