@@ -72,11 +72,11 @@ def summaries_of(hubs: Iterable[Hub], *, now: datetime) -> list[HubSummary]:
     columns = ("hub", "kind", "is_required", "heard_at", "retry_at", "object_count")
     hubs, streams = list(hubs), defaultdict[int, list[HubStream]](list)
     heartbeats: dict[int, datetime] = {}
-    # On the stream of clusters alone: the clusters of a hub are aggregated once.
-    members = MemberCluster.objects.filter(hub=OuterRef("hub")).order_by()
-    newest = members.values("hub").annotate(last=Max("heartbeat_at")).values("last")
-    heartbeat = Case(When(kind="MemberCluster", then=Subquery(newest)))
     with across_hubs():
+        members = MemberCluster.objects.filter(hub=OuterRef("hub")).order_by()
+        newest = members.values("hub").annotate(last=Max("heartbeat_at")).values("last")
+        # On the stream of clusters alone: the clusters of a hub are aggregated once.
+        heartbeat = Case(When(kind="MemberCluster", then=Subquery(newest)))
         rows = HubStream.objects.filter(hub__in=hubs).only(*columns)
         for stream in rows.annotate(heartbeat_at=heartbeat):
             streams[stream.hub_id or 0].append(stream)

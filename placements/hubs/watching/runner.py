@@ -285,16 +285,15 @@ class HubRunner:
 
     def condition(self) -> HubCondition:
         rejection = self.access.rejection
-        discovery = self.discovery
+        discovery = self.discovery or HubDiscovery()
         now = self._monotonic()
-        if self.streams and discovery and not discovery.unsuitable:
+        if self.streams and self.discovery and not discovery.unsuitable:
             return condition_of(self.every_status(), now=now, rejected=rejection)
         if rejection:
             return HubCondition(HubState.REFUSED, rejection)
-        if discovery and discovery.unsuitable:
+        if discovery.unsuitable:
             return HubCondition(HubState.UNSUITABLE, discovery.unsuitable)
-        absent = discovery.absent if discovery else ()
-        missing = next((kind for kind in absent if kind.is_required), None)
+        missing = next((kind for kind in discovery.absent if kind.is_required), None)
         if missing:
             reason = f"the hub does not serve {missing.resource}"
             return HubCondition(HubState.UNSUITABLE, reason)

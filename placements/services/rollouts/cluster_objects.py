@@ -96,7 +96,7 @@ def _differences(
     types = [one for one in _COLUMNS if filters.type in (None, one)]
     columns = [_COLUMNS[one] for one in types]
     rows = Binding.objects.filter(placement=placement)
-    rows = rows.exclude(**{column: [] for column in columns})
+    rows = rows.exclude(**dict.fromkeys(columns, []))
     rows = rows.filter(cluster_name=filters.cluster) if filters.cluster else rows
     # Not sorted by the database, whose collation may differ from the order of the cursor.
     names = sorted(
