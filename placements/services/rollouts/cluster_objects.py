@@ -94,9 +94,8 @@ def _differences(
     placement: Placement, filters: DifferenceFilter, *, from_cluster: str
 ) -> Iterator[Difference]:
     types = [one for one in _COLUMNS if filters.type in (None, one)]
-    columns = [_COLUMNS[one] for one in types]
-    rows = Binding.objects.filter(placement=placement)
-    rows = rows.exclude(**dict.fromkeys(columns, []))
+    columns: dict[str, Any] = {_COLUMNS[one]: [] for one in types}
+    rows = Binding.objects.filter(placement=placement).exclude(**columns)
     rows = rows.filter(cluster_name=filters.cluster) if filters.cluster else rows
     # Not sorted by the database, whose collation may differ from the order of the cursor.
     names = sorted(
