@@ -71,8 +71,7 @@ def parse_connection_document(
     data: object, *, context: str, now: datetime
 ) -> ParsedConnection:
     """Return the connection of a context, by the rules of what a user enters. Raise InvalidManifest."""
-    rules = address_rules()
-    parsed = parse_kubeconfig(data, context=context, rules=rules, now=now)
+    parsed = parse_kubeconfig(data, context=context, rules=address_rules(), now=now)
     return _with_allowed_address(parsed)
 
 

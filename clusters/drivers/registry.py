@@ -51,11 +51,10 @@ def create_kubernetes(connection: Mapping[str, Any], around: DriverContext) -> D
         raise ValueError(
             "the driver of a Kubernetes cluster needs a client and an identity"
         )
-    server = parse_connection(connection).server
     return KubernetesDriver(
         around.client,
         identity=around.identity,
-        server=server,
+        server=parse_connection(connection).server,
         monotonic=around.monotonic,
     )
 

@@ -328,8 +328,7 @@ def save_checked(
     upsert_clusters([spec], by=by, now=now)
     set_identity(name, found.identity.cluster_uid, by=by, now=now)
     before = cluster.connection if cluster else {}
-    row = _cluster(name)
-    events = save_secret(row, parsed.secret, before=before, by=by, now=now)
+    events = save_secret(_cluster(name), parsed.secret, before=before, by=by, now=now)
     record_all(events, by=by, now=now)
     return SavedConnection(_cluster(name), found, is_new=cluster is None)
 
@@ -563,6 +562,5 @@ def save_renewed(
         return
     saved = store_secret(cluster, present, secret, by=by, now=now)
     before = public_facts(credential)
-    after = public_facts(saved)
-    event = secret_event("credentials renewed", cluster, before, after)
+    event = secret_event("credentials renewed", cluster, before, public_facts(saved))
     record_all([event], by=by, now=now)

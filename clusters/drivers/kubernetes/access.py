@@ -336,10 +336,9 @@ def patch_object(
         resource = access.discovery.resource(api_version, ref.kind, deadline=deadline)
     else:
         resource = resolve_kind(access.discovery, api_version, ref, deadline=deadline)
-    path = resource.path(ref.namespace, ref.name)
     answer = access.client.request(
         "PATCH",
-        path,
+        resource.path(ref.namespace, ref.name),
         query=query,
         body=body,
         content_type=content_type,

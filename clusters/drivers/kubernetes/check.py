@@ -224,13 +224,12 @@ class ConnectionCheck:
             with errors_mapped(self._connection):
                 context = tls_context(self._connection, self._client.secret())
                 address = self._address
-                rules = self._rules
                 link = BoundedConnection(
                     address.host,
                     address.port,
                     self._connection,
                     context,
-                    rules,
+                    self._rules,
                     self._monotonic,
                 )
                 link.deadline = min(self._deadline, self._monotonic() + CONNECT_SECONDS)

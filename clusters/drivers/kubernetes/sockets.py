@@ -153,8 +153,7 @@ class AddressRules:
 
 def check_address(text: str, rules: AddressRules) -> None:
     """Raise AddressNotAllowed unless connections may go to the address."""
-    address = ip_address(text.partition("%")[0])
-    inner = embedded_address(address)
+    inner = embedded_address(ip_address(text.partition("%")[0]))
     if inner.is_loopback:
         if not rules.allow_loopback:
             raise AddressNotAllowed(

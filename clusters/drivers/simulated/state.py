@@ -494,11 +494,10 @@ class SimulatedFault(ManifestModel):
         kind = raw.get("kind")
         for name, kinds in _FIELDS_OF.items():
             if name in raw and kind in list(FaultKind) and kind not in kinds:
-                message = f"says nothing about a fault of kind {kind}"
                 yield ErrorDetail(
                     (name,),
                     "forbidden-for-type",
-                    message,
+                    f"says nothing about a fault of kind {kind}",
                     f"with {', '.join(sorted(kinds))}",
                 )
         if kind == FaultKind.LOST_STATE and "since" not in raw:

@@ -373,9 +373,8 @@ class HubViewSet(BaseViewSet):
         report = None
         hub = live_hub(name)
         if entered is not None:
-            spec = spec_of(hub)
             saved = save_hub(
-                spec,
+                spec_of(hub),
                 connection_fields(entered),
                 **actor(request),
                 confirmed=confirmed,
@@ -405,8 +404,7 @@ class HubViewSet(BaseViewSet):
         if has_body(request):
             hub = live_hub(name)
             entered = connection_of(request)
-            now = datetime.now(UTC)
-            parsed = parse_hub_input(entered, hub=hub, name=name, now=now)
+            parsed = parse_hub_input(entered, hub=hub, name=name, now=datetime.now(UTC))
             report = check_parsed(spec_of(hub), parsed)
         else:
             report = check_stored_hub(name)

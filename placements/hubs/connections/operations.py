@@ -145,9 +145,8 @@ def parse_hub_input(
     try:
         check_token_server(name, parsed.connection)
     except ServerNotAllowedError as error:
-        message = f"Forbidden: {error}"
         raise InvalidManifest.of(
-            parsed.server_path, "not-allowed", message, error.allowed
+            parsed.server_path, "not-allowed", f"Forbidden: {error}", error.allowed
         ) from error
     return parsed
 
@@ -155,8 +154,7 @@ def parse_hub_input(
 def check_parsed(spec: HubSpec, parsed: ParsedConnection) -> HubCheckReport:
     """Check a connection that is not saved; no transaction may be open."""
     if parsed.secret:
-        values = parsed.secret.values
-        return check_hub(HUB_KINDS[spec.kind], parsed.connection, values)
+        return check_hub(HUB_KINDS[spec.kind], parsed.connection, parsed.secret.values)
     target = HubTarget(0, spec.name, Hub().uid, parsed.connection)
     return _check_target(spec.kind, target)
 

@@ -112,8 +112,7 @@ def _decision_words(side: Mapping[str, Any] | None) -> list[str]:
     scores = [side["affinityScore"], side["topologySpreadScore"]]
     words = ["Selected" if side["selected"] else "Not selected"]
     if any(one is not None for one in scores):
-        names = ("affinity", "topology spread")
-        pairs = zip(names, scores, strict=True)
+        pairs = zip(("affinity", "topology spread"), scores, strict=True)
         words.append(
             ", ".join(f"{name} {'none' if one is None else one}" for name, one in pairs)
         )

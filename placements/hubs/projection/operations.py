@@ -233,8 +233,7 @@ def _project(kind: ProjectedKind, pks: Sequence[int], moment: HubMoment) -> None
 
 def rejudge(*, now: datetime) -> int:
     """Judge the clusters of the hub in scope again; return how many changed their eligibility."""
-    hub = Hub.objects.get(pk=current_hub_id())
-    moment = HubMoment.of(hub, now=now)
+    moment = HubMoment.of(Hub.objects.get(pk=current_hub_id()), now=now)
     with transaction.atomic():
         lock_fleet()
         return rejudge_clusters(moment=moment)

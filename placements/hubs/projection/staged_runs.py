@@ -147,10 +147,9 @@ def _plan(
                 _stage(document, values, spec, path=path, version=f"r{version}")
             )
     deletions = mapping_at(status, _DELETION)
-    steps = _steps(document, deletions, path=f"{_STATUS}.{_DELETION}")
     deletion = Stage(
         DELETE_STAGE,
-        steps,
+        _steps(document, deletions, path=f"{_STATUS}.{_DELETION}"),
         ended_at=_ended_at(document, deletions, f"{_STATUS}.{_DELETION}"),
     )
     policy = text_of(status.get("policySnapshotIndexUsed"), longest=10)
@@ -398,8 +397,7 @@ class RunRows(RowKind[StagedRun]):
         row.started_at = how_far.started_at
         row.started_by = row.created_by if row.started_at else ""
         row.placement_id = self.placements.get(document.row.owner)
-        key = (row.placement_id, row.resource_number)
-        snapshot = self.snapshots.get(key)
+        snapshot = self.snapshots.get((row.placement_id, row.resource_number))
         row.resource_snapshot = snapshot
         row.revision_number = snapshot.revision_number if snapshot else None
         return True

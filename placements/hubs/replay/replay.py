@@ -532,9 +532,8 @@ def _changed_during(
     """Return whether what another version changed may have changed before the cycle."""
     if is_at_or_before(one, first.resource_version, first.seen_at):
         return False  # it is the one before
-    since = one.changes["since_version"]
     began = FleetVersion(
-        from_resource_version=since,
+        from_resource_version=one.changes["since_version"],
         seen_at=moment_of(one.changes["since"]) or one.seen_at,
     )
     if is_at_or_before(began, first.resource_version, first.seen_at):

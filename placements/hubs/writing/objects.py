@@ -235,8 +235,7 @@ def evict(planner: Planner, fields: dict[str, Any], live: Manifest) -> WritePlan
     verdict = hub_verdict(planner.hub, live, name, cluster)
     if verdict.why in _REFUSED:
         raise WriteRefusedError(_REFUSED[verdict.why])
-    new_name = f"{eviction_prefix(name, cluster)}{uuid4().hex[:8]}"
-    fields.setdefault("eviction", new_name)
+    fields.setdefault("eviction", f"{eviction_prefix(name, cluster)}{uuid4().hex[:8]}")
     manifest = {
         "kind": EVICTION,
         "metadata": {"name": fields["eviction"]},

@@ -260,8 +260,7 @@ def planned_write(
         raise NotWritableError(str(error)) from error
     except DriverUnavailable as error:  # while reading: nothing was sent
         message = f"The hub cannot be read: {error}"
-        answer = WriteAnswer(WriteOutcome.UNREACHABLE, message)
-        raise HubRefusedError(answer) from error
+        raise HubRefusedError(WriteAnswer(WriteOutcome.UNREACHABLE, message)) from error
 
 
 def preview_write(

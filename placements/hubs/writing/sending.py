@@ -273,8 +273,7 @@ class HubWriter:
                 evidence = self.read_back(request)
                 if evidence.outcome is not WriteOutcome.UNKNOWN:
                     message = f"{answer.message}. {evidence.message}"
-                    status = answer.status
-                    answer = replace(evidence, message=message, status=status)
+                    answer = replace(evidence, message=message, status=answer.status)
         finish(row, answer)
         return row, answer
 
@@ -443,12 +442,10 @@ def resolve_writes(*, now: datetime) -> int:
 
 def _resolve(writer: HubWriter, row: HubWrite, *, now: datetime) -> bool:
     """Return whether the outcome of a write is final now."""
-    request = request_of(row, version_of(writer.hub, row.kind))
-    evidence = writer.read_back(request)
+    evidence = writer.read_back(request_of(row, version_of(writer.hub, row.kind)))
     is_unknown = evidence.outcome is WriteOutcome.UNKNOWN
     if is_unknown and row.at < now - GIVE_UP_AFTER:
-        message = "The hub did not apply it."
-        evidence = WriteAnswer(WriteOutcome.NOT_APPLIED, message)
+        evidence = WriteAnswer(WriteOutcome.NOT_APPLIED, "The hub did not apply it.")
     elif is_unknown:
         if row.state == HubWriteState.SENT:
             finish(row, evidence)

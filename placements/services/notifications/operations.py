@@ -180,9 +180,8 @@ def convert_former_channels(*, now: datetime) -> None:
             reason = str(error)
         except InvalidManifest:
             pass
-        disabled = {"is_enabled": False, "disabled_reason": reason[:200]}
         NotificationChannel.objects.filter(pk=row.pk, kind=FORMER_KIND).update(
-            **disabled
+            is_enabled=False, disabled_reason=reason[:200]
         )
         event = AuditEvent(
             "disabled", CHANNEL, row.name, after={"reason": reason}, is_warning=True

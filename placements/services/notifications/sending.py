@@ -135,11 +135,10 @@ def post(url: str, headers: Mapping[str, str], body: bytes) -> None:
     parts = urlsplit(url)
     sent = {"Content-Type": "application/json", "User-Agent": "fleetui", **headers}
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    connection = Connection(server=url)
     link = BoundedConnection(
         parts.hostname or "",
         parts.port or 443,
-        connection,
+        Connection(server=url),
         system_tls(),
         rules_for_channels(),
         monotonic,

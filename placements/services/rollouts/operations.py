@@ -516,13 +516,12 @@ def approve(
     InvalidManifest for a comment that is too long.
     """
     if len(comment) > LONGEST_COMMENT:
-        message = f"The comment has {len(comment):,} characters; at most {LONGEST_COMMENT} are allowed"
         raise InvalidManifest(
             [
                 FieldError(
                     "comment",
                     "too-long",
-                    message,
+                    f"The comment has {len(comment):,} characters; at most {LONGEST_COMMENT} are allowed",
                     f"at most {LONGEST_COMMENT} characters",
                 )
             ]

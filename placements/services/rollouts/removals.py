@@ -249,10 +249,9 @@ def is_due(*, now: datetime) -> bool:
 
 
 def _due(now: datetime) -> QuerySet[MemberCluster]:
-    is_due = Q(inventory_at=None) | Q(inventory_at__lte=now)
-    return MemberCluster.objects.filter(is_due, driver__in=DRIVERS).exclude(
-        membership=Membership.LEAVING
-    )
+    return MemberCluster.objects.filter(
+        Q(inventory_at=None) | Q(inventory_at__lte=now), driver__in=DRIVERS
+    ).exclude(membership=Membership.LEAVING)
 
 
 def remove_orphans(

@@ -157,8 +157,7 @@ def read_fleet(
     reporting = fleet
     if foreign:
         reporting = Fleet(one for one in fleet if one.name not in foreign)
-    every_warning = (*warnings, *property_warnings(reporting))
-    return FleetFile(fleet, every_warning, judged_at, hub)
+    return FleetFile(fleet, (*warnings, *property_warnings(reporting)), judged_at, hub)
 
 
 def _ready(member: MemberClusterManifest) -> Cluster:
@@ -298,11 +297,10 @@ def read_all_bindings(
     for read in reads:
         by_name.setdefault(read.value.placement or "", []).append(read)
     if "" in by_name or not reads:
-        message = "No binding with the name of its placement found"
         raise InvalidManifest.of(
             "",
             "required",
-            message,
+            "No binding with the name of its placement found",
             f"{' or '.join(BINDING_KINDS)} objects, or a fleet snapshot",
         )
     return {
@@ -495,12 +493,11 @@ def _read_inputs(request: Request) -> _Inputs:
         )
     if fleet is None or placement_input is None or bindings is None:
         raise BadInputError(errors)
-    warnings = (*fleet.warnings, *bindings.warnings)
     return _Inputs(
         fleet.fleet,
         placement_input,
         bindings.bindings,
-        warnings,
+        (*fleet.warnings, *bindings.warnings),
         fleet.judged_at,
         fleet.hub,
         request.now,
@@ -523,11 +520,10 @@ def _run(placement_input: PlacementInput, inputs: _Inputs) -> Simulation:
     decision = schedule(cycle)
     of_cycle = (*fleet_warnings(cycle), *decision_warnings(decision))
     all_warnings = (*inputs.warnings, *placement_input.warnings, *of_cycle)
-    warnings = tuple(map(placement_input.in_document, all_warnings))
     return Simulation(
         placement_input.name,
         decision,
-        warnings,
+        tuple(map(placement_input.in_document, all_warnings)),
         inputs.placement_input.semantics,
         inputs.judged_at,
     )
