@@ -44,6 +44,9 @@ from placements.hubs.projection.placements import (
     EvictionRows,
     PlacementRows,
     delete_placements,
+    project_policy_snapshots,
+    project_resource_snapshots,
+    remove_snapshots,
 )
 from placements.hubs.projection.rows import (
     FAULTS,
@@ -51,11 +54,6 @@ from placements.hubs.projection.rows import (
     HubMoment,
     RowKind,
     save_marks,
-)
-from placements.hubs.projection.snapshots import (
-    project_policy_snapshots,
-    project_resource_snapshots,
-    remove_snapshots,
 )
 from placements.hubs.projection.staged_runs import (
     NO_RUN,

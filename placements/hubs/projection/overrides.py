@@ -14,6 +14,7 @@ from fleetui.encryption import without_values
 from placements.hubs.kinds.base import text_of
 from placements.hubs.kinds.kubefleet import PLACEMENT_GROUP
 from placements.hubs.projection.kinds import OVERRIDE_OF
+from placements.hubs.projection.placements import columns_by_number, write_numbered
 from placements.hubs.projection.rows import (
     HubDocument,
     HubMoment,
@@ -23,7 +24,6 @@ from placements.hubs.projection.rows import (
     save_marks,
     understood,
 )
-from placements.hubs.projection.snapshots import columns_by_number, write_numbered
 from placements.manifests.disruption import parse_disruption_budget
 from placements.manifests.override import (
     PlacementScope,

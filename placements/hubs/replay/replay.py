@@ -41,8 +41,8 @@ from placements.hubs.projection.kinds import (
     PLACEMENT_KINDS,
     POLICY_KINDS,
 )
+from placements.hubs.projection.placements import NUMBER_OF_CLUSTERS, policy_of
 from placements.hubs.projection.rows import HubDocument
-from placements.hubs.projection.snapshots import NUMBER_OF_CLUSTERS, policy_of
 from placements.hubs.replay.agreement import plain_decisions
 from placements.hubs.watching.mirror import GONE, moment_of
 from placements.manifests.binding import BindingState, PlacedBinding

@@ -38,7 +38,7 @@ from placements.services.rollout_state import (
     orphans_to_decide,
     prunes_to_decide,
 )
-from placements.services.rollouts.api_warnings import warning_rows, warning_words
+from placements.services.rollouts.worker import warning_rows, warning_words
 from placements.services.teams import check_placement
 from placements.services.workqueue import RUN_CLUSTER_CALLS, enqueue_rollout
 
