@@ -43,7 +43,7 @@ from placements.services.results import get_placement
 WRITE_HEADER = "X-FleetUI-Hub-Write"
 _MOST_NOTES, _LONGEST_NOTE = 10, 300
 # A finalizer keeps a deleted object for a while.
-_STATUS = {Verb.CREATE: 201, Verb.DELETE: 202}
+_STATUS: Mapping[Verb | None, int] = {Verb.CREATE: 201, Verb.DELETE: 202}
 
 
 def mirrored_metadata(kind: str, namespace: str, name: str) -> Mapping[str, Any]:

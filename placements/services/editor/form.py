@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from fleetui.apimachinery.errors import Keys, format_path
 from fleetui.apimachinery.kinds import NAMESPACED_PLACEMENT_KIND
@@ -207,6 +207,9 @@ class FieldGroup:
                 yield from inner.with_inner
 
 
+_Place: TypeAlias = FieldGroup | FormRow | FormField
+
+
 @dataclass(frozen=True)
 class PlacementForm:
     data: Mapping[str, Any]
@@ -314,20 +317,16 @@ class PlacementForm:
                 one.name for one in self.strategy if one.name != "spec.strategy.type"
             }
         groups = [one for one in self.all_groups if one.rows or one.can_add]
-        return {
-            one.name: one.keys
-            for one in (*groups, *self.all_rows, *self.fields)
-            if one.name not in hidden
-        }
+        places: tuple[_Place, ...] = (*groups, *self.all_rows, *self.fields)
+        return {one.name: one.keys for one in places if one.name not in hidden}
 
     @cached_property
     def unshown(self) -> tuple[str, ...]:
         """The outermost places of the manifest that no field shows."""
         leaves = frozenset(one.keys for one in self.fields)
+        shown: tuple[_Place, ...] = (*self.fields, *self.all_rows)
         places = frozenset(
-            one.keys[:end]
-            for one in (*self.fields, *self.all_rows)
-            for end in range(len(one.keys) + 1)
+            one.keys[:end] for one in shown for end in range(len(one.keys) + 1)
         )
 
         def walk(keys: Keys, value: object) -> Iterator[Keys]:
