@@ -6,7 +6,6 @@ from datetime import datetime
 from typing import Any
 
 from clusters.models import Hub, HubStream, HubWrite
-from fleetui.apimachinery.words import full_name
 from placements.explain.connections import CheckReport, PermissionRow, check_report
 from placements.hubs.connections.discovery import (
     READ_VERBS,
@@ -148,7 +147,7 @@ def shown_stream(row: HubStream) -> dict[str, Any]:
 
 def shown_write(row: HubWrite) -> dict[str, Any]:
     level, word = WRITE_STATES[row.state]
-    place = full_name(row.namespace, row.name)
+    place = f"{row.namespace}/{row.name}" if row.namespace else row.name
     part = f" ({row.subresource})" if row.subresource else ""
     return {
         "row": row,
