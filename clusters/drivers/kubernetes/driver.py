@@ -49,8 +49,10 @@ from clusters.drivers.kubernetes.one_object import ApplyCall, ObjectResult, exam
 from clusters.drivers.kubernetes.properties import Readings
 from clusters.drivers.kubernetes.removal import (
     CONTAINER_KINDS,
-    release_placement,
-    remove_placement,
+    Removal,
+    end_placement,
+    release_entries,
+    remove_entries,
 )
 from clusters.drivers.kubernetes.targets import (
     CUSTOM_RESOURCE_DEFINITION,
@@ -291,7 +293,7 @@ class KubernetesDriver:
         fence: int = 0,
         timeout: float = USUAL_TIMEOUT,
     ) -> Removed:
-        return self._leave(remove_placement, placement, fence, timeout)
+        return self._leave(remove_entries, "deleted", placement, fence, timeout)
 
     def release(
         self,
@@ -300,11 +302,12 @@ class KubernetesDriver:
         fence: int = 0,
         timeout: float = USUAL_TIMEOUT,
     ) -> Removed:
-        return self._leave(release_placement, placement, fence, timeout)
+        return self._leave(release_entries, "released", placement, fence, timeout)
 
     def _leave(
         self,
-        end: Callable[..., bool],
+        end_entries: Callable[..., Removal],
+        ending: str,
         placement: str,
         fence: int,
         timeout: float,
@@ -313,7 +316,9 @@ class KubernetesDriver:
         deadline = self._access.monotonic() + timeout
         self._cleared.pop(placement, None)
         with self._with_warnings() as access:
-            existed = end(access, placement, fence=fence, deadline=deadline)
+            existed = end_placement(
+                access, placement, end_entries, ending, fence=fence, deadline=deadline
+            )
         return Removed(existed, _collected(access))
 
     def diff(

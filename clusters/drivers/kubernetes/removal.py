@@ -158,31 +158,7 @@ def shared_message(access: MemberAccess) -> str:
     return f"not removed: member {other} has the same API server; one of the two has to leave the fleet"
 
 
-def remove_placement(
-    access: MemberAccess, placement: str, *, fence: int, deadline: float
-) -> bool:
-    """Delete all objects of a placement, at last the inventory; return whether there was one.
-
-    Raise DriverPending while an object exists; DriverUnavailable, DriverRejected, DriverFenced.
-    """
-    return _end_placement(
-        access, placement, remove_entries, "deleted", fence=fence, deadline=deadline
-    )
-
-
-def release_placement(
-    access: MemberAccess, placement: str, *, fence: int, deadline: float
-) -> bool:
-    """Remove ownership metadata and inventory of a placement, and leave its objects there.
-
-    Raise DriverPending, DriverUnavailable, DriverRejected, DriverFenced.
-    """
-    return _end_placement(
-        access, placement, release_entries, "released", fence=fence, deadline=deadline
-    )
-
-
-def _end_placement(
+def end_placement(
     access: MemberAccess,
     placement: str,
     end_entries: Callable[..., Removal],
@@ -191,6 +167,10 @@ def _end_placement(
     fence: int,
     deadline: float,
 ) -> bool:
+    """Delete or release all objects of a placement, at last its inventory; return whether there was one.
+
+    Raise DriverPending while an object has to be waited for; DriverUnavailable, DriverRejected, DriverFenced.
+    """
     stop = deadline - RESERVE_SECONDS
     inventory = _inventory_to_end(access, placement, deadline=deadline)
     if not inventory.exists:
