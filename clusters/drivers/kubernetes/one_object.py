@@ -30,6 +30,7 @@ from clusters.drivers.kubernetes.access import (
     server_message,
     without_secret_values,
 )
+from clusters.drivers.kubernetes.autoscaling import manifest_over
 from clusters.drivers.kubernetes.client import Response
 from clusters.drivers.kubernetes.inventory import (
     Entry,
@@ -52,7 +53,6 @@ from clusters.drivers.kubernetes.targets import (
     applyset_id,
     clean,
     compare_live,
-    compared_manifest,
     find_differences,
     generation_of,
     inventory_name,
@@ -369,9 +369,10 @@ def apply_object(
 
     drift = None
     if options.comparison == "FullComparison":
-        comparison = find_differences(
-            clean(applied), clean(compared_manifest(target, applied))
+        manifest = manifest_over(
+            target.manifest, applied, is_autoscaled=target.is_autoscaled
         )
+        comparison = find_differences(clean(applied), clean(manifest))
         drift = object_diff(target, applied, comparison) if comparison.fields else None
     is_changed = live is None or clean(live) != clean(applied)
     if is_changed and (target.ref.group, target.ref.kind) == CUSTOM_RESOURCE_DEFINITION:

@@ -464,10 +464,6 @@ def generation_of(live: Live) -> str:
     return str(metadata.get("generation") or metadata.get("resourceVersion") or "")
 
 
-def compared_manifest(target: Target, live: Live) -> Live:
-    return manifest_over(target.manifest, live, is_autoscaled=target.is_autoscaled)
-
-
 def compare_live(
     access: MemberAccess, target: Target, live: Live, *, is_full: bool, deadline: float
 ) -> Comparison:
@@ -475,7 +471,7 @@ def compare_live(
 
     Raise RefusedError where the dry run is refused, unless by validation: then all fields are compared.
     """
-    manifest = compared_manifest(target, live)
+    manifest = manifest_over(target.manifest, live, is_autoscaled=target.is_autoscaled)
     if is_full:
         return find_differences(clean(live), clean(manifest))
     query = {"fieldManager": FIELD_MANAGER, "force": "true", "dryRun": "All"}

@@ -1,6 +1,6 @@
 """The words of live hubs: states with their level and age, streams, permissions."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -157,14 +157,8 @@ def shown_write(row: HubWrite) -> dict[str, Any]:
     }
 
 
-def permission_rows(
-    permissions: Iterable[Mapping[str, Any]],
-) -> tuple[PermissionRow, ...]:
-    """Return a row for each kind; what a required kind lacks to be read is missing."""
-    return tuple(_permission_row(one) for one in permissions)
-
-
-def _permission_row(kind: Mapping[str, Any]) -> PermissionRow:
+def permission_row(kind: Mapping[str, Any]) -> PermissionRow:
+    """Return the row of a kind; what a required kind lacks to be read is missing."""
     verbs = kind["verbs"]
     is_required = kind["isRequired"]
     cells = tuple((verb, verbs.get(verb)) for verb in (*READ_VERBS, *WRITE_VERBS))
@@ -176,4 +170,4 @@ def _permission_row(kind: Mapping[str, Any]) -> PermissionRow:
 
 
 def hub_check_report(report: HubCheckReport) -> CheckReport:
-    return check_report(report, permission_rows(report.documents))
+    return check_report(report, tuple(map(permission_row, report.documents)))

@@ -51,7 +51,7 @@ from placements.hubs.explain.connections import (
     IDENTITIES,
     MODES,
     hub_check_report,
-    permission_rows,
+    permission_row,
     shown_hub,
     shown_stream,
     shown_write,
@@ -230,7 +230,8 @@ def _about(
     if report:
         context["report"] = hub_check_report(report)
     else:
-        context["permissions"] = permission_rows(hub.found.get("permissions", ()))
+        kinds = hub.found.get("permissions", ())
+        context["permissions"] = tuple(map(permission_row, kinds))
     return render_page(request, "hubs/about.html", context, fragment="hubs/_live.html")
 
 
