@@ -118,8 +118,8 @@ def member(
         "kind": "ServiceAccount",
         "name": f"fleet-member-{name}",
         "namespace": "fleet-system",
+        "apiGroup": "",
     }
-    identity["apiGroup"] = ""
     return {
         "apiVersion": MEMBER_VERSIONS[0],
         "kind": MEMBER_KIND,
@@ -131,7 +131,7 @@ def member(
         "spec": {
             "identity": identity,
             "heartbeatPeriodSeconds": _HEARTBEAT_SECONDS,
-            **({"taints": plain_taints} if plain_taints else {}),
+            **_filled({"taints": plain_taints}),
         },
         "status": _status(size or Size(), now, fault),
     }
@@ -239,13 +239,14 @@ def placement(
     spec = {
         "resourceSelectors": list(selectors) or [selector("Namespace", name)],
         "policy": policy,
+        **_filled({"strategy": strategy}),
     }
-    spec |= {"strategy": strategy} if strategy else {}
-    metadata: Document = {
-        "name": name,
-        **({"annotations": dict(annotations)} if annotations else {}),
-    }
+    metadata = {"name": name, **_filled({"annotations": dict(annotations or {})})}
     return _object(PLACEMENT_VERSIONS[0], PLACEMENT_KIND, metadata, spec=spec)
+
+
+def _filled(document: Document) -> Document:
+    return {key: value for key, value in document.items() if value}
 
 
 def selector(
@@ -290,13 +291,11 @@ def pick_n(
     spread: Sequence[Document] = (),
     tolerations: Sequence[Document] = (),
 ) -> Document:
-    constraints = {"topologySpreadConstraints": list(spread)} if spread else {}
-    common = _common(required, prefer, tolerations)
     return {
         "placementType": "PickN",
         "numberOfClusters": number,
-        **constraints,
-        **common,
+        **_filled({"topologySpreadConstraints": list(spread)}),
+        **_common(required, prefer, tolerations),
     }
 
 
@@ -305,18 +304,16 @@ def _common(
     prefer: Sequence[Document],
     tolerations: Sequence[Document],
 ) -> Document:
-    affinity: Document = {}
-    if required:
-        terms = {"clusterSelectorTerms": list(required)}
-        affinity["requiredDuringSchedulingIgnoredDuringExecution"] = terms
-    if prefer:
-        affinity["preferredDuringSchedulingIgnoredDuringExecution"] = list(prefer)
-    fields: Document = {"affinity": {"clusterAffinity": affinity}} if affinity else {}
-    return (
-        {**fields, "tolerations": [dict(one) for one in tolerations]}
-        if tolerations
-        else fields
-    )
+    terms = _filled({"clusterSelectorTerms": list(required)})
+    affinity = {
+        "requiredDuringSchedulingIgnoredDuringExecution": terms,
+        "preferredDuringSchedulingIgnoredDuringExecution": list(prefer),
+    }
+    fields = {
+        "affinity": _filled({"clusterAffinity": _filled(affinity)}),
+        "tolerations": [dict(one) for one in tolerations],
+    }
+    return _filled(fields)
 
 
 def spread(
@@ -338,7 +335,7 @@ def labelled(**labels: str) -> Document:
 
 def expressions(*requirements: tuple[str, ...]) -> Document:
     terms = [
-        {"key": key, "operator": operator, **({"values": values} if values else {})}
+        _filled({"key": key, "operator": operator, "values": values})
         for key, operator, *values in requirements
     ]
     return {"labelSelector": {"matchExpressions": terms}}
