@@ -387,17 +387,16 @@ def new_member(
     taints: Sequence[Mapping[str, str]] = (),
 ) -> dict[str, Any]:
     """Return the manifest of a cluster that joins by its connection alone."""
-    identity = {
-        "kind": "ServiceAccount",
-        "name": "fleetui",
-        "namespace": "fleetui-system",
-    }
     return {
         "apiVersion": MEMBER_VERSIONS[0],
         "kind": MEMBER_KIND,
         "metadata": {"name": name, **({"labels": dict(labels)} if labels else {})},
         "spec": {
-            "identity": identity,
+            "identity": {
+                "kind": "ServiceAccount",
+                "name": "fleetui",
+                "namespace": "fleetui-system",
+            },
             **({"taints": list(map(dict, taints))} if taints else {}),
         },
     }
