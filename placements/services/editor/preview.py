@@ -586,14 +586,18 @@ def preview_draft(
     readable = draft.manifest or draft.valid_part
     if readable is not None:
         problems = reserved_name_errors(readable)
-        name = name_on_hub(readable)
-        if saved is None and Placement.objects.filter(full_name=name).exists():
-            message = f"a placement {name} exists already: edit that one, or give this one another name"
-            problems.append(
-                FieldError(
-                    "metadata.name", "duplicate", message, "a name that is not taken"
+        if saved is None:
+            name = name_on_hub(readable)
+            if Placement.objects.filter(full_name=name).exists():
+                message = f"a placement {name} exists already: edit that one, or give this one another name"
+                problems.append(
+                    FieldError(
+                        "metadata.name",
+                        "duplicate",
+                        message,
+                        "a name that is not taken",
+                    )
                 )
-            )
         if draft.manifest is not None:
             before = None
             if saved is not None:
