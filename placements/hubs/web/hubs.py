@@ -230,8 +230,9 @@ def _about(
     if report:
         context["report"] = hub_check_report(report)
     else:
-        kinds = hub.found.get("permissions", ())
-        context["permissions"] = tuple(map(permission_row, kinds))
+        context["permissions"] = [
+            permission_row(one) for one in hub.found.get("permissions", ())
+        ]
     return render_page(request, "hubs/about.html", context, fragment="hubs/_live.html")
 
 
