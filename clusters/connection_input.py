@@ -5,14 +5,14 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from clusters.drivers.kubernetes.addresses import (
+from clusters.drivers.kubernetes.configuration import split_server
+from clusters.drivers.kubernetes.sockets import (
+    CONNECT_SECONDS,
     AddressNotAllowed,
     NameNotResolved,
     checked_addresses,
     is_ip_address,
 )
-from clusters.drivers.kubernetes.configuration import split_server
-from clusters.drivers.kubernetes.sockets import CONNECT_SECONDS
 from clusters.kubeconfig import (
     LARGEST_KUBECONFIG,
     ParsedConnection,
@@ -71,8 +71,7 @@ def parse_connection_document(
     data: object, *, context: str, now: datetime
 ) -> ParsedConnection:
     """Return the connection of a context, by the rules of what a user enters. Raise InvalidManifest."""
-    rules = address_rules()
-    parsed = parse_kubeconfig(data, context=context, rules=rules, now=now)
+    parsed = parse_kubeconfig(data, context=context, rules=address_rules(), now=now)
     return _with_allowed_address(parsed)
 
 

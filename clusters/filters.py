@@ -149,7 +149,12 @@ def clusters_matching(wanted: ClusterFilter) -> QuerySet[MemberCluster]:
     if wanted.text:
         rows = rows.filter(name__contains=wanted.text.lower())
     for label in wanted.labels:
-        rows = _labelled(rows, label)
+        key, _, value = label.removeprefix("!").partition(":")
+        named = ClusterLabel.objects.filter(key=key)
+        if ":" in label:
+            named = named.filter(value=value)
+        chosen = Q(pk__in=named.values("cluster_id"))
+        rows = rows.exclude(chosen) if label.startswith("!") else rows.filter(chosen)
     if wanted.verdict:
         rows = rows.filter(verdict=wanted.verdict)
     return (
@@ -157,15 +162,6 @@ def clusters_matching(wanted: ClusterFilter) -> QuerySet[MemberCluster]:
         if wanted.state
         else rows
     )
-
-
-def _labelled(rows: QuerySet[MemberCluster], label: str) -> QuerySet[MemberCluster]:
-    key, _, value = label.removeprefix("!").partition(":")
-    named = ClusterLabel.objects.filter(key=key)
-    named = named.filter(value=value) if ":" in label else named
-    if label.startswith("!"):
-        return rows.exclude(pk__in=named.values("cluster_id"))
-    return rows.filter(pk__in=named.values("cluster_id"))
 
 
 def list_state() -> Case:

@@ -248,7 +248,20 @@ def read_members(
     all errors and their lines.
     """
     entries = _entries(decoded(source, LARGEST_UPLOAD), name.lower())
-    return _Reading(_chosen(entries, choices.contexts), choices).result()
+    every = [one for entry in entries for one in entry_members(entry)]
+    names = [one.context for one in every if one.context]
+    if missing := [one for one in choices.contexts if one not in names]:
+        message = f"Not found: context {quote_value(missing[0])}"
+        raise InvalidManifest.of("context", "bad-reference", message, ", ".join(names))
+    # Of kubeconfigs the chosen contexts.
+    chosen = [
+        one
+        for one in every
+        if not one.context or not choices.contexts or one.context in choices.contexts
+    ]
+    if not chosen:
+        raise InvalidManifest.of("", "required", "holds no member cluster", _ALLOWED)
+    return _Reading(chosen, choices).result()
 
 
 def entry_members(entry: ImportEntry) -> list[ImportEntry]:
@@ -297,24 +310,6 @@ def _as_name(text: str) -> str:
     parts = _NO_NAME.sub("-", text.lower()).split(".")
     joined = ".".join(filter(None, (part.strip("-") for part in parts)))
     return joined[:_LONGEST_NAME].strip("-.")
-
-
-def _chosen(entries: list[ImportEntry], contexts: Sequence[str]) -> list[ImportEntry]:
-    """Return the entries of a file, of its kubeconfigs the chosen contexts. Raise InvalidManifest."""
-    every = [one for entry in entries for one in entry_members(entry)]
-    names = [one.context for one in every if one.context]
-    allowed = ", ".join(names)
-    if missing := [one for one in contexts if one not in names]:
-        message = f"Not found: context {quote_value(missing[0])}"
-        raise InvalidManifest.of("context", "bad-reference", message, allowed)
-    chosen = [
-        one
-        for one in every
-        if not one.context or not contexts or one.context in contexts
-    ]
-    if not chosen:
-        raise InvalidManifest.of("", "required", "holds no member cluster", _ALLOWED)
-    return chosen
 
 
 _ALLOWED = (

@@ -20,8 +20,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import NameOID
 
-from clusters.drivers.kubernetes.addresses import AddressRules
 from clusters.drivers.kubernetes.configuration import parse_connection
+from clusters.drivers.kubernetes.sockets import AddressRules
 from fleetui.apimachinery.errors import (
     FieldError,
     InvalidManifest,
@@ -444,8 +444,7 @@ def _entry(
     path: str,
 ) -> Entry:
     """Return the keys and the content of a named entry; `keys` is the place that refers to it."""
-    entries = document.get(plural)
-    names = _names(entries)
+    names = _names(document.get(plural))
     if not isinstance(name, str) or name not in names:
         problem = (
             f"Not found: {kind} {quote_value(name)}"

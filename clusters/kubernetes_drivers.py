@@ -38,9 +38,9 @@ from clusters.drivers.base import (
     Removed,
     Version,
 )
-from clusters.drivers.kubernetes.addresses import AddressRules
 from clusters.drivers.kubernetes.client import Client
 from clusters.drivers.kubernetes.configuration import Connection, parse_connection
+from clusters.drivers.kubernetes.sockets import AddressRules
 from clusters.drivers.registry import DriverContext, driver_named
 from clusters.models import ClusterCredential, Hub, MemberCluster
 from fleetui import __version__
@@ -185,7 +185,15 @@ class DriverCache:
             if cached and cached.version == version:
                 self._cached.move_to_end(cluster.pk)
         if cached is None or cached.version != version:
-            cached = self._create(cluster, version, replace(context, identity=identity))
+            secret = StoredSecret(cluster)
+            client = open_client(
+                parse_connection(cluster.connection), secret, monotonic=self._monotonic
+            )
+            context = replace(
+                context, identity=identity, monotonic=self._monotonic, client=client
+            )
+            driver = driver_named(KUBERNETES, cluster.connection, context)
+            cached = CachedDriver(version, driver, client, secret, Rejections())
             self._keep(cluster.pk, cached)
         if credential:
             cached.secret.ciphertext = (
@@ -213,20 +221,6 @@ class DriverCache:
 
     def __len__(self) -> int:
         return len(self._cached)
-
-    def _create(
-        self,
-        cluster: MemberCluster,
-        version: DriverVersion,
-        context: DriverContext,
-    ) -> CachedDriver:
-        secret = StoredSecret(cluster)
-        client = open_client(
-            parse_connection(cluster.connection), secret, monotonic=self._monotonic
-        )
-        context = replace(context, monotonic=self._monotonic, client=client)
-        driver = driver_named(KUBERNETES, cluster.connection, context)
-        return CachedDriver(version, driver, client, secret, Rejections())
 
     def _keep(self, pk: int, cached: CachedDriver) -> None:
         replaced: list[CachedDriver] = []

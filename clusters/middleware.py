@@ -80,13 +80,10 @@ class HubMiddleware(Middleware):
             query = request.META.get("QUERY_STRING", "")
             to = f"{match['rest']}?{query}" if query else match["rest"]
             return HttpResponsePermanentRedirect(to, preserve_request=True)
-        return self._serve(request, hub, match["rest"])
-
-    def _serve(self, request: HttpRequest, hub: Hub, path: str) -> HttpResponse:
         before = get_script_prefix()
         mount = f"{before.rstrip('/')}/hubs/{hub.name}"
         request.hub = None if hub.pk == UNKNOWN_HUB else hub  # type: ignore[attr-defined]  # see above
-        request.path_info = request.META["PATH_INFO"] = path
+        request.path_info = request.META["PATH_INFO"] = match["rest"]
         request.META["SCRIPT_NAME"] = mount
         set_script_prefix(f"{mount}/")
         try:

@@ -251,30 +251,20 @@ def status_of(cluster: MemberCluster, *, has_address: bool = False) -> dict[str,
         ]
     if cluster.has_reported:
         conditions = (
-            [{"type": "Joined", "status": cluster.agent_joined}]
-            if cluster.agent_joined
-            else []
+            {"type": "Joined", "status": cluster.agent_joined},
+            {
+                "type": "Healthy",
+                "status": cluster.agent_healthy,
+                "message": cluster.health_message,
+                "lastTransitionTime": _written(cluster.healthy_since),
+            },
         )
-        if cluster.agent_healthy:
-            since = (
-                {"lastTransitionTime": _written(cluster.healthy_since)}
-                if cluster.healthy_since
-                else {}
-            )
-            message = (
-                {"message": cluster.health_message} if cluster.health_message else {}
-            )
-            conditions.append(
-                {"type": "Healthy", "status": cluster.agent_healthy, **message, **since}
-            )
-        heartbeat = (
-            {"lastReceivedHeartbeat": _written(cluster.heartbeat_at)}
-            if cluster.heartbeat_at
-            else {}
-        )
-        status["agentStatus"] = [
-            {"type": "MemberAgent", "conditions": conditions, **heartbeat}
-        ]
+        agent = {
+            "type": "MemberAgent",
+            "conditions": [_filled(one) for one in conditions if one["status"]],
+        }
+        heartbeat = _filled({"lastReceivedHeartbeat": _written(cluster.heartbeat_at)})
+        status["agentStatus"] = [{**agent, **heartbeat}]
     if cluster.properties:
         status["properties"] = {
             name: {"value": value}
@@ -288,5 +278,9 @@ def status_of(cluster: MemberCluster, *, has_address: bool = False) -> dict[str,
     return status
 
 
-def _written(moment: Any) -> str:
-    return str(moment.isoformat().replace("+00:00", "Z"))
+def _written(moment: datetime | None) -> str:
+    return moment.isoformat().replace("+00:00", "Z") if moment else ""
+
+
+def _filled(values: dict[str, str]) -> dict[str, str]:
+    return {key: value for key, value in values.items() if value}

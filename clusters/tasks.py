@@ -5,11 +5,11 @@ from typing import Any
 
 from celery import shared_task
 
-from clusters.operations.credential_renewal import renew_due
+from clusters.operations.connection import renew_due
 from clusters.operations.credentials import notify_expiring
+from clusters.operations.edit import finish_leaving
 from clusters.operations.heartbeat import observe as observe_fleet
 from clusters.operations.join import CLUSTER
-from clusters.operations.leave import finish_leaving
 from fleetui.task_queue import record_end
 
 

@@ -24,7 +24,7 @@ from placements.services.fleet_events import enqueue_affected_placements
 from placements.services.loss import report as resilience
 from placements.services.notifications.evaluation import evaluate
 from placements.services.notifications.sending import send_due
-from placements.services.rollouts import controller, orphans, worker
+from placements.services.rollouts import controller, removals, worker
 from placements.services.workqueue import count_waiting
 
 log = logging.getLogger(__name__)
@@ -126,7 +126,7 @@ def verify(**_newer: Any) -> None:
 
 @shared_task(acks_late=True)
 def remove_orphans(**_newer: Any) -> None:
-    repeat(orphans.remove_orphans)
+    repeat(removals.remove_orphans)
 
 
 @shared_task(acks_late=True)
@@ -156,7 +156,7 @@ def sweep(**_newer: Any) -> None:
     }
     if next(_sweeps) % RARELY == 0:
         due |= {
-            remove_orphans: orphans.is_due,
+            remove_orphans: removals.is_due,
             evaluate_resilience: resilience.is_due,
             check_findings: checks.is_due,
             verify: verification.verification_due,

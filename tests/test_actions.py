@@ -14,8 +14,7 @@ from django.utils.html import strip_tags
 from rest_framework.test import APIClient
 
 from clusters.models import MemberCluster
-from clusters.operations.edit import cordon
-from clusters.operations.leave import leave
+from clusters.operations.edit import cordon, leave
 from fleetui.permissions import Role
 from placements.engine.rollout.state import Phase
 from placements.models import (

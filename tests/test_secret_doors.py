@@ -36,7 +36,7 @@ COMPARING = {
     "placements/services/apply.py _unchanged_rows": "the same again changes nothing",
     "placements/services/editor/operations.py confirm_draft": "a draft is saved",
     "placements/services/editor/operations.py write_draft": "the same text again",
-    "placements/services/editor/queries.py summaries_of": "the number of changes in a draft",
+    "placements/services/editor/operations.py summaries_of": "the number of changes in a draft",
     "placements/services/history/compare.py _contents": "what changed, without values",
     "placements/services/history/compare.py changes_by_unpinning": "what changed, without values",
     "placements/services/overrides/operations.py save_override": "the same again changes nothing",

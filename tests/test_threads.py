@@ -39,9 +39,9 @@ STARTS = {
 NO_DATABASE, CLOSES = "uses no database", "closes its connections"
 PLACES = {
     "clusters/drivers/concurrency.py": CLOSES,  # each caller passes `close_connections`
-    "clusters/drivers/kubernetes/addresses.py": NO_DATABASE,
+    "clusters/drivers/kubernetes/sockets.py": NO_DATABASE,
     "clusters/drivers/kubernetes/check.py": NO_DATABASE,
-    "clusters/drivers/kubernetes/parallel.py": NO_DATABASE,
+    "clusters/drivers/kubernetes/access.py": NO_DATABASE,
     "placements/hubs/watching/runner.py": NO_DATABASE,  # it puts what it reads into a queue
     "placements/hubs/watching/watcher.py": CLOSES,  # the one writer of the mirror
     "clusters/kubernetes_drivers.py": NO_DATABASE,

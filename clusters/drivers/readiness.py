@@ -51,7 +51,6 @@ def readiness_of(live: Live) -> ReadinessResult:
 
 
 def is_trackable(api_version: str, kind: str) -> bool:
-    """Return whether the readiness of objects of a kind can be observed."""
     return (api_version, kind) in _AT_ONCE or (api_version, kind) in _JUDGES
 
 

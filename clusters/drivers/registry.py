@@ -16,9 +16,8 @@ from clusters.drivers.base import (
 from clusters.drivers.kubernetes.client import Client
 from clusters.drivers.kubernetes.configuration import parse_connection
 from clusters.drivers.kubernetes.driver import KubernetesDriver
-from clusters.drivers.simulated.configuration import parse_configuration
 from clusters.drivers.simulated.driver import SimulatedDriver
-from clusters.drivers.simulated.state import StateStore
+from clusters.drivers.simulated.state import StateStore, parse_configuration
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,26 +46,26 @@ class DriverInfo:
     supports_apply_strategy: bool = False
 
 
-def create_simulated(connection: Mapping[str, Any], around: DriverContext) -> Driver:
-    return SimulatedDriver(connection, around.store, around.clock)
-
-
 def create_kubernetes(connection: Mapping[str, Any], around: DriverContext) -> Driver:
     if around.client is None or around.identity is None:
         raise ValueError(
             "the driver of a Kubernetes cluster needs a client and an identity"
         )
-    server = parse_connection(connection).server
     return KubernetesDriver(
         around.client,
         identity=around.identity,
-        server=server,
+        server=parse_connection(connection).server,
         monotonic=around.monotonic,
     )
 
 
 DRIVERS: Mapping[str, DriverInfo] = {
-    SIMULATED: DriverInfo(create_simulated, parse_configuration),
+    SIMULATED: DriverInfo(
+        lambda connection, around: SimulatedDriver(
+            connection, around.store, around.clock
+        ),
+        parse_configuration,
+    ),
     KUBERNETES: DriverInfo(
         create_kubernetes, parse_connection, supports_apply_strategy=True
     ),

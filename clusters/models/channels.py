@@ -7,8 +7,6 @@ from django.db.models import Q
 
 
 class ChannelKind(models.TextChoices):
-    """The service that messages go to."""
-
     WEBHOOK = "webhook", "Webhook with signature"
     SLACK = "slack", "Slack"
     TEAMS = "teams", "Microsoft Teams (workflow)"

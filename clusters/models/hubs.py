@@ -18,15 +18,11 @@ HUB_ROLES = ("viewer", "operator", "approver")
 
 
 class HubKind(models.TextChoices):
-    """The API of a hub."""
-
     LOCAL = "local"
     KUBEFLEET = "kubefleet"
 
 
 class HubMode(models.TextChoices):
-    """Whether the console may write to a hub."""
-
     READ = "read"
     OPERATE = "operate"
 

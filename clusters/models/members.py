@@ -370,8 +370,6 @@ class ClusterSetObject(HubRow):
 
 
 class ClusterCredential(StoredCredential, HubRow):
-    """The secret of a connection to a cluster."""
-
     class Kind(models.TextChoices):
         TOKEN = "token"  # noqa: S105 -- a kind of secret
         CERTIFICATE = "certificate"

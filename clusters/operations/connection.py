@@ -1,11 +1,16 @@
-"""Connections of Kubernetes clusters: checked, saved with their secrets, removed."""
+"""Connections of Kubernetes clusters: checked, saved with their secrets, renewed, removed.
 
+See `rules/kubernetes-driver.md#secrets`.
+"""
+
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Generic, TypeVar
+from urllib.parse import quote
 
 from django.contrib.auth.models import User
 from django.db import transaction
@@ -20,7 +25,13 @@ from clusters.credentials import (
     kept_secret,
     public_facts,
 )
-from clusters.drivers.base import KUBERNETES, DriverUnavailable
+from clusters.drivers.base import (
+    KUBERNETES,
+    DriverError,
+    DriverRejected,
+    DriverUnavailable,
+)
+from clusters.drivers.concurrency import NotCalled, call_all
 from clusters.drivers.kubernetes.check import (
     FAILED_CHECK,
     IDENTITY,
@@ -31,11 +42,15 @@ from clusters.drivers.kubernetes.check import (
     ConnectionCheckFailed,
 )
 from clusters.drivers.kubernetes.configuration import parse_connection
-from clusters.kubeconfig import ParsedConnection, ca_facts
+from clusters.kubeconfig import ParsedConnection, Secret, ca_facts, facts_of
 from clusters.kubernetes_drivers import address_rules, hub_id, open_client
-from clusters.models import Hub, MemberCluster, Membership
-from clusters.operations.change_log import lock_fleet
-from clusters.operations.credentials import remove_secret, save_secret
+from clusters.models import ClusterCredential, Hub, MemberCluster, Membership
+from clusters.operations.credentials import (
+    remove_secret,
+    save_secret,
+    secret_event,
+    store_secret,
+)
 from clusters.operations.edit import UnknownClusterError
 from clusters.operations.identity import (
     AlreadyJoined,
@@ -46,6 +61,7 @@ from clusters.operations.identity import (
 from clusters.operations.join import (
     CLUSTER,
     ClusterSpec,
+    lock_fleet,
     parse_cluster,
     upsert_clusters,
 )
@@ -55,6 +71,7 @@ from fleetui.audit import record_all
 from fleetui.concurrency import check_revision
 from fleetui.encryption import keep_keys
 from fleetui.errors import FleetError, UnknownObject
+from fleetui.threads import close_connections
 
 INSECURE_WARNING = (
     "TLS verification is off. Anyone on the network path can read the credentials "
@@ -311,8 +328,7 @@ def save_checked(
     upsert_clusters([spec], by=by, now=now)
     set_identity(name, found.identity.cluster_uid, by=by, now=now)
     before = cluster.connection if cluster else {}
-    row = _cluster(name)
-    events = save_secret(row, parsed.secret, before=before, by=by, now=now)
+    events = save_secret(_cluster(name), parsed.secret, before=before, by=by, now=now)
     record_all(events, by=by, now=now)
     return SavedConnection(_cluster(name), found, is_new=cluster is None)
 
@@ -371,17 +387,16 @@ def new_member(
     taints: Sequence[Mapping[str, str]] = (),
 ) -> dict[str, Any]:
     """Return the manifest of a cluster that joins by its connection alone."""
-    identity = {
-        "kind": "ServiceAccount",
-        "name": "fleetui",
-        "namespace": "fleetui-system",
-    }
     return {
         "apiVersion": MEMBER_VERSIONS[0],
         "kind": MEMBER_KIND,
         "metadata": {"name": name, **({"labels": dict(labels)} if labels else {})},
         "spec": {
-            "identity": identity,
+            "identity": {
+                "kind": "ServiceAccount",
+                "name": "fleetui",
+                "namespace": "fleetui-system",
+            },
             **({"taints": list(map(dict, taints))} if taints else {}),
         },
     }
@@ -407,3 +422,144 @@ def remove_connection(
     after = _cluster(name)
     record_all(remove_secret(after, credential, by=by, now=now), by=by, now=now)
     return _cluster(name)
+
+
+RETRY = timedelta(hours=1)
+CALL_SECONDS = 10.0
+BATCH = 50
+_THREADS = 8
+_ROUND_SECONDS = 15.0
+_SHORTEST_TOKEN = 600
+"""Seconds; the API server accepts no shorter lifetime."""
+
+
+def renew_credentials(name: str, *, by: User | None, now: datetime) -> None:
+    """Renew a token now. Raise UnknownClusterError, NoConnectionError, ConnectionNotAllowed, DriverError."""
+    cluster = connected_cluster(name)
+    credential = ClusterCredential.objects.filter(cluster=cluster).first()
+    if credential is None or credential.renew_at is None:
+        raise ConnectionNotAllowed(
+            f"the credentials of {name} are not a service account token that expires"
+        )
+    try:
+        secret = request_token(cluster, credential)
+    except DriverError as error:
+        record_failure(credential, error)
+        raise
+    save_renewed(cluster, credential, secret, by=by, now=now)
+
+
+def renew_due(*, now: datetime) -> int:
+    """Renew the tokens that have lived half of their time, failed ones after an hour; return how many."""
+    due = ClusterCredential.objects.filter(renew_at__lte=now)
+    pks = list(due.order_by("renew_at").values_list("pk", flat=True)[:BATCH])
+    if not pks or not due.filter(pk__in=pks).update(renew_at=now + RETRY):
+        return 0
+    rows = {
+        row.pk: row
+        for row in ClusterCredential.objects.select_related("cluster").filter(
+            pk__in=pks
+        )
+    }
+    calls = {pk: partial(request_token, row.cluster, row) for pk, row in rows.items()}
+    renewed = 0
+    answers = call_all(
+        calls,
+        threads=_THREADS,
+        seconds=_ROUND_SECONDS,
+        patience=CALL_SECONDS,
+        at_end=close_connections,
+    )
+    for pk, answer in answers:
+        if isinstance(answer, DriverError):
+            record_failure(rows[pk], answer)
+        elif not isinstance(answer, NotCalled):
+            save_renewed(rows[pk].cluster, rows[pk], answer, by=None, now=now)
+            renewed += 1
+    return renewed
+
+
+def request_token(cluster: MemberCluster, credential: ClusterCredential) -> Secret:
+    """Return a new token for the account of the present one, once a call with it succeeded.
+
+    It is bound to the object of the present one: both end when that is deleted. No database is used. Raise
+    DriverUnavailable, DriverRejected.
+    """
+    present = decrypt(cluster.uid, credential.ciphertext)
+    facts = facts_of(present)
+    if (
+        facts.service_account is None
+        or facts.issued_at is None
+        or facts.expires_at is None
+    ):
+        raise DriverRejected("the token is not one of a service account that expires")
+    namespace, account = facts.service_account
+    seconds = max(
+        _SHORTEST_TOKEN, int((facts.expires_at - facts.issued_at).total_seconds())
+    )
+    spec: dict[str, Any] = {"expirationSeconds": seconds}
+    if bound := facts.bound_to:
+        spec["boundObjectRef"] = {"apiVersion": "v1", **bound._asdict()}
+    request = {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "spec": spec,
+    }
+    deadline = time.monotonic() + CALL_SECONDS
+    connection = parse_connection(cluster.connection)
+    client = open_client(connection, lambda: present.values)
+    try:
+        path = f"/api/v1/namespaces/{quote(namespace, safe='')}/serviceaccounts/{quote(account, safe='')}/token"
+        answer = client.request("POST", path, body=request, deadline=deadline)
+    finally:
+        client.close()
+    status = answer.body.get("status")
+    token = (
+        status.get("token")
+        if answer.status == 201 and isinstance(status, dict)
+        else None
+    )
+    if (
+        not isinstance(token, str)
+        or not token.isascii()
+        or not token.isprintable()
+        or " " in token
+    ):
+        raise DriverRejected(
+            f"the API server answers {answer.status} to the request for a token"
+        )
+    renewed = Secret({"token": token})
+    client = open_client(connection, lambda: renewed.values)
+    try:
+        client.request("GET", "/version", deadline=deadline)
+    finally:
+        client.close()
+    return renewed
+
+
+def record_failure(credential: ClusterCredential, error: DriverError) -> None:
+    rows = ClusterCredential.objects.filter(
+        pk=credential.pk, revision=credential.revision
+    )
+    rows.update(renewal_error=str(error)[:200])
+
+
+@transaction.atomic
+def save_renewed(
+    cluster: MemberCluster,
+    credential: ClusterCredential,
+    secret: Secret,
+    *,
+    by: User | None,
+    now: datetime,
+) -> None:
+    """Save a renewed token, unless the credentials were replaced or removed meanwhile."""
+    present = (
+        ClusterCredential.objects.select_for_update().filter(pk=credential.pk).first()
+    )
+    if present is None or present.revision != credential.revision:
+        return
+    saved = store_secret(cluster, present, secret, by=by, now=now)
+    before = public_facts(credential)
+    event = secret_event("credentials renewed", cluster, before, public_facts(saved))
+    record_all([event], by=by, now=now)

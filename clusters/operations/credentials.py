@@ -126,10 +126,9 @@ def remove_secret(
 def _record_change(
     owner: Connected, by: User | None, now: datetime, **details: Any
 ) -> None:
-    subject = f"{kind_of(owner)} {owner.name}"
     record_access(
         "credentials changed",
-        subject,
+        f"{kind_of(owner)} {owner.name}",
         by=by or SYSTEM,
         details=details or None,
         now=now,
@@ -174,9 +173,8 @@ def notify_expiring(kind: str, *, now: datetime) -> int:
         same = _ROWS[kind].objects.filter(pk=row.pk, revision=row.revision)
         same.update(notified_days=days_left(row, now=now))
         after = {**(public_facts(row) or {}), "notice": expiry_notice(row, now=now)}
-        owner = getattr(row, kind)
         event = secret_event(
-            "credentials expiring", owner, None, after, is_warning=True
+            "credentials expiring", getattr(row, kind), None, after, is_warning=True
         )
         with in_hub(row.hub_id):  # who has no role there learns nothing of it
             record_all([event], by=None, now=now)

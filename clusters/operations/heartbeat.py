@@ -20,10 +20,17 @@ from clusters.drivers.registry import DRIVERS
 from clusters.kubernetes_drivers import hub_id
 from clusters.models import FleetState, MemberCluster, Membership
 from clusters.observation import counts_until
-from clusters.operations.change_log import ChangeLogEntry, lock_fleet, log_change
 from clusters.operations.edit import UnknownClusterError
 from clusters.operations.identity import record_identities
-from clusters.operations.join import CLUSTER, READY_WORDS, readings, set_eligibility
+from clusters.operations.join import (
+    CLUSTER,
+    READY_WORDS,
+    ChangeLogEntry,
+    lock_fleet,
+    log_change,
+    readings,
+    set_eligibility,
+)
 from clusters.queries import LONGEST_GAP
 from fleetui.audit import AuditEvent, record_all
 from fleetui.changes import unnoticed
@@ -376,14 +383,13 @@ def _set_observation(
     """Set an observation in the row; return a copy of the row before."""
     before = MemberCluster(**{name: getattr(row, name) for name in _FACTS})
     health = "True" if observation.is_healthy else "False"
-    has_notice = (
-        observation.health_message or observation.properties is not None
-    )  # of the readings
-    if has_notice or row.agent_healthy != health:
+    is_other = row.agent_healthy != health
+    # With properties there is a notice of the readings, or none any more.
+    if is_other or observation.health_message or observation.properties is not None:
         row.health_message = "".join(
             filter(str.isprintable, observation.health_message)
         )[:200]
-    if row.agent_healthy != health:
+    if is_other:
         row.agent_healthy, row.healthy_since = health, now
     if row.membership == Membership.JOINING:
         row.membership = Membership.JOINED

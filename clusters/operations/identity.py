@@ -12,11 +12,10 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import Count, Q
 
-from clusters.drivers.kubernetes.identity import member_name
+from clusters.drivers.kubernetes.inventory import member_name
 from clusters.kubernetes_drivers import member_id
 from clusters.models import FormerMember, MemberCluster
-from clusters.operations.change_log import lock_fleet
-from clusters.operations.join import CLUSTER
+from clusters.operations.join import CLUSTER, lock_fleet
 from fleetui.audit import AuditEvent, record_all
 
 

@@ -1,4 +1,6 @@
-"""Importing the clusters of a file, those of a kubeconfig with their connections: all or none.
+"""Importing the clusters of a file with the objects of a hub beside them: all or none.
+
+An object replaces the one of its name; what an import does not have stays.
 
 The page, REST and the command have the same preview and the same operation.
 """
@@ -16,11 +18,11 @@ from django.db import transaction
 from clusters.connection_input import parse_connection_document
 from clusters.drivers.base import KUBERNETES
 from clusters.fleet import ManagedObject
+from clusters.hub_objects import OcmObject
 from clusters.importing import ImportRead, MemberRead
 from clusters.kubeconfig import ParsedConnection
 from clusters.managed_cluster import managed_to_plain
-from clusters.models import MemberCluster, Membership
-from clusters.operations.change_log import lock_fleet
+from clusters.models import ClusterSetObject, MemberCluster, Membership
 from clusters.operations.connection import (
     ConnectionCheckFailed,
     ConnectionExamination,
@@ -31,19 +33,83 @@ from clusters.operations.connection import (
     refuse_unconfirmed,
     save_checked,
 )
-from clusters.operations.hub_objects import put_objects
 from clusters.operations.join import (
+    ChangeLogEntry,
     ClusterSpec,
     JoinOutcome,
     JoinResult,
     dry_run,
+    lock_fleet,
+    log_change,
     upsert_clusters,
 )
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.yaml import attach_lines
+from fleetui.audit import AuditEvent, record_all
 from fleetui.encryption import keep_keys
 from fleetui.errors import CONFIRMATION_NEEDED, FleetError
 from fleetui.permissions import may_administer_clusters, may_operate
+
+_COLUMNS = ("kind", "namespace", "name", "selector")
+
+
+def put_objects(
+    found: ImportRead, *, by: User | None, now: datetime, is_preview: bool = False
+) -> list[JoinResult]:
+    """Store sets and bindings, and the scores of clusters that are not in the file.
+
+    Requires the transaction of an import that has the lock of the fleet, except for a preview.
+    """
+    scores = dict(found.scores)
+    for one in found.members:
+        scores.pop(one.name, None)
+    specs = []
+    for row in MemberCluster.objects.filter(name__in=scores):
+        managed = managed_to_plain(ManagedObject({}, scores.pop(row.name)))
+        specs.append(ClusterSpec(row.document, managed=managed))
+    outcomes = [(row.name, did) for did, row, _ in dry_run(specs, now=now)]
+    results = [JoinResult(f"scores of {name}", did, 0) for name, did in outcomes]
+    for name in scores:
+        detail = "not stored: the cluster is not in the fleet"
+        did = JoinOutcome.UNCHANGED
+        results.append(JoinResult(f"scores of {name}", did, 0, detail))
+    if not is_preview:
+        upsert_clusters(specs, by=by, now=now)
+    return results + _put_sets(found.sets, by=by, now=now, is_preview=is_preview)
+
+
+def _put_sets(
+    sets: Sequence[OcmObject], *, by: User | None, now: datetime, is_preview: bool
+) -> list[JoinResult]:
+    there = {row[:3]: row[3] for row in ClusterSetObject.objects.values_list(*_COLUMNS)}
+    results = []
+    changed = []
+    for one in sets:
+        did = JoinOutcome.CHANGED
+        if one[:3] not in there:
+            did = JoinOutcome.JOINED
+        elif there[one[:3]] == one.content:
+            did = JoinOutcome.UNCHANGED
+        result = JoinResult(f"{one.kind} {one.full_name}", did, 0)
+        results.append(result)
+        if did is not JoinOutcome.UNCHANGED:
+            changed.append((one, result))
+    if is_preview or not changed:
+        return results
+    ClusterSetObject.objects.bulk_create(
+        [
+            ClusterSetObject(**dict(zip(_COLUMNS, one, strict=True)))
+            for one, _ in changed
+        ],
+        update_conflicts=True,
+        unique_fields=["hub", *_COLUMNS[:3]],
+        update_fields=["selector"],
+    )
+    log_change(ChangeLogEntry("cluster sets changed", opens=True), changed=())
+    events = (AuditEvent(one.result, "cluster set", one.name) for _, one in changed)
+    record_all(events, by=by, now=now)
+    return results
+
 
 _ALLOWED = "another name, or a change of its connection on its page"
 KindsOf = Callable[[Mapping[str, Any]], Kinds]

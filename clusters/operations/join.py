@@ -1,15 +1,18 @@
-"""Joining clusters and replacing their manifests: one or thousands, by the same operation."""
+"""Joining clusters and replacing their manifests, and the log of what that changes for placements."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from django.conf import settings
 from django.contrib.auth.models import User
-from django.db import transaction
+from django.db import OperationalError, connection, transaction
+from django.db.models import F, Max
+from django.utils import timezone
 
 from clusters.drivers.registry import DRIVERS
 from clusters.fleet import (
@@ -24,17 +27,154 @@ from clusters.manifest import newest_heartbeat_of, parse_member
 from clusters.models import (
     ClusterLabel,
     ClusterTaint,
+    ClusterTombstone,
+    FleetChange,
     FleetState,
     MemberCluster,
     Membership,
 )
-from clusters.operations.change_log import ChangeLogEntry, lock_fleet, log_change
 from clusters.queries import eligibility
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.metadata import next_generation, without_hub_metadata
 from fleetui.audit import AuditEvent, actor_name, record_all
 from fleetui.bulk import BATCH_SIZE, batched, update_each
 from fleetui.concurrency import check_revision
+from fleetui.hub_scope import current_hub_id
+from fleetui.task_queue import enqueue
+
+FLEET_CHANGED = "placements.tasks.fleet_changed"
+_FLEET_LOCK = 0xF1EE7
+"""With the hub, the key of an advisory lock."""
+_EXCLUSIVE = "SELECT pg_advisory_xact_lock(%s, %s)"
+_SHARED = "SELECT pg_advisory_xact_lock_shared(%s, %s)"
+_SHARED_SOON = (
+    "SELECT set_config('lock_timeout', '20ms', true), "
+    "pg_advisory_xact_lock_shared(%s, %s), set_config('lock_timeout', '0', true)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeLogEntry:
+    """What one operation changed in the fleet, as far as it can affect placements."""
+
+    reason: str
+    label_keys: Collection[str] = field(default_factory=frozenset)
+    property_names: Collection[str] = field(default_factory=frozenset)
+    opens: bool = False
+    joins: bool = False
+    gone: Collection[str] = field(default_factory=tuple)
+
+    @property
+    def moves_version(self) -> bool:
+        return self.opens or bool(self.label_keys) or bool(self.gone)
+
+
+def lock_fleet() -> FleetState:
+    """Lock the fleet: its changes are written one after another, and never beside a decision on it.
+
+    Requires a transaction. SQLite has one writer at a time anyway.
+    """
+    _lock(_EXCLUSIVE)
+    state = FleetState.objects.select_for_update().first()
+    if state is None:
+        FleetState.objects.get_or_create()
+        state = FleetState.objects.select_for_update().get()
+    return state
+
+
+def share_fleet() -> FleetState:
+    """Lock the fleet against changes, but not against other decisions on it; requires a transaction.
+
+    PostgreSQL lets those who wait for an advisory lock have it in their order: decisions that follow one
+    another cannot delay a change of the fleet, as they could with a lock of the row.
+    """
+    _lock(_SHARED)
+    return FleetState.objects.first() or FleetState()
+
+
+def share_fleet_at_end() -> FleetState | None:
+    """Lock the fleet as `share_fleet` does, for the commit alone; return None if another one keeps it locked.
+
+    For a transaction that holds other rows already. A change of the fleet may wait for these, so that this
+    waits for a moment only. The foreign keys are checked before, as otherwise the commit does that.
+    """
+    if connection.vendor == "postgresql":
+        connection.check_constraints()
+        try:
+            _lock(_SHARED_SOON)
+        except OperationalError:
+            return None
+    return FleetState.objects.first() or FleetState()
+
+
+def _lock(statement: str) -> None:
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute(statement, [_FLEET_LOCK, current_hub_id()])
+
+
+def raise_counters(
+    *, moves: bool, reads: bool, changed: Collection[int], removed: Collection[str] = ()
+) -> int:
+    """Increase the counters of the fleet; return the new sequence number, which what changed keeps.
+
+    `changed` are the primary keys of changed and new clusters, `removed` the names of deleted ones: all that
+    other processes will not see otherwise. The update of the one row of the fleet serializes these
+    transactions, so sequence numbers are committed in order.
+    """
+    moved = {"version": F("version") + 1} if moves else {}
+    read = {"readings": F("readings") + 1} if reads else {}
+    if not moved and not read:
+        return 0
+    FleetState.objects.update(**moved, **read, sequence=F("sequence") + 1)
+    sequence = FleetState.objects.values_list("sequence", flat=True).get()
+    for pks in batched(list(changed), 10 * BATCH_SIZE):
+        MemberCluster.objects.filter(pk__in=pks).update(changed_in=sequence)
+    if removed:
+        now = timezone.now()
+        ClusterTombstone.objects.bulk_create(
+            [
+                ClusterTombstone(name=name, changed_in=sequence, deleted_at=now)
+                for name in removed
+            ],
+            batch_size=BATCH_SIZE,
+        )
+        expired = ClusterTombstone.objects.filter(
+            deleted_at__lt=now - settings.KEEP_TOMBSTONES
+        )
+        if last := expired.aggregate(last=Max("changed_in"))["last"]:
+            expired.delete()
+            FleetState.objects.update(tombstones_deleted_to=last)
+    return sequence
+
+
+def log_change(
+    change: ChangeLogEntry, *, changed: Collection[int], removed: Collection[str] = ()
+) -> None:
+    """Increase the counters and enqueue the affected placements, in the transaction of the operation.
+
+    `changed` and `removed` as for `raise_counters`.
+    """
+    if not change.moves_version and not change.property_names:
+        return
+    lock_fleet()
+    sequence = raise_counters(
+        moves=change.moves_version,
+        reads=bool(change.property_names),
+        changed=changed,
+        removed=removed,
+    )
+    FleetChange.objects.create(
+        sequence=sequence,
+        joins=change.joins,
+        label_keys=sorted(change.label_keys),
+        property_names=sorted(change.property_names),
+        opens=change.opens,
+        gone=sorted(change.gone),
+        reason=change.reason[:200],
+    )
+    enqueue(FLEET_CHANGED)
+
 
 CLUSTER = "cluster"
 RESERVED_NAMES = ("bulk", "import", "new")
@@ -47,8 +187,6 @@ _USAGE_SORTS = {
 
 
 class JoinOutcome(StrEnum):
-    """The result for one manifest."""
-
     JOINED = "joined"
     CHANGED = "changed"
     UNCHANGED = "unchanged"
@@ -340,9 +478,10 @@ def _take_status(row: MemberCluster, member: Member, *, as_of: datetime) -> None
     report, usage = member.report, member.status.resource_usage
     row.properties = dict(member.status.properties)
     row.usage = usage.to_plain() if usage else {}
-    is_known = row.as_of and report and row.heartbeat_at == report.heartbeat
-    # The same report again, of this cluster alone, is judged as before.
-    row.as_of = max(row.as_of, as_of) if is_known and row.as_of else as_of
+    if row.as_of and report and row.heartbeat_at == report.heartbeat:
+        # The same report again, of this cluster alone, is judged as before.
+        as_of = max(row.as_of, as_of)
+    row.as_of = as_of
     row.has_reported = report is not None
     if report:
         row.heartbeat_at, row.healthy_since = report.heartbeat, report.healthy_since
@@ -391,32 +530,8 @@ def _write(targets: Sequence[_Target], *, by: User | None, now: datetime) -> Non
                 for row in some
             }
             update_each(MemberCluster.objects.all(), columns)
-    ids = [target.row.pk for target in changed]
-    for model in (ClusterLabel, ClusterTaint):
-        for part in batched(ids):
-            model.objects.filter(cluster_id__in=part).delete()
+    write_index([target.row for target in new], [target.row for target in changed])
     written = (*new, *changed)
-    ClusterLabel.objects.bulk_create(
-        [
-            ClusterLabel(cluster=target.row, key=key, value=value)
-            for target in written
-            for key, value in target.member.metadata.labels.items()
-        ],
-        batch_size=BATCH_SIZE * 4,
-    )
-    ClusterTaint.objects.bulk_create(
-        [
-            ClusterTaint(
-                cluster=target.row,
-                key=taint.key,
-                value=taint.value,
-                effect=taint.effect,
-            )
-            for target in written
-            for taint in target.member.spec.taints
-        ],
-        batch_size=BATCH_SIZE * 4,
-    )
     events = (
         AuditEvent(
             target.did,
@@ -432,6 +547,30 @@ def _write(targets: Sequence[_Target], *, by: User | None, now: datetime) -> Non
     log_change(
         _change_log_entry(new, changed, by=by),
         changed=[target.row.pk for target in written],
+    )
+
+
+def write_index(new: Sequence[MemberCluster], changed: Sequence[MemberCluster]) -> None:
+    """Write the labels and taints of clusters as rows of their own, those of changed ones again."""
+    for part in batched([row.pk for row in changed]):
+        for model in (ClusterLabel, ClusterTaint):
+            model.objects.filter(cluster_id__in=part).delete()
+    rows = (*new, *changed)
+    ClusterLabel.objects.bulk_create(
+        [
+            ClusterLabel(cluster=row, key=key, value=value)
+            for row in rows
+            for key, value in (row.document["metadata"].get("labels") or {}).items()
+        ],
+        batch_size=BATCH_SIZE * 4,
+    )
+    ClusterTaint.objects.bulk_create(
+        [
+            ClusterTaint(cluster=row, key=key, value=value, effect=effect)
+            for row in rows
+            for key, value, effect in dict.fromkeys(taints_in(row.document))
+        ],
+        batch_size=BATCH_SIZE * 4,
     )
 
 

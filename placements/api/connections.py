@@ -23,9 +23,9 @@ from clusters.operations.connection import (
     new_member,
     parse_input,
     remove_connection,
+    renew_credentials,
     set_connection,
 )
-from clusters.operations.credential_renewal import renew_credentials
 from clusters.operations.edit import UnknownClusterError
 from clusters.preparation import Preparation, preparation_documents
 from placements.api.base import BaseViewSet, MayAdministerClusters, actor, query_params

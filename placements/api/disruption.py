@@ -9,10 +9,9 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from clusters.drivers.simulated.configuration import SimulatedFault
+from clusters.drivers.simulated.state import SimulatedFault
 from clusters.models import MemberCluster
-from clusters.operations.edit import UnknownClusterError
-from clusters.operations.fault_injection import faults_of
+from clusters.operations.edit import UnknownClusterError, faults_of
 from fleetui.pagination import page_of
 from placements.api.base import (
     BaseViewSet,
@@ -69,8 +68,7 @@ from placements.services.disruption.queries import (
 )
 from placements.services.disruption.restore import Return, bring_back
 from placements.services.results import get_placement
-from placements.services.rollouts.faults import inject_faults
-from placements.services.rollouts.operations import abandon_cluster
+from placements.services.rollouts.operations import abandon_cluster, inject_faults
 from placements.services.status import manifest_of
 from placements.services.teams import of_placement
 

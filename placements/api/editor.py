@@ -31,8 +31,8 @@ from placements.explain.rollouts import plan_document
 from placements.manifests.placement import parse_placement
 from placements.services.checks import examine_one
 from placements.services.decisions.compare_semantics import side_by_side_of_draft
+from placements.services.editor.operations import plan_now
 from placements.services.editor.preview import preview
-from placements.services.editor.queries import plan_now
 from placements.services.results import get_placement
 from placements.services.teams import placement_refusal
 

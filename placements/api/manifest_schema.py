@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 from pydantic.json_schema import models_json_schema
 
-from clusters.drivers.simulated.configuration import SimulatedFault
+from clusters.drivers.simulated.state import SimulatedFault
 from clusters.manifest import MemberSpec
 from fleetui.apimachinery.kinds import (
     ALPHA_VERSION,

@@ -28,7 +28,6 @@ from placements.api.serializers import (
     text,
 )
 from placements.models import NOTIFIED, NotificationDelivery, NotificationRule
-from placements.services.notifications.addresses import save_channel
 from placements.services.notifications.operations import (
     RuleInput,
     check_name,
@@ -36,6 +35,7 @@ from placements.services.notifications.operations import (
     delete_rule,
     deliveries,
     named_rule,
+    save_channel,
     save_rule,
     send_test,
 )

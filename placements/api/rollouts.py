@@ -100,10 +100,10 @@ from placements.services.rollouts.queries import (
     runs_matching,
     updates_of,
 )
-from placements.services.rollouts.staged_runs import save_run
-from placements.services.rollouts.staged_strategies import (
+from placements.services.rollouts.staged_runs import (
     UnknownStrategyError,
     delete_strategy,
+    save_run,
     save_strategy,
 )
 from placements.services.rollouts.stages import preview_of

@@ -12,7 +12,7 @@ from clusters.filters import ClusterListState
 from clusters.fleet import EligibilityKind
 from clusters.models import MemberCluster
 from clusters.observation import silence_of, unhealthy_since
-from clusters.operations.fault_injection import not_ready_at
+from clusters.operations.edit import not_ready_at
 from fleetui.models import AuditEventType, Event
 from placements.api.manifest_schema import ObjectCondition, component, ref
 from placements.engine.loss import PlacementImpact

@@ -17,18 +17,6 @@ from placements.services.problems.sources import of_credential
 def problems_of_hub(now: datetime) -> Iterator[ProblemFacts]:
     """Yield the problems of the live hub in scope."""
     hub = Hub.objects.get(pk=current_hub_id())
-    yield from of_state(hub, now)
-    for credential in HubCredential.objects.filter(
-        expires_at__isnull=False, hub=hub
-    ).defer("ciphertext"):
-        if notice := expiry_notice(credential, now=now):
-            yield of_credential(
-                Noun.HUB, hub.name, credential, notice, page("hub-about", hub.name), {}
-            )
-
-
-def of_state(hub: Hub, now: datetime) -> Iterator[ProblemFacts]:
-    """Yield the live hub if its mirror cannot be relied on."""
     state, reason, since = state_of(hub, now=now)
     if state not in HEALTHY_STATES and not hub.is_paused:
         level, word = STATES[state]
@@ -43,3 +31,10 @@ def of_state(hub: Hub, now: datetime) -> Iterator[ProblemFacts]:
             since,
             state,
         )
+    for credential in HubCredential.objects.filter(
+        expires_at__isnull=False, hub=hub
+    ).defer("ciphertext"):
+        if notice := expiry_notice(credential, now=now):
+            yield of_credential(
+                Noun.HUB, hub.name, credential, notice, page("hub-about", hub.name), {}
+            )

@@ -73,8 +73,12 @@ def summaries_of(hubs: Iterable[Hub], *, now: datetime) -> list[HubSummary]:
     hubs, streams = list(hubs), defaultdict[int, list[HubStream]](list)
     heartbeats: dict[int, datetime] = {}
     with across_hubs():
+        members = MemberCluster.objects.filter(hub=OuterRef("hub")).order_by()
+        newest = members.values("hub").annotate(last=Max("heartbeat_at")).values("last")
+        # On the stream of clusters alone: the clusters of a hub are aggregated once.
+        heartbeat = Case(When(kind="MemberCluster", then=Subquery(newest)))
         rows = HubStream.objects.filter(hub__in=hubs).only(*columns)
-        for stream in rows.annotate(heartbeat_at=_newest_heartbeat()):
+        for stream in rows.annotate(heartbeat_at=heartbeat):
             streams[stream.hub_id or 0].append(stream)
             if stream.heartbeat_at:
                 heartbeats[stream.hub_id or 0] = stream.heartbeat_at
@@ -118,16 +122,6 @@ _WRITTEN_BY_CONTROLLERS = (
     "ClusterResourceSnapshot",
     "ResourceSnapshot",
 )
-
-
-def _newest_heartbeat() -> Case:
-    """Return an expression for the newest heartbeat of a hub, on its stream of clusters.
-
-    On this stream alone: the clusters of a hub are aggregated once.
-    """
-    members = MemberCluster.objects.filter(hub=OuterRef("hub")).order_by()
-    newest = members.values("hub").annotate(last=Max("heartbeat_at")).values("last")
-    return Case(When(kind="MemberCluster", then=Subquery(newest)))
 
 
 def _silences(

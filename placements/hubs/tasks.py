@@ -9,7 +9,7 @@ from clusters.hub_queries import live_hubs
 from clusters.operations.credentials import HUB, notify_expiring
 from fleetui.hub_scope import in_hub
 from fleetui.task_queue import send_now
-from placements.hubs import drains
+from placements.hubs import actions
 from placements.hubs.connections.operations import (
     delete_removed_hubs,
 )
@@ -61,7 +61,7 @@ def refresh_hubs(**_newer: Any) -> None:
 @shared_task(acks_late=True)
 def advance_hub_drains(**_newer: Any) -> None:
     """Advance the drains of live hubs; a hub that does not answer delays no other task."""
-    drains.advance_hub_drains(now=datetime.now(UTC))
+    actions.advance_hub_drains(now=datetime.now(UTC))
 
 
 @shared_task

@@ -156,7 +156,10 @@ def is_too_deep(value: object) -> bool:
 
 def trim(stream: StreamKind, manifest: Manifest) -> dict[str, Any]:
     """Return what is kept of an object, without secret values."""
-    copy = metadata_only(manifest) if stream.form is Form.METADATA else dict(manifest)
+    copy = dict(manifest)
+    if stream.form is Form.METADATA:
+        kept = ("apiVersion", "kind", "metadata")
+        copy = {key: manifest[key] for key in kept if key in manifest}
     metadata = dict(copy["metadata"])
     if "managedFields" in metadata:
         metadata["managedFields"] = [
@@ -171,14 +174,6 @@ def trim(stream: StreamKind, manifest: Manifest) -> dict[str, Any]:
         }
     copy["metadata"] = metadata
     return hide_secrets(stream, copy)
-
-
-def metadata_only(manifest: Manifest) -> dict[str, Any]:
-    return {
-        key: manifest[key]
-        for key in ("apiVersion", "kind", "metadata")
-        if key in manifest
-    }
 
 
 def _manager(entry: Mapping[str, Any]) -> dict[str, Any]:

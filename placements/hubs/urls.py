@@ -4,10 +4,8 @@ from django.urls import URLPattern, URLResolver, path
 
 import fleetui.url_converters  # noqa: F401 -- registers the converter of full names
 from placements.api.base import Router
-from placements.hubs.api import decisions as decision_operations
-from placements.hubs.api import hubs as hub_operations
-from placements.hubs.api import writes as write_operations
-from placements.hubs.web import decisions, hubs, writes
+from placements.hubs.api.hubs import DecisionOnHubViewSet, HubViewSet, HubWriteViewSet
+from placements.hubs.web import hubs, writes
 
 PAGES: tuple[URLPattern, ...] = (
     path("hubs/", hubs.hubs, name="hubs"),
@@ -24,19 +22,17 @@ PAGES: tuple[URLPattern, ...] = (
     path("drafts/<int:number>/hub-write/", writes.write_draft, name="draft-hub-write"),
     path(
         "decisions/<str:prefix>/hub/<str:form>/",
-        decisions.decision_on_hub,
+        hubs.decision_on_hub,
         name="decision-hub",
     ),
 )
 _router = Router()
-_router.register("hubs", hub_operations.HubViewSet, "hub")
-_router.register(
-    "hubs/<named:name>/writes", write_operations.HubWriteViewSet, "hub-write"
-)
+_router.register("hubs", HubViewSet, "hub")
+_router.register("hubs/<named:name>/writes", HubWriteViewSet, "hub-write")
 OPERATIONS: tuple[URLPattern | URLResolver, ...] = (
     path(
         "decisions/<decision:decision>/hub",
-        decision_operations.DecisionOnHubViewSet.as_view({"get": "retrieve"}),
+        DecisionOnHubViewSet.as_view({"get": "retrieve"}),
         name="decision-on-hub",
     ),
     *_router.urls,

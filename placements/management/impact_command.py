@@ -35,8 +35,11 @@ from placements.services.impact.sources import (
     read_checks_file,
     read_side,
 )
-from placements.services.simulate.inputs import read_all_bindings, read_fleet
-from placements.services.simulate.request import BadInputError
+from placements.services.simulate.request import (
+    BadInputError,
+    read_all_bindings,
+    read_fleet,
+)
 
 APPROVED = "FLEETUI_IMPACT_APPROVED"
 """Set by the action where the pull request has the label that approves its impact."""

@@ -9,8 +9,13 @@ from typing import Any
 
 from django.contrib.auth.models import User
 
-from clusters.operations.edit import change_labels, change_taints, cordon, uncordon
-from clusters.operations.leave import leave
+from clusters.operations.edit import (
+    change_labels,
+    change_taints,
+    cordon,
+    leave,
+    uncordon,
+)
 from fleetui.hub_backend import current_backend
 from fleetui.permissions import FLEET, Labels, LabelsOf, Role, may_change
 from placements.manifests.staged_update import RunState

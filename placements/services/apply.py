@@ -19,12 +19,12 @@ from django.db import DatabaseError, connection, transaction
 from django.db.models import Model, QuerySet
 
 from clusters.manifest import parse_member
-from clusters.operations.change_log import lock_fleet
 from clusters.operations.join import (
     CLUSTER,
     ClusterSpec,
     JoinOutcome,
     dry_run,
+    lock_fleet,
     upsert_clusters,
 )
 from clusters.queries import current_fleet, load_fleet
@@ -113,9 +113,10 @@ from placements.services.results import (
     stored_document,
 )
 from placements.services.rollouts.operations import APPROVAL, apply_approval
-from placements.services.rollouts.staged_runs import STAGED_RUN, save_run
-from placements.services.rollouts.staged_strategies import (
+from placements.services.rollouts.staged_runs import (
+    STAGED_RUN,
     STAGED_STRATEGY,
+    save_run,
     save_strategy,
 )
 from placements.services.snapshots import draft_cycle, placed_objects

@@ -31,7 +31,7 @@ from clusters.filters import (
 from clusters.fleet import EligibilityKind, is_cordon
 from clusters.models import MemberCluster
 from clusters.observation import unhealthy_since
-from clusters.operations.fault_injection import not_ready_at
+from clusters.operations.edit import not_ready_at
 from clusters.queries import manifest_of
 from fleetui.apimachinery.words import counted
 from fleetui.apimachinery.yaml import dump_yaml

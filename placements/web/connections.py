@@ -37,9 +37,9 @@ from clusters.operations.connection import (
     new_member,
     parse_input,
     remove_connection,
+    renew_credentials,
     set_connection,
 )
-from clusters.operations.credential_renewal import renew_credentials
 from clusters.operations.join import ClusterSpec, put_cluster
 from clusters.preparation import Preparation, preparation_documents
 from fleetui.apimachinery.errors import FieldError, InvalidManifest

@@ -37,24 +37,22 @@ from fleetui.permissions import (
     may_change_at,
 )
 from placements.models import Draft, Placement
-from placements.services.editor.completion import completions, cursor_at
 from placements.services.editor.form import at
+from placements.services.editor.hints import completions, cursor_at
 from placements.services.editor.operations import (
+    TEMPLATES,
     DraftExists,
     Side,
     discard_draft,
+    drafts_of,
+    manifest_at,
     rebase_draft,
     start_draft,
+    starting_text,
+    summaries_of,
     write_draft,
 )
 from placements.services.editor.preview import preview_draft
-from placements.services.editor.queries import (
-    drafts_of,
-    manifest_at,
-    starting_text,
-    summaries_of,
-)
-from placements.services.editor.templates import TEMPLATES
 from placements.services.editor.validation import PlacementDraft, text_for
 from placements.services.resources.operations import apply_resource
 from placements.services.resources.queries import hub_objects

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_http_methods
 
 from clusters.models import MemberCluster
 from clusters.observation import unhealthy_since
-from clusters.operations.fault_injection import (
+from clusters.operations.edit import (
     NotSimulatedError,
     faults_of,
     new_fault,
@@ -22,7 +22,7 @@ from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.concurrency import RevisionConflict
 from fleetui.permissions import current_user, for_operators
 from placements.explain.fault_injection import FAULT_KINDS, SHOWN, fault_words, until_of
-from placements.services.rollouts.faults import inject_faults
+from placements.services.rollouts.operations import inject_faults
 from placements.templatetags.fleet import plain
 from placements.web.request import number_of
 

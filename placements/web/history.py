@@ -34,8 +34,8 @@ from placements.models import (
 )
 from placements.services.actions import ActionKind
 from placements.services.decisions.records import latest_decision
+from placements.services.editor.operations import plan_of_revision
 from placements.services.editor.preview import preview_draft
-from placements.services.editor.queries import plan_of_revision
 from placements.services.editor.validation import PlacementDraft
 from placements.services.fleet.queries import stale_picks_of
 from placements.services.health import health_of, with_rollouts

@@ -19,7 +19,6 @@ from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.htmx import render_page
 from fleetui.permissions import current_user, for_notification_managers
 from placements.models import NOTIFIED, NotificationRule, ProblemKind
-from placements.services.notifications.addresses import save_channel
 from placements.services.notifications.operations import (
     PREVIEW_DAYS,
     RuleInput,
@@ -31,6 +30,7 @@ from placements.services.notifications.operations import (
     named_channel,
     named_rule,
     preview,
+    save_channel,
     save_rule,
     send_test,
 )

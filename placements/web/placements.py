@@ -52,7 +52,7 @@ from placements.services.decisions.records import (
     problems_of,
     ranking_decision,
 )
-from placements.services.editor.queries import drafts_of
+from placements.services.editor.operations import drafts_of
 from placements.services.filters import (
     LIST_FILTERS,
     PLACEMENT_ORDERS,

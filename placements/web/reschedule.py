@@ -18,7 +18,7 @@ from placements.explain.moves import balance_sentence, repair_sentence
 from placements.explain.preview import rescheduling_words
 from placements.models import Placement
 from placements.services.actions import ACTIONS, ActionKind
-from placements.services.editor.queries import preview_reschedule
+from placements.services.editor.operations import preview_reschedule
 from placements.services.placements import UnschedulesEverything
 from placements.services.rescheduling import (
     FEWEST,

@@ -74,7 +74,7 @@ from placements.models import (
     StagedRun,
 )
 from placements.services.actions import ACTIONS, Action, ActionKind, Reasons
-from placements.services.editor.queries import plan_now, plan_of_revision
+from placements.services.editor.operations import plan_now, plan_of_revision
 from placements.services.filters import events_matching
 from placements.services.health import health_of
 from placements.services.history.compare import changes_by_unpinning

@@ -33,11 +33,11 @@ from placements.services.rollouts.queries import (
     free_name,
     with_status,
 )
-from placements.services.rollouts.staged_runs import start_run
-from placements.services.rollouts.staged_strategies import (
+from placements.services.rollouts.staged_runs import (
     STAGED_STRATEGY,
     delete_strategy,
     save_strategy,
+    start_run,
 )
 from placements.services.rollouts.stages import preview_of
 from placements.services.teams import of_placement, of_strategy

@@ -5,9 +5,8 @@ from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
 from clusters.models import MemberCluster
-from clusters.operations.edit import cordon
+from clusters.operations.edit import cordon, leave
 from clusters.operations.join import ClusterSpec, upsert_clusters
-from clusters.operations.leave import leave
 from placements.services.bulk_changes import BULK_ACTIONS
 from tests.admin.pages import CLUSTERS, text_of
 from tests.rows import (

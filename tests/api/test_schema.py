@@ -60,13 +60,16 @@ from placements.services.disruption.budgets import save_budget
 from placements.services.disruption.drains import drain
 from placements.services.disruption.evictions import evict
 from placements.services.loss.report import start_report
-from placements.services.notifications.addresses import save_channel
-from placements.services.notifications.operations import RuleInput, save_rule, send_test
+from placements.services.notifications.operations import (
+    RuleInput,
+    save_channel,
+    save_rule,
+    send_test,
+)
 from placements.services.overrides.operations import save_override
 from placements.services.resources.operations import apply_resources
 from placements.services.rollouts.controller import sync_due_rollouts
-from placements.services.rollouts.staged_runs import save_run
-from placements.services.rollouts.staged_strategies import save_strategy
+from placements.services.rollouts.staged_runs import save_run, save_strategy
 from tests.api.schema import example_problems, generated_schema
 from tests.commands import call_command
 from tests.database import rolled_back

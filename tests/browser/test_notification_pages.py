@@ -9,8 +9,12 @@ from playwright.sync_api import Page
 
 from clusters.models import ChannelKind
 from placements.models.problems import NOTIFIED
-from placements.services.notifications.addresses import save_channel
-from placements.services.notifications.operations import RuleInput, save_rule, send_test
+from placements.services.notifications.operations import (
+    RuleInput,
+    save_channel,
+    save_rule,
+    send_test,
+)
 from tests.browser.test_accessibility import look
 from tests.page_samples import NOTIFICATION_PAGES, USER_PAGES
 

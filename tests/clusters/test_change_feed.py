@@ -13,9 +13,8 @@ from pytest_django import Settings
 
 from clusters.fleet import Cluster, Fleet
 from clusters.models import ClusterTombstone, FleetState, MemberCluster
-from clusters.operations.edit import change_labels, cordon, uncordon
+from clusters.operations.edit import change_labels, cordon, forget, leave, uncordon
 from clusters.operations.join import ClusterSpec, put_cluster, upsert_clusters
-from clusters.operations.leave import forget, leave
 from clusters.queries import NO_FLEET, FleetSnapshot, current_fleet, forget_cached_fleet
 from fleetui.hub_scope import LOCAL_HUB, in_hub
 from tests.builders import cluster, taint

@@ -11,8 +11,7 @@ from django.db import connection, connections
 
 from clusters.models import MemberCluster
 from clusters.operations import join
-from clusters.operations.edit import change_labels
-from clusters.operations.fault_injection import faults_of, new_fault, set_faults
+from clusters.operations.edit import change_labels, faults_of, new_fault, set_faults
 from clusters.operations.heartbeat import observe
 from fleetui.hub_scope import LOCAL_HUB, in_hub
 from tests.rows import NOW, simulated

@@ -8,15 +8,14 @@ from typing import Any
 import pytest
 from django.core.management.base import CommandError
 
-from clusters.drivers.simulated.configuration import (
+from clusters.drivers.simulated.state import (
     USUAL,
     FaultKind,
     parse_configuration,
 )
 from clusters.filters import ClusterFilter, ClusterFilterState, clusters_matching
 from clusters.models import MemberCluster
-from clusters.operations.edit import UnknownClusterError
-from clusters.operations.fault_injection import NotSimulatedError, set_faults
+from clusters.operations.edit import NotSimulatedError, UnknownClusterError, set_faults
 from clusters.operations.heartbeat import observe
 from clusters.operations.join import ClusterSpec, put_cluster
 from clusters.queries import manifest_of

@@ -5,9 +5,8 @@ from pytest_django import DjangoAssertNumQueries
 
 from clusters.filters import ClusterFilterState, counts_by_state
 from clusters.models import MemberCluster
-from clusters.operations.edit import cordon
+from clusters.operations.edit import cordon, leave
 from clusters.operations.join import ClusterSpec, JoinOutcome, dry_run, upsert_clusters
-from clusters.operations.leave import leave
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.models import Event
 from tests.rows import NOW, all_joined, joined, member_document

@@ -7,10 +7,15 @@ import pytest
 
 from clusters.drivers.base import Observation
 from clusters.models import FleetChange, MemberCluster, Membership
-from clusters.operations.edit import UnknownClusterError, cordon, uncordon
+from clusters.operations.edit import (
+    UnknownClusterError,
+    cordon,
+    finish_leaving,
+    leave,
+    uncordon,
+)
 from clusters.operations.heartbeat import observe, report
 from clusters.operations.join import ClusterSpec, upsert_clusters
-from clusters.operations.leave import finish_leaving, leave
 from clusters.queries import counters, status_of
 from fleetui.models import Event
 from tests.rows import NOW, joined, member_document, simulated

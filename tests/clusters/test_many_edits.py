@@ -8,8 +8,13 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from clusters.models import ClusterLabel, ClusterTaint, MemberCluster
-from clusters.operations.edit import change_labels, change_taints, cordon, uncordon
-from clusters.operations.leave import leave
+from clusters.operations.edit import (
+    change_labels,
+    change_taints,
+    cordon,
+    leave,
+    uncordon,
+)
 from fleetui.models import Event
 from tests.rows import NOW, all_joined
 

@@ -11,11 +11,10 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from clusters.drivers.base import Observation
 from clusters.models import FleetState, MemberCluster, Membership
+from clusters.operations import edit as leaving
 from clusters.operations import heartbeat
-from clusters.operations import leave as leaving
-from clusters.operations.fault_injection import set_faults
+from clusters.operations.edit import finish_leaving, forget, leave, set_faults
 from clusters.operations.heartbeat import LEASE, ObservationResult, observe
-from clusters.operations.leave import finish_leaving, forget, leave
 from fleetui.models import Event
 from tests.rows import NOW, simulated
 

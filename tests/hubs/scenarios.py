@@ -13,8 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from clusters.models import HubStream
-from placements.hubs.replay.observed_decisions import observe_due
-from placements.hubs.replay.queries import HubSide, agreement_of_placement, replayed
+from placements.hubs.replay.observed_decisions import (
+    HubSide,
+    agreement_of_placement,
+    observe_due,
+    replayed,
+)
 from placements.models import HubDecision, Placement
 from tests.hubs.hub_documents import PREFIX
 from tests.hubs.projecting import ProjectedHub

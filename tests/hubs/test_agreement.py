@@ -11,8 +11,7 @@ from clusters.models import Hub, HubStream
 from placements import tasks
 from placements.hubs import tasks as hub_tasks
 from placements.hubs.explain.agreements import Agreement
-from placements.hubs.replay.observed_decisions import observe_due
-from placements.hubs.replay.queries import HubSide
+from placements.hubs.replay.observed_decisions import HubSide, observe_due
 from placements.models import (
     Decision,
     DueJudgement,

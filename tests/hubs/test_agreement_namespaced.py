@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from clusters.models import HubStream
-from placements.hubs.replay.observed_decisions import observe_due
-from placements.hubs.replay.queries import replayed
+from placements.hubs.replay.observed_decisions import observe_due, replayed
 from placements.models import HubDecision, Placement
 from tests.hubs.hub_documents import PREFIX
 from tests.hubs.projecting import ProjectedHub

@@ -26,8 +26,11 @@ from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.yaml import dump_yaml, load_documents
 from fleetui.hub_scope import in_hub
 from fleetui.models import Event
-from placements.hubs.connections.check import HubCheckReport, check_hub
-from placements.hubs.connections.discovery import permissions_in
+from placements.hubs.connections.discovery import (
+    HubCheckReport,
+    check_hub,
+    permissions_in,
+)
 from placements.hubs.connections.operations import (
     HubExists,
     HubSpec,

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from clusters.models import MirroredObject
-from placements.hubs.write_bodies import ChangedSincePreviewError, StaleBaseError
+from placements.hubs.write_requests import ChangedSincePreviewError, StaleBaseError
 from placements.hubs.writing.answers import WriteOutcome
 from placements.hubs.writing.operations import HubRefusedError
 from placements.hubs.writing.sending import MOST_REPEATS

@@ -8,7 +8,7 @@ import pytest
 from django.contrib.auth.models import User
 
 from fleetui.hub_scope import in_hub
-from placements.hubs.drains import (
+from placements.hubs.actions import (
     advance_hub_drains,
     cancel_hub_drain,
     start_hub_drain,

@@ -10,8 +10,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from clusters.models import Hub, HubStream
-from placements.hubs.replay.observed_decisions import observe_due
-from placements.hubs.replay.queries import HubSide, replayed
+from placements.hubs.replay.observed_decisions import HubSide, observe_due, replayed
 from placements.models import Binding, HubDecision, Placement, Rollout
 from placements.services.health import IS_DEGRADED, IS_HEALTHY, health_of
 from placements.services.problems.book import compare

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from clusters.drivers.kubernetes.addresses import AddressRules
 from clusters.drivers.kubernetes.client import Client
 from clusters.drivers.kubernetes.configuration import Connection
+from clusters.drivers.kubernetes.sockets import AddressRules
 from placements.hubs.kinds.base import StreamKind
 from placements.hubs.kinds.kubefleet import KUBEFLEET, STREAMS
 from placements.hubs.watching.states import StreamState

@@ -7,7 +7,7 @@ import pytest
 from django.test import Client
 
 from clusters.models import HubStream, MirroredObject
-from placements.hubs.projection.unresolved import unresolved_counts
+from placements.hubs.projection.operations import unresolved_counts
 from tests.hubs.hub_documents import binding, member, placement, snapshot
 from tests.hubs.projecting import NOW, ProjectedHub
 from tests.hubs.test_projection_placements import changed

@@ -9,10 +9,14 @@ from hypothesis import strategies as st
 
 from fleetui.apimachinery.yaml import load_documents
 from placements.hubs.kinds.kubefleet import STREAMS
-from placements.hubs.write_bodies import (
+from placements.hubs.write_requests import (
     ABSENT,
+    OFFERED,
     ForbiddenBodyError,
+    NotOfferedError,
     StaleBaseError,
+    Verb,
+    WriteRequest,
     check_body,
     edit_body,
     find_changes,
@@ -22,7 +26,6 @@ from placements.hubs.write_bodies import (
     value_at,
     without_paths,
 )
-from placements.hubs.write_requests import OFFERED, NotOfferedError, Verb, WriteRequest
 from tests.hubs.fake_writes import leaves, managed
 from tests.hubs.hub_documents import placement
 from tests.runtime.processes import ROOT

@@ -5,8 +5,11 @@ from collections.abc import Iterator
 import pytest
 from django.test import Client
 
-from placements.hubs.writing.effects import failing_runs, stage_notes
-from placements.hubs.writing.planning import ConfirmationNeededError
+from placements.hubs.writing.planning import (
+    ConfirmationNeededError,
+    failing_runs,
+    stage_notes,
+)
 from tests.hubs.hub_documents import (
     binding,
     member,

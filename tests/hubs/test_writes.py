@@ -11,13 +11,15 @@ from django.db import transaction
 
 from clusters.drivers.kubernetes.client import Response
 from clusters.models import HubWriteState
-from placements.hubs.write_bodies import ChangedSincePreviewError
-from placements.hubs.write_requests import KINDS, Verb, WriteRequest
+from placements.hubs.write_requests import (
+    KINDS,
+    ChangedSincePreviewError,
+    Verb,
+    WriteRequest,
+)
 from placements.hubs.writing import operations
 from placements.hubs.writing.answers import WriteAnswer, WriteOutcome, answer_of
 from placements.hubs.writing.catalogue import ACTIONS
-from placements.hubs.writing.gitops import gitops_marks
-from placements.hubs.writing.identity import IdentityRefusedError, requester_on
 from placements.hubs.writing.operations import (
     HubRefusedError,
     PreviewRequiredError,
@@ -27,12 +29,15 @@ from placements.hubs.writing.planning import (
     Planner,
     UnknownObjectError,
     WriteRefusedError,
+    gitops_marks,
 )
 from placements.hubs.writing.sending import (
     NEVER_SENT,
+    IdentityRefusedError,
     NotWritableError,
     finish,
     move,
+    requester_on,
     resolve_writes,
 )
 from tests.hubs.hub_documents import placement

@@ -21,11 +21,11 @@ from clusters.drivers.base import (
     PlacementSeen,
     Version,
 )
-from clusters.drivers.kubernetes.addresses import AddressRules
+from clusters.drivers.kubernetes.access import ApiClient
 from clusters.drivers.kubernetes.client import APPLY_PATCH, Client, Response
 from clusters.drivers.kubernetes.configuration import Connection
-from clusters.drivers.kubernetes.discovery import ApiClient
 from clusters.drivers.kubernetes.driver import KubernetesDriver
+from clusters.drivers.kubernetes.sockets import AddressRules
 from clusters.drivers.kubernetes.targets import inventory_name
 from clusters.kubernetes_drivers import hub_id
 

@@ -17,9 +17,9 @@ from clusters.operations.connection import (
     ConnectionInput,
     SavedConnection,
     check_stored_connection,
+    renew_due,
     set_connection,
 )
-from clusters.operations.credential_renewal import renew_due
 from clusters.preparation import Preparation, preparation_documents
 from tests.kubernetes.members import Administrator, Member, await_true
 

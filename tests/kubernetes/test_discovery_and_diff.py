@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from clusters.drivers.base import DriverPending, DriverRejected, FieldDiff
+from clusters.drivers.kubernetes.access import Discovery, KindNotServedError
 from clusters.drivers.kubernetes.client import Response
-from clusters.drivers.kubernetes.discovery import Discovery, KindNotServedError
 from tests.kubernetes.members import Administrator, Hub, Recorder, kube_version
 from tests.kubernetes.test_apply import custom
 

@@ -17,8 +17,7 @@ from django.test import Client
 from clusters.drivers.base import DriverUnavailable
 from clusters.drivers.kubernetes.client import Client as KubernetesClient
 from clusters.models import ClusterCredential, MemberCluster
-from clusters.operations.connection import ConnectionInput, set_connection
-from clusters.operations.credential_renewal import renew_due
+from clusters.operations.connection import ConnectionInput, renew_due, set_connection
 from clusters.operations.credentials import CLUSTER, notify_expiring
 from fleetui.models import Event
 from tests.clusters.kubernetes.certificates import key_pem

@@ -23,8 +23,7 @@ from django.test import override_settings
 
 from clusters.models import Hub, HubStream, HubWrite
 from fleetui.hub_scope import in_hub
-from placements.hubs.write_bodies import merge_patch
-from placements.hubs.write_requests import KINDS, Verb, WriteRequest
+from placements.hubs.write_requests import KINDS, Verb, WriteRequest, merge_patch
 from placements.hubs.writing.answers import WriteAnswer, WriteOutcome
 from placements.hubs.writing.catalogue import ACTIONS
 from placements.hubs.writing.operations import (

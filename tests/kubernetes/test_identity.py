@@ -23,7 +23,7 @@ from clusters.operations.credentials import store_secret
 from clusters.operations.heartbeat import observe
 from clusters.operations.join import ClusterSpec, upsert_clusters
 from placements.engine.rollout.state import Phase
-from placements.services.rollouts.orphans import remove_orphans
+from placements.services.rollouts.removals import remove_orphans
 from tests.kubernetes.members import INVENTORIES, Hub, Member, repeat
 from tests.kubernetes.test_rollouts import RealWorld
 from tests.rows import spec

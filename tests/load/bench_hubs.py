@@ -26,8 +26,7 @@ from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.scheduler import schedule
 from placements.explain.hub_status import hub_status
 from placements.hubs.kinds.kubefleet import KUBEFLEET, PREFIX
-from placements.hubs.replay.observed_decisions import observe_due
-from placements.hubs.replay.queries import replayed
+from placements.hubs.replay.observed_decisions import observe_due, replayed
 from placements.hubs.trimming import MirrorRecord, record_of
 from placements.hubs.watching.stream import StreamItem
 from placements.manifests.policy import parse_policy

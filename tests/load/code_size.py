@@ -29,7 +29,7 @@ AREAS = {
         "placements/hubs/write_*.py",
         "placements/hubs/*/write*.py",
         "placements/hubs/api/objects.py",
-        "placements/hubs/drains.py",
+        "placements/hubs/actions.py",
     ),
     "Console, second edition": (
         "*/bulk_changes.py",
@@ -37,7 +37,7 @@ AREAS = {
         "placements/api/manifest_schema.py",
         "placements/services/dashboard/causes.py",
         "placements/services/dashboard/navigation.py",
-        "placements/services/editor/completion.py",
+        "placements/services/editor/hints.py",
         "placements/web/disruptions.py",
         "placements/web/fleet_map.py",
         "placements/web/overrides.py",

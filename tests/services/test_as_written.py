@@ -20,8 +20,7 @@ from placements.models import (
 from placements.services.disruption.budgets import save_budget
 from placements.services.placements import save_placement
 from placements.services.resources.operations import apply_resources
-from placements.services.rollouts.staged_runs import STAGED_RUN, save_run
-from placements.services.rollouts.staged_strategies import save_strategy
+from placements.services.rollouts.staged_runs import STAGED_RUN, save_run, save_strategy
 from tests.rows import NOW, config_map, namespace, spec
 from tests.services.rollouts.staged import (
     StagedWorld,

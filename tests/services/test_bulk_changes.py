@@ -10,8 +10,13 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from clusters.models import ClusterTaint, MemberCluster, Membership
-from clusters.operations.edit import UnknownClusterError, change_labels, change_taints
-from clusters.operations.leave import forget, leave
+from clusters.operations.edit import (
+    UnknownClusterError,
+    change_labels,
+    change_taints,
+    forget,
+    leave,
+)
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.models import Event
 from fleetui.permissions import NotOfTeamError

@@ -4,7 +4,7 @@ import pytest
 
 from clusters.fleet import Cluster, Fleet
 from fleetui.apimachinery.secrets import HubObject
-from placements.services.editor.completion import completions, cursor_at
+from placements.services.editor.hints import completions, cursor_at
 
 _HEAD = """\
 apiVersion: placement.kubernetes-fleet.io/v1

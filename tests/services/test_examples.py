@@ -18,7 +18,7 @@ from fleetui.apimachinery.yaml import (
 from placements.manifests.placement import parse_placement, spec_warnings
 from placements.services.apply import apply_documents
 from placements.services.fleet.forms import read_documents
-from placements.services.simulate.inputs import read_bindings, read_placement
+from placements.services.simulate.request import read_bindings, read_placement
 from tests.documents import OURS, PARSERS, SHARED
 from tests.services.simulate_runs import simulate
 

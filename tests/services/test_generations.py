@@ -18,7 +18,7 @@ from placements.services.placements import save_placement
 from placements.services.resources.operations import apply_resources
 from placements.services.results import read_manifest
 from placements.services.rollouts.operations import pause
-from placements.services.rollouts.staged_strategies import save_strategy
+from placements.services.rollouts.staged_runs import save_strategy
 from placements.services.scheduling import schedule_due
 from placements.services.status import manifest_of, scheduled_condition
 from tests.rows import (

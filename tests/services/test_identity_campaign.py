@@ -34,8 +34,8 @@ from clusters.operations.connection import (
     set_connection,
 )
 from clusters.operations.credentials import store_secret
+from clusters.operations.edit import forget, leave
 from clusters.operations.join import ClusterSpec, upsert_clusters
-from clusters.operations.leave import forget, leave
 from placements.engine.rollout.state import Phase
 from placements.manifests.binding import BindingState
 from placements.models import Binding, Placement, Resource

@@ -7,9 +7,8 @@ import pytest
 from pytest_django import DjangoAssertNumQueries
 
 from clusters.fleet import Taint
-from clusters.operations.edit import change_labels, cordon
+from clusters.operations.edit import change_labels, cordon, leave
 from clusters.operations.join import ClusterSpec, dry_run, upsert_clusters
-from clusters.operations.leave import leave
 from clusters.queries import cluster_of, current_fleet
 from placements.engine.limits import ExceededLimit
 from placements.models import Placement

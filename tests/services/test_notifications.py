@@ -19,8 +19,8 @@ from placements.models import (
     ProblemKind,
 )
 from placements.services.notifications import sending
-from placements.services.notifications.addresses import fields_of, save_channel
 from placements.services.notifications.evaluation import evaluate, quiet_until
+from placements.services.notifications.operations import fields_of, save_channel
 from placements.services.notifications.sending import (
     KEY,
     MOST_ATTEMPTS,

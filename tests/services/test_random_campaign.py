@@ -26,9 +26,9 @@ from hypothesis.stateful import (
 from rest_framework.test import APIClient
 
 from clusters.models import MemberCluster, Membership, SimulatedPlacement
+from clusters.operations.edit import forget
 from clusters.operations.heartbeat import observe
 from clusters.operations.join import ClusterSpec, upsert_clusters
-from clusters.operations.leave import forget
 from placements.api import base, disruption
 from placements.engine.rollout.actions import Action, Remove
 from placements.engine.rollout.state import EMPTY, Phase
@@ -45,7 +45,7 @@ from placements.models import (
 from placements.services.disruption.drains import advance_drains
 from placements.services.health import healths_of
 from placements.services.rollout_state import RolloutContext
-from placements.services.rollouts import controller, orphans
+from placements.services.rollouts import controller, removals
 from tests.database import forget_caches, rolled_back
 from tests.rows import (
     NAMESPACE,
@@ -180,7 +180,7 @@ class Campaign(RuleBasedStateMachine):
         Campaign.now = self.world.now
         advance_drains(now=self.world.now)
         self.world.work()
-        orphans.remove_orphans(
+        removals.remove_orphans(
             now=self.world.now, threads=0, clock=lambda: self.world.now
         )
         self.world.work()

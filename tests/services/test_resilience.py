@@ -6,7 +6,7 @@ from unittest.mock import patch
 
 import pytest
 
-from clusters.operations.leave import leave
+from clusters.operations.edit import leave
 from fleetui.apimachinery.errors import InvalidManifest
 from placements.engine.loss import level_rank
 from placements.explain.loss import loss_name, what_if_query

@@ -5,8 +5,7 @@ from datetime import timedelta
 import pytest
 
 from clusters.models import FleetChange
-from clusters.operations.edit import change_labels, cordon
-from clusters.operations.leave import finish_leaving, leave
+from clusters.operations.edit import change_labels, cordon, finish_leaving, leave
 from placements.engine.rollout.state import Phase
 from placements.manifests.binding import BindingState
 from placements.models import (

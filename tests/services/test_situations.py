@@ -20,8 +20,7 @@ from clusters.filters import (
     members_by,
 )
 from clusters.models import MemberCluster
-from clusters.operations.edit import change_labels, cordon
-from clusters.operations.leave import leave
+from clusters.operations.edit import change_labels, cordon, leave
 from placements.engine.rollout.state import Phase
 from placements.manifests.binding import BindingState
 from placements.models import Binding, Placement, Problem, Rollout, StagedRun

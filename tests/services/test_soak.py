@@ -16,10 +16,9 @@ from django.db import connection
 
 from clusters import driver_factory
 from clusters.models import MemberCluster
-from clusters.operations.edit import change_labels, change_taints
+from clusters.operations.edit import change_labels, change_taints, forget
 from clusters.operations.heartbeat import observe
 from clusters.operations.join import ClusterSpec, upsert_clusters
-from clusters.operations.leave import forget
 from fleetui.apimachinery.kinds import CLUSTER_OVERRIDE_KIND
 from placements.models import Binding
 from placements.services import bulk_changes
@@ -30,7 +29,7 @@ from placements.services.notifications.evaluation import evaluate
 from placements.services.overrides.operations import delete_override, save_override
 from placements.services.placements import delete_placement, save_placement
 from placements.services.pruning import prune
-from placements.services.rollouts import orphans
+from placements.services.rollouts import removals
 from placements.services.rollouts.staged_runs import save_run
 from tests.rows import config_map, member_document, pick_n_spec, placement_document
 from tests.services.rollouts.overrides import annotate, for_clusters, rule
@@ -112,7 +111,7 @@ def soak(hours: int) -> list[Counter[str]]:
             observe(now=world.now)
             world.work()
         evaluate(now=world.now)
-        orphans.remove_orphans(now=world.now, threads=0, clock=lambda: world.now)
+        removals.remove_orphans(now=world.now, threads=0, clock=lambda: world.now)
         prune(now=world.now)
         sizes.append(sizes_now())
         if not (hour + 1) % max(1, hours // 20):

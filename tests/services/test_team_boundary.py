@@ -21,8 +21,7 @@ from placements.services.placements import delete_placement, save_placement
 from placements.services.resources.operations import apply_resources, delete_resource
 from placements.services.rollouts.controller import sync_due_rollouts
 from placements.services.rollouts.operations import pause, resume, roll_back, unpin
-from placements.services.rollouts.staged_runs import save_run
-from placements.services.rollouts.staged_strategies import save_strategy
+from placements.services.rollouts.staged_runs import save_run, save_strategy
 from tests.rows import (
     NOW,
     api_token,

@@ -18,7 +18,7 @@ from fleetui.apimachinery.yaml import (
     items_of,
     load_documents,
 )
-from placements.services.simulate.inputs import (
+from placements.services.simulate.request import (
     read_bindings,
     read_fleet,
     read_placement,

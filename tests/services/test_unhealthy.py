@@ -23,8 +23,7 @@ from clusters.filters import (
 )
 from clusters.models import MemberCluster
 from clusters.observation import unhealthy_since
-from clusters.operations.edit import cordon
-from clusters.operations.fault_injection import not_ready_at
+from clusters.operations.edit import cordon, not_ready_at
 from clusters.operations.heartbeat import observe
 from fleetui.hub_scope import LOCAL_HUB
 from placements.services.dashboard.causes import attention

@@ -4,8 +4,7 @@ from collections.abc import Collection
 
 import pytest
 
-from clusters.operations.edit import change_labels
-from clusters.operations.leave import leave
+from clusters.operations.edit import change_labels, leave
 from fleetui.apimachinery.errors import InvalidManifest
 from placements.engine.loss import LossVariant, PlacementLoss
 from placements.explain.loss import difference_note, emptied_domains

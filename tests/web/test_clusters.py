@@ -10,10 +10,9 @@ from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
 from clusters.models import MemberCluster
-from clusters.operations.edit import cordon
+from clusters.operations.edit import cordon, leave
 from clusters.operations.heartbeat import observe
 from clusters.operations.join import ClusterSpec, upsert_clusters
-from clusters.operations.leave import leave
 from fleetui.changes import noticed_changes
 from fleetui.hub_scope import LOCAL_HUB
 from placements.models import Placement, Problem

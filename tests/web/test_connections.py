@@ -13,7 +13,7 @@ from django.test import Client, override_settings
 from clusters.credentials import decrypt
 from clusters.drivers.base import KUBERNETES
 from clusters.models import ClusterCredential, MemberCluster
-from clusters.operations.leave import forget
+from clusters.operations.edit import forget
 from fleetui.apimachinery.yaml import load_documents
 from fleetui.models import Event
 from placements.services.resources.operations import apply_resources

@@ -13,8 +13,7 @@ from django.test.utils import CaptureQueriesContext
 
 from clusters.drivers.base import SIMULATED
 from clusters.models import MemberCluster
-from clusters.operations.edit import change_labels, cordon
-from clusters.operations.leave import leave
+from clusters.operations.edit import change_labels, cordon, leave
 from fleetui.changes import noticed_changes
 from fleetui.hub_scope import LOCAL_HUB
 from fleetui.task_queue import record_heartbeat

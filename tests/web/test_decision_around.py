@@ -14,8 +14,7 @@ from placements.models import Decision, Placement
 from placements.services.placements import save_placement
 from placements.services.resources.operations import apply_resources
 from placements.services.rollouts.controller import sync_due_rollouts
-from placements.services.rollouts.staged_runs import start_run
-from placements.services.rollouts.staged_strategies import save_strategy
+from placements.services.rollouts.staged_runs import save_strategy, start_run
 from placements.services.scheduling import schedule_due
 from tests.rows import NOW, decided, joined, namespace, pick_n_spec, placement_document
 from tests.services.rollouts.staged import staged_spec, strategy_document

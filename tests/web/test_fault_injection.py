@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from clusters.drivers.simulated.configuration import FaultKind
+from clusters.drivers.simulated.state import FaultKind
 from clusters.models import MemberCluster
-from clusters.operations.fault_injection import faults_of, not_ready_at, set_faults
+from clusters.operations.edit import faults_of, not_ready_at, set_faults
 from clusters.operations.heartbeat import observe
 from fleetui.models import Event
 from placements.explain.fault_injection import FAULT_KINDS, SHOWN, fault_words

@@ -11,7 +11,7 @@ from placements.models import Placement
 from placements.services.placements import save_placement
 from placements.services.resources.operations import apply_resources
 from placements.services.rollouts.controller import sync_due_rollouts
-from placements.services.rollouts.staged_strategies import save_strategy
+from placements.services.rollouts.staged_runs import save_strategy
 from tests.database import compare_for_long, forget_caches
 from tests.ocm_documents import NAMESPACE, ocm_document, with_resources
 from tests.rows import NOW, config_map, namespace, placement_document, run_due

@@ -22,12 +22,12 @@ from clusters.models import FORMER_KIND, ChannelKind, NotificationChannel
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.models import Event
 from placements.services.notifications import sending
-from placements.services.notifications.addresses import (
+from placements.services.notifications.operations import (
     checked_fields,
     fields_of,
     save_channel,
+    send_test,
 )
-from placements.services.notifications.operations import send_test
 from placements.services.notifications.sending import NotDeliveredError, post, send_due
 from placements.services.notifications.services import SERVICES, Message
 from tests.clusters.kubernetes.certificates import authority

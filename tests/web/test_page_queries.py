@@ -14,8 +14,11 @@ from fleetui.broker import UPDATES
 from fleetui.task_queue import record_heartbeat
 from placements.models import ProblemKind
 from placements.services.demo.load import load_demo
-from placements.services.notifications.addresses import save_channel
-from placements.services.notifications.operations import RuleInput, save_rule
+from placements.services.notifications.operations import (
+    RuleInput,
+    save_channel,
+    save_rule,
+)
 from tests.database import compare_for_long
 from tests.live_hubs import live_hub
 from tests.page_samples import (

@@ -23,8 +23,7 @@ from placements.services.editor.operations import start_draft
 from placements.services.overrides.operations import save_override
 from placements.services.placements import save_placement
 from placements.services.resources.operations import apply_resources, delete_resource
-from placements.services.rollouts.staged_runs import save_run
-from placements.services.rollouts.staged_strategies import save_strategy
+from placements.services.rollouts.staged_runs import save_run, save_strategy
 from tests.addresses import Address, writing_addresses
 from tests.api.test_schema import BODIES, BUDGET
 from tests.database import compare_for_long, rolled_back, stored_rows

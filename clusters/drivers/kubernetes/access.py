@@ -1,22 +1,257 @@
-"""Requests for single objects of a member cluster, and what its answers mean for them."""
+"""Requests for objects of a member cluster, several at a time: their paths, and what its answers mean.
+
+See `rules/kubernetes-driver.md#discovery`.
+"""
 
 import base64
 import json
-from collections.abc import Callable, Mapping
+import os
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cache, lru_cache, partial
+from threading import Lock
+from types import MappingProxyType
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from clusters.drivers.base import DriverUnavailable, MemberIdentity, ObjectRef
 from clusters.drivers.kubernetes.client import APPLY_PATCH, Response
-from clusters.drivers.kubernetes.discovery import (
-    ApiClient,
-    Discovery,
-    KindNotServedError,
-    RefusedError,
-    resolve_kind,
-)
+from fleetui.apimachinery.kinds import current_version
 from fleetui.apimachinery.secrets import is_secret, secret_values
+
+NOT_SERVED = "KindNotServed"
+PAGE = 500
+KEEP_SECONDS = 600.0
+KEEP_MISSING_SECONDS = 5.0
+"""How long a kind that was not served may be taken as not served without another request (limit 30)."""
+
+
+class ApiClient(Protocol):
+    """What this package needs of a client; tests pass one that counts, delays or cuts requests."""
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        deadline: float,
+        query: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
+        content_type: str = "application/json",
+    ) -> Response:
+        """Return every answer of a Kubernetes API server. Raise DriverUnavailable."""
+
+
+class RefusedError(Exception):
+    """One object was refused by a rule of this package or by the API server."""
+
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        *,
+        status: int = 0,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.status = status
+
+
+class KindNotServedError(RefusedError):
+    """The cluster does not serve a kind in this apiVersion; `served_in` are other ones that have it."""
+
+    def __init__(self, message: str, served_in: tuple[str, ...] = ()) -> None:
+        super().__init__(NOT_SERVED, message)
+        self.served_in = served_in
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceType:
+    """How one kind of an apiVersion is addressed."""
+
+    api_version: str
+    kind: str
+    plural: str
+    is_namespaced: bool
+    can_be_patched: bool
+
+    def path(self, namespace: str = "", name: str = "") -> str:
+        """Return the path of an object, or without a name that of the list in all namespaces."""
+        parts = [api_path(self.api_version)]
+        if self.is_namespaced and name:
+            parts += ["namespaces", namespace]
+        parts.append(self.plural)
+        return "/".join([*parts, name] if name else parts)
+
+
+Table: TypeAlias = Mapping[str, ResourceType]
+
+
+def api_path(api_version: str) -> str:
+    return f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
+
+
+@lru_cache(maxsize=1_024)
+def _table(resources: tuple[ResourceType, ...]) -> Table:
+    """Return the table of these resources; equal answers of several clusters share one."""
+    return MappingProxyType({one.kind: one for one in reversed(resources)})
+
+
+class Discovery:
+    """The resource types of one cluster, remembered for ten minutes; thread-safe."""
+
+    def __init__(self, client: ApiClient, monotonic: Callable[[], float]) -> None:
+        self._client, self._monotonic = client, monotonic
+        self._tables: dict[str, tuple[float, Table]] = {}
+        self._locks: dict[str, Lock] = {}
+        self._lock = Lock()
+
+    def resource(
+        self,
+        api_version: str,
+        kind: str,
+        *,
+        deadline: float,
+    ) -> ResourceType:
+        """Return how a kind is addressed. Raise KindNotServedError, DriverUnavailable."""
+        resource = self.load(api_version, deadline=deadline).get(kind)
+        if resource is None:
+            resource = self.load(
+                api_version, keep=KEEP_MISSING_SECONDS, deadline=deadline
+            ).get(kind)
+        if resource is None:
+            others = self.other_versions(api_version, kind, deadline=deadline)
+            group = api_version.rpartition("/")[0]
+            names = ", ".join(one.removeprefix(f"{group}/") for one in others)
+            hint = f"; it serves {names}" if names else ""
+            raise KindNotServedError(
+                f"the cluster serves no {kind} in {api_version}{hint}", others
+            )
+        if not resource.can_be_patched:
+            raise KindNotServedError(
+                f"{kind} in {api_version} cannot be applied: it has no verb patch"
+            )
+        return resource
+
+    def load(
+        self,
+        api_version: str,
+        *,
+        keep: float = KEEP_SECONDS,
+        deadline: float,
+    ) -> Table:
+        """Return the table of a group version, empty when it is not served; at most `keep` seconds old."""
+        with self._lock:
+            lock = self._locks.setdefault(api_version, Lock())
+        # One request for all threads that need it at the same time.
+        if not lock.acquire(timeout=max(0.0, deadline - self._monotonic())):
+            raise DriverUnavailable(
+                f"no answer about {api_version} in time", code="timeout"
+            )
+        try:
+            at, table = self._tables.get(api_version, (float("-inf"), {}))
+            if self._monotonic() - at >= keep:
+                table = self._fetch(api_version, deadline=deadline)
+                self._tables[api_version] = self._monotonic(), table
+            return table
+        finally:
+            lock.release()
+
+    def forget(self, group: str) -> None:
+        """Drop a group, of which a CustomResourceDefinition changed or whose paths were not found."""
+        for api_version in list(self._tables):
+            if api_version.rpartition("/")[0] == group:
+                self._tables.pop(api_version, None)
+
+    def _fetch(self, api_version: str, *, deadline: float) -> Table:
+        answer = self._client.request("GET", api_path(api_version), deadline=deadline)
+        if answer.status == 404:
+            return _table(())
+        if answer.status != 200:
+            message = answer.body.get("message") or f"answer {answer.status}"
+            raise DriverUnavailable(
+                f"discovery of {api_version}: {message}", code=f"http-{answer.status}"
+            )
+        return _table(
+            tuple(
+                ResourceType(
+                    api_version,
+                    str(one["kind"]),
+                    str(one["name"]),
+                    bool(one.get("namespaced")),
+                    "patch" in (one.get("verbs") or ()),
+                )
+                for one in answer.body.get("resources") or ()
+                if "/" not in one["name"]
+            )
+        )
+
+    def other_versions(
+        self,
+        api_version: str,
+        kind: str,
+        *,
+        deadline: float,
+    ) -> tuple[str, ...]:
+        """Return the other apiVersions that serve a kind: of the same group, or of the one it moved to."""
+        group = (current_version(api_version, kind) or api_version).rpartition("/")[0]
+        if not group:
+            return ()
+        answer = self._client.request("GET", f"/apis/{group}", deadline=deadline)
+        versions = answer.body.get("versions") or () if answer.status == 200 else ()
+        names = [f"{group}/{one.get('version')}" for one in versions]
+        return tuple(
+            name
+            for name in names
+            if name != api_version and kind in self.load(name, deadline=deadline)
+        )
+
+
+def resolve_kind(
+    discovery: Discovery,
+    api_version: str,
+    ref: ObjectRef,
+    *,
+    deadline: float,
+) -> ResourceType:
+    """Return how an object is addressed now: where its version is no longer served, by another one.
+
+    Raise KindNotServedError when no version has the kind.
+    """
+    try:
+        return discovery.resource(api_version, ref.kind, deadline=deadline)
+    except KindNotServedError as error:
+        if not error.served_in:
+            raise
+        return discovery.resource(error.served_in[0], ref.kind, deadline=deadline)
+
+
+def items_in_pages(
+    client: ApiClient,
+    path: str,
+    query: Mapping[str, str],
+    *,
+    deadline: float,
+) -> Iterator[Mapping[str, Any] | Response]:
+    """Yield the items of a list, page by page, or at last the answer that was not a list.
+
+    A page can be freed when the next one is parsed.
+    """
+    query = {**query, "limit": str(PAGE)}
+    while True:
+        answer = client.request("GET", path, query=query, deadline=deadline)
+        if answer.status != 200:
+            yield answer
+            return
+        yield from answer.body.get("items") or ()
+        following = (answer.body.get("metadata") or {}).get("continue")
+        if not following:
+            return
+        query = {**query, "continue": str(following)}
+
 
 FIELD_MANAGER = "fleetui"
 LONGEST_MESSAGE = 500
@@ -101,10 +336,9 @@ def patch_object(
         resource = access.discovery.resource(api_version, ref.kind, deadline=deadline)
     else:
         resource = resolve_kind(access.discovery, api_version, ref, deadline=deadline)
-    path = resource.path(ref.namespace, ref.name)
     answer = access.client.request(
         "PATCH",
-        path,
+        resource.path(ref.namespace, ref.name),
         query=query,
         body=body,
         content_type=content_type,
@@ -180,3 +414,118 @@ def without_secret_values(message: str, manifest: Mapping[str, Any]) -> str:
     for form in sorted(forms - {""}, key=len, reverse=True):
         message = message.replace(form, REMOVED_VALUE)
     return message
+
+
+THREADS = 64
+WIDTH = 4
+"""The most requests at a time of one call."""
+_POLL_SECONDS = 0.05
+
+Item = TypeVar("Item")
+Outcome = TypeVar("Outcome")
+
+
+@dataclass(frozen=True, slots=True)
+class Planned(Generic[Outcome]):
+    """The second step of an item, which runs once all items of earlier waves are finished."""
+
+    run: Callable[[], Outcome]
+
+
+@cache
+def pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(THREADS, thread_name_prefix="kubernetes")
+
+
+os.register_at_fork(after_in_child=pool.cache_clear)  # threads do not survive a fork
+
+
+def result_of(future: "Future[Outcome]", seconds: float) -> Outcome:
+    """Return the result of a future. Raise DriverUnavailable when there is none within so many seconds."""
+    try:
+        return future.result(timeout=max(0.0, seconds))
+    except TimeoutError:  # that of a request is a DriverUnavailable
+        future.cancel()
+        raise DriverUnavailable("no answer in time", code="timeout") from None
+
+
+def run_each(
+    function: Callable[[Item], Outcome],
+    items: Iterable[Item],
+    *,
+    time_left: Callable[[], float],
+) -> list[tuple[Item, Outcome]]:
+    """Return the outcomes of a function for all items.
+
+    Raise its first exception, once all calls that started have ended; DriverUnavailable where time is up.
+    """
+    every = list(items)
+    results = run_waves([every], function, time_left=time_left)
+    if len(results) < len(every):
+        raise DriverUnavailable("no answer in time", code="timeout")
+    return results
+
+
+def run_waves(
+    waves: Sequence[Sequence[Item]],
+    function: Callable[[Item], Outcome | Planned[Outcome]],
+    *,
+    time_left: Callable[[], float],
+) -> list[tuple[Item, Outcome]]:
+    """Run the first step of each item, and its second, if any, after all items of earlier waves.
+
+    First steps of later waves fill the threads that would be idle, which saves round trips to a far cluster.
+    Once `time_left` (in seconds) is not positive, no step starts: its item is not among the results.
+    """
+    first_steps = deque(
+        (place, item, partial(function, item))
+        for place, items in enumerate(waves)
+        for item in items
+    )
+    second_steps: list[deque[tuple[int, Item, Callable[[], Any]]]] = [
+        deque() for _ in waves
+    ]
+    unfinished = Counter(place for place, _, _ in first_steps)
+    running: dict[Future[Any], tuple[int, Item]] = {}
+    results: list[tuple[Item, Outcome]] = []
+    failure: BaseException | None = None
+
+    while True:
+        current = min(
+            (place for place, count in unfinished.items() if count), default=None
+        )
+        while (
+            current is not None
+            and failure is None
+            and len(running) < WIDTH
+            and time_left() > 0
+        ):
+            ready = second_steps[current] or first_steps
+            if not ready:
+                break
+            place, item, run = ready.popleft()
+            running[pool().submit(run)] = place, item
+        if not running:
+            break
+        for future in wait(
+            running, max(_POLL_SECONDS, time_left()), FIRST_COMPLETED
+        ).done:
+            place, item = running.pop(future)
+            if error := future.exception():
+                failure = failure or error
+            elif isinstance(outcome := future.result(), Planned):
+                second_steps[place].append((place, item, outcome.run))
+            else:
+                unfinished[place] -= 1
+                results.append((item, outcome))
+        if time_left() <= 0 or failure:
+            # What no thread has started must not wait for the calls to other clusters that fill the pool.
+            running = {
+                future: place
+                for future, place in running.items()
+                if not future.cancel()
+            }
+
+    if failure is not None:
+        raise failure
+    return results

@@ -19,18 +19,26 @@ from clusters.drivers.base import (
     Refusal,
     Version,
 )
-from clusters.drivers.kubernetes.access import MemberAccess, is_cut_off, read_object
-from clusters.drivers.kubernetes.discovery import NOT_SERVED, RefusedError
-from clusters.drivers.kubernetes.identity import NOT_CONFIRMED
+from clusters.drivers.kubernetes.access import (
+    NOT_SERVED,
+    MemberAccess,
+    Planned,
+    RefusedError,
+    is_cut_off,
+    pool,
+    read_object,
+    result_of,
+    run_waves,
+)
 from clusters.drivers.kubernetes.inventory import (
     MOST_OBJECTS,
+    NOT_CONFIRMED,
     UNDECIDED,
     Entry,
     InventoryChangedError,
     Labelled,
     PlacementInventory,
     find_labelled,
-    new_entry,
     read_inventory,
     write_inventory,
 )
@@ -40,7 +48,6 @@ from clusters.drivers.kubernetes.one_object import (
     ObjectResult,
     examine,
 )
-from clusters.drivers.kubernetes.parallel import Planned, pool, result_of, run_waves
 from clusters.drivers.kubernetes.removal import Removal, hold_entries, remove_entries
 from clusters.drivers.kubernetes.targets import (
     CUSTOM_RESOURCE_DEFINITION,
@@ -50,6 +57,7 @@ from clusters.drivers.kubernetes.targets import (
     prepare_targets,
 )
 from clusters.drivers.readiness import AVAILABLE, custom_resource_definition
+from fleetui.apimachinery.words import counted
 
 RESERVE_SECONDS = 0.25
 ESTABLISH_SECONDS = 5.0
@@ -214,17 +222,13 @@ def prune(
     """
     if gone and inventory.is_ahead:
         why = (
-            f"not removed: the cluster has {counted_objects(len(gone))} of a version that this console does "
+            f"not removed: the cluster has {counted(len(gone), 'object')} of a version that this console does "
             "not know, as after a restored backup; the removal waits for a confirmation"
         )
         return hold_entries(
             access, gone, placement=inventory.placement, why=why, stop=stop
         )
     return remove_entries(access, gone, placement=inventory.placement, stop=stop)
-
-
-def counted_objects(count: int) -> str:
-    return "1 object" if count == 1 else f"{count:,} objects"
 
 
 def _timed_inventory(
@@ -252,7 +256,7 @@ def write_ahead(
 ) -> PlacementInventory:
     """Record what this call is going to apply, so that no crash leaves an object that nothing knows of."""
     missing = {
-        one.ref: new_entry(one.ref, one.api_version)
+        one.ref: Entry(one.ref, one.api_version.rpartition("/")[2])
         for one in targets
         if one.ref not in inventory.entries
     }

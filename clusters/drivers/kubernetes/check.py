@@ -11,22 +11,22 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from clusters.drivers.base import DriverRejected, DriverUnavailable
-from clusters.drivers.kubernetes.addresses import (
+from clusters.drivers.kubernetes.access import Discovery, KindNotServedError
+from clusters.drivers.kubernetes.client import Client, errors_mapped
+from clusters.drivers.kubernetes.configuration import split_server
+from clusters.drivers.kubernetes.inventory import list_holders, read_cluster_uid
+from clusters.drivers.kubernetes.sockets import (
+    CONNECT_SECONDS,
     AddressNotAllowed,
     AddressRules,
+    BoundedConnection,
     NameNotResolved,
     check_address,
     checked_addresses,
     is_ip_address,
     resolved_addresses,
+    tls_context,
 )
-from clusters.drivers.kubernetes.client import Client, errors_mapped
-from clusters.drivers.kubernetes.configuration import split_server
-from clusters.drivers.kubernetes.discovery import Discovery, KindNotServedError
-from clusters.drivers.kubernetes.identity import read_cluster_uid
-from clusters.drivers.kubernetes.inventory import list_holders
-from clusters.drivers.kubernetes.sockets import CONNECT_SECONDS, BoundedConnection
-from clusters.drivers.kubernetes.tls import tls_context
 from fleetui.errors import CONFIRMATION_NEEDED, FleetError
 
 CHECK_SECONDS = 10.0
@@ -224,13 +224,12 @@ class ConnectionCheck:
             with errors_mapped(self._connection):
                 context = tls_context(self._connection, self._client.secret())
                 address = self._address
-                rules = self._rules
                 link = BoundedConnection(
                     address.host,
                     address.port,
                     self._connection,
                     context,
-                    rules,
+                    self._rules,
                     self._monotonic,
                 )
                 link.deadline = min(self._deadline, self._monotonic() + CONNECT_SECONDS)

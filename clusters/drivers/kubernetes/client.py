@@ -24,14 +24,14 @@ from urllib3.response import BaseHTTPResponse
 
 from clusters.drivers.base import DriverUnavailable
 from clusters.drivers.kubernetes import sockets
-from clusters.drivers.kubernetes.addresses import (
+from clusters.drivers.kubernetes.configuration import Connection, split_server
+from clusters.drivers.kubernetes.sockets import (
     AddressNotAllowed,
     AddressRules,
+    BoundedConnection,
     NameNotResolved,
+    tls_context,
 )
-from clusters.drivers.kubernetes.configuration import Connection, split_server
-from clusters.drivers.kubernetes.sockets import BoundedConnection
-from clusters.drivers.kubernetes.tls import tls_context
 
 MOST_WARNINGS, LONGEST_WARNING = 10, 256
 LARGEST_BODY = 64 * 1024 * 1024

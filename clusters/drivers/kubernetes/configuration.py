@@ -70,8 +70,6 @@ def split_server(server: str) -> ServerAddress:
 
 
 class ConnectionFields(ManifestModel):
-    """The fields of a connection as they are stored."""
-
     server: Text = ""
     ca: Text = ""
     tls_server_name: Text = ""
@@ -135,16 +133,14 @@ def _server_problems(server: str) -> Iterator[ErrorDetail]:
         problem = "names no host"
     elif url.scheme != "https":
         problem = "the scheme must be https"
-    elif url.username is not None or url.password is not None:
+    elif "@" in url.netloc:
         problem = "must not contain a user or a password"
     elif "?" in server or "#" in server:
         problem = "must not contain a query or a fragment"
-    elif url.port == 0 or not _URL_PATH.fullmatch(url.path):
-        problem = (
-            "port 0"
-            if url.port == 0
-            else "the path contains characters that a URL does not have"
-        )
+    elif url.port == 0:
+        problem = "port 0"
+    elif not _URL_PATH.fullmatch(url.path):
+        problem = "the path contains characters that a URL does not have"
     else:
         return
     yield ErrorDetail(("server",), "bad-format", f"Invalid value: {problem}", SERVER)

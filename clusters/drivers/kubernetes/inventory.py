@@ -1,4 +1,7 @@
-"""The inventory: a ConfigMap on the member with what a placement has there.
+"""The inventory: a ConfigMap on the member with what a placement has there, and whose it is.
+
+One API server can be joined by several consoles, and by mistake under several names. What is removed has the
+owner and the member of the caller; what is from before members had an identity, the inventory proves.
 
 See `rules/kubernetes-driver.md#ownership-and-inventory`.
 """
@@ -17,26 +20,15 @@ from clusters.drivers.base import (
 )
 from clusters.drivers.kubernetes.access import (
     FIELD_MANAGER,
+    ApiClient,
+    KindNotServedError,
     MemberAccess,
     is_cut_off,
+    items_in_pages,
+    run_waves,
     server_message,
 )
 from clusters.drivers.kubernetes.client import APPLY_PATCH, Response
-from clusters.drivers.kubernetes.diff import generation_of, managed_fields_digest
-from clusters.drivers.kubernetes.discovery import (
-    ApiClient,
-    KindNotServedError,
-    items_in_pages,
-)
-from clusters.drivers.kubernetes.identity import (
-    OTHER_HUB,
-    OTHER_MEMBER,
-    annotation,
-    is_of_member,
-    is_ours,
-    member_name,
-)
-from clusters.drivers.kubernetes.parallel import run_waves
 from clusters.drivers.kubernetes.targets import (
     INVENTORY_NAMESPACE,
     MEMBER,
@@ -44,9 +36,45 @@ from clusters.drivers.kubernetes.targets import (
     PART_OF,
     TAKEN_OVER,
     applyset_id,
+    generation_of,
     inventory_name,
+    managed_fields_digest,
     owner_value,
 )
+
+OTHER_HUB, OTHER_MEMBER = "OwnedByAnotherHub", "OwnedByAnotherMember"
+NOT_CONFIRMED, SHARED = "RemovalNotConfirmed", "SharedServer"
+SYSTEM_NAMESPACE_PATH = "/api/v1/namespaces/kube-system"
+
+
+def read_cluster_uid(client: ApiClient, *, deadline: float) -> str:
+    """Return the UID of the namespace `kube-system`, "" where it may not be read. Raise DriverUnavailable."""
+    answer = client.request("GET", SYSTEM_NAMESPACE_PATH, deadline=deadline)
+    if answer.status != 200:
+        return ""
+    return str((answer.body.get("metadata") or {}).get("uid") or "")[:64]
+
+
+def annotation(live: Mapping[str, Any], name: str) -> str:
+    """Return an annotation of a live object; "" without it."""
+    annotations = (live.get("metadata") or {}).get("annotations") or {}
+    return str(annotations.get(name) or "")
+
+
+def is_of_member(access: MemberAccess, live: Mapping[str, Any]) -> bool:
+    """Return whether an object names this member, or none: then it is from before they had an identity."""
+    return annotation(live, MEMBER) in access.identity.own_members
+
+
+def is_ours(access: MemberAccess, live: Mapping[str, Any], placement: str) -> bool:
+    return annotation(live, OWNER) == owner_value(
+        access.hub_id, placement
+    ) and is_of_member(access, live)
+
+
+def member_name(value: str) -> str:
+    return value.partition("/")[2] or value
+
 
 MOST_OBJECTS = 4_000
 MOST_REFUSALS = 100
@@ -151,10 +179,6 @@ class PlacementInventory:
 
 class InventoryChangedError(Exception):
     """Another call wrote the inventory after this one had read it."""
-
-
-def new_entry(ref: ObjectRef, api_version: str) -> Entry:
-    return Entry(ref, api_version.rpartition("/")[2])
 
 
 def live_entry(

@@ -15,26 +15,31 @@ from clusters.drivers.base import (
     PlacementSeen,
     Version,
 )
-from clusters.drivers.kubernetes.access import MemberAccess, read_object, server_message
-from clusters.drivers.kubernetes.diff import (
+from clusters.drivers.kubernetes.access import (
+    KindNotServedError,
+    MemberAccess,
+    RefusedError,
+    read_object,
+    run_each,
+    server_message,
+)
+from clusters.drivers.kubernetes.inventory import (
+    OTHER_MEMBER,
+    Entry,
+    PlacementInventory,
+    annotation,
+    is_ours,
+    read_inventory,
+)
+from clusters.drivers.kubernetes.targets import (
+    MEMBER,
+    OWNER,
     Comparison,
+    Target,
     compare_live,
     generation_of,
     managed_fields_digest,
     object_diff,
-)
-from clusters.drivers.kubernetes.discovery import KindNotServedError, RefusedError
-from clusters.drivers.kubernetes.identity import OTHER_MEMBER, annotation, is_ours
-from clusters.drivers.kubernetes.inventory import (
-    Entry,
-    PlacementInventory,
-    read_inventory,
-)
-from clusters.drivers.kubernetes.parallel import run_each
-from clusters.drivers.kubernetes.targets import (
-    MEMBER,
-    OWNER,
-    Target,
     owner_value,
     prepare_targets,
 )

@@ -17,7 +17,10 @@ from clusters.drivers.base import (
 from clusters.drivers.kubernetes.access import (
     FIELD_MANAGER,
     LONGEST_MESSAGE,
+    KindNotServedError,
     MemberAccess,
+    Planned,
+    RefusedError,
     causes_of,
     cut_message,
     delete_object,
@@ -27,27 +30,16 @@ from clusters.drivers.kubernetes.access import (
     server_message,
     without_secret_values,
 )
+from clusters.drivers.kubernetes.autoscaling import manifest_over
 from clusters.drivers.kubernetes.client import Response
-from clusters.drivers.kubernetes.diff import (
-    WHOLE_OBJECT,
-    Comparison,
-    clean,
-    compare_live,
-    compared_manifest,
-    find_differences,
-    generation_of,
-    managed_fields_digest,
-    object_diff,
-)
-from clusters.drivers.kubernetes.discovery import KindNotServedError, RefusedError
-from clusters.drivers.kubernetes.identity import (
+from clusters.drivers.kubernetes.inventory import (
+    Entry,
     annotation,
     is_of_member,
     is_ours,
+    live_entry,
     member_name,
 )
-from clusters.drivers.kubernetes.inventory import Entry, live_entry
-from clusters.drivers.kubernetes.parallel import Planned
 from clusters.drivers.kubernetes.targets import (
     CUSTOM_RESOURCE_DEFINITION,
     MANIFEST_HASH,
@@ -55,9 +47,17 @@ from clusters.drivers.kubernetes.targets import (
     OWNER,
     RECREATE,
     TAKEN_OVER,
+    WHOLE_OBJECT,
+    Comparison,
     Target,
     applyset_id,
+    clean,
+    compare_live,
+    find_differences,
+    generation_of,
     inventory_name,
+    managed_fields_digest,
+    object_diff,
     owner_value,
     with_ownership,
 )
@@ -369,9 +369,10 @@ def apply_object(
 
     drift = None
     if options.comparison == "FullComparison":
-        comparison = find_differences(
-            clean(applied), clean(compared_manifest(target, applied))
+        manifest = manifest_over(
+            target.manifest, applied, is_autoscaled=target.is_autoscaled
         )
+        comparison = find_differences(clean(applied), clean(manifest))
         drift = object_diff(target, applied, comparison) if comparison.fields else None
     is_changed = live is None or clean(live) != clean(applied)
     if is_changed and (target.ref.group, target.ref.kind) == CUSTOM_RESOURCE_DEFINITION:

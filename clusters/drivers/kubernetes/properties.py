@@ -10,9 +10,9 @@ from threading import Lock
 from typing import Any
 
 from clusters.drivers.base import DriverUnavailable
+from clusters.drivers.kubernetes.access import ApiClient, items_in_pages
 from clusters.drivers.kubernetes.client import Response
-from clusters.drivers.kubernetes.discovery import ApiClient, items_in_pages
-from clusters.drivers.kubernetes.identity import read_cluster_uid
+from clusters.drivers.kubernetes.inventory import read_cluster_uid
 from fleetui.apimachinery.quantity import QuantityError, parse_quantity
 
 NODE_COUNT = "kubernetes-fleet.io/node-count"

@@ -15,33 +15,32 @@ from clusters.drivers.base import (
     Refusal,
 )
 from clusters.drivers.kubernetes.access import (
+    KindNotServedError,
     MemberAccess,
+    Planned,
+    RefusedError,
     delete_object,
     is_cut_off,
     patch_object,
     read_object,
+    run_waves,
     server_message,
 )
-from clusters.drivers.kubernetes.diff import is_own_entry
-from clusters.drivers.kubernetes.discovery import KindNotServedError, RefusedError
-from clusters.drivers.kubernetes.identity import (
+from clusters.drivers.kubernetes.inventory import (
     NOT_CONFIRMED,
     OTHER_MEMBER,
     SHARED,
-    is_ours,
-    member_name,
-)
-from clusters.drivers.kubernetes.inventory import (
     Entry,
     InventoryChangedError,
     NamespaceUser,
     PlacementInventory,
     delete_inventory,
+    is_ours,
     list_users,
+    member_name,
     read_inventory,
     write_inventory,
 )
-from clusters.drivers.kubernetes.parallel import Planned, run_waves
 from clusters.drivers.kubernetes.targets import (
     CUSTOM_RESOURCE_DEFINITION,
     LAST_WAVE,
@@ -50,6 +49,7 @@ from clusters.drivers.kubernetes.targets import (
     OWNER,
     PART_OF,
     TAKEN_OVER,
+    is_own_entry,
     owner_value,
     wave_of,
 )
@@ -158,31 +158,7 @@ def shared_message(access: MemberAccess) -> str:
     return f"not removed: member {other} has the same API server; one of the two has to leave the fleet"
 
 
-def remove_placement(
-    access: MemberAccess, placement: str, *, fence: int, deadline: float
-) -> bool:
-    """Delete all objects of a placement, at last the inventory; return whether there was one.
-
-    Raise DriverPending while an object exists; DriverUnavailable, DriverRejected, DriverFenced.
-    """
-    return _end_placement(
-        access, placement, remove_entries, "deleted", fence=fence, deadline=deadline
-    )
-
-
-def release_placement(
-    access: MemberAccess, placement: str, *, fence: int, deadline: float
-) -> bool:
-    """Remove ownership metadata and inventory of a placement, and leave its objects there.
-
-    Raise DriverPending, DriverUnavailable, DriverRejected, DriverFenced.
-    """
-    return _end_placement(
-        access, placement, release_entries, "released", fence=fence, deadline=deadline
-    )
-
-
-def _end_placement(
+def end_placement(
     access: MemberAccess,
     placement: str,
     end_entries: Callable[..., Removal],
@@ -191,6 +167,10 @@ def _end_placement(
     fence: int,
     deadline: float,
 ) -> bool:
+    """Delete or release all objects of a placement, at last its inventory; return whether there was one.
+
+    Raise DriverPending while an object has to be waited for; DriverUnavailable, DriverRejected, DriverFenced.
+    """
     stop = deadline - RESERVE_SECONDS
     inventory = _inventory_to_end(access, placement, deadline=deadline)
     if not inventory.exists:

@@ -23,34 +23,30 @@ from clusters.drivers.base import (
     Version,
 )
 from clusters.drivers.readiness import AVAILABLE, readiness_of
-from clusters.drivers.simulated.configuration import (
-    Configuration,
-    DriverCall,
-    FaultKind,
-    SimulatedFault,
-    parse_configuration,
-)
-from clusters.drivers.simulated.ownership import (
-    Ownership,
-    Ownerships,
-    claimed,
-    confirmed,
-    ownerships_from_plain,
-    ownerships_to_plain,
-    refusal_of,
-    separated,
-)
 from clusters.drivers.simulated.state import (
     MOST_OBJECTS,
     OWNERS,
     CallLogEntry,
+    Configuration,
+    DriverCall,
+    FaultKind,
     HeldObject,
+    Ownership,
+    Ownerships,
     PlacementState,
+    SimulatedFault,
     StateStore,
     Stored,
     StoredPlacement,
+    claimed,
+    confirmed,
     images_in,
     live_object,
+    ownerships_from_plain,
+    ownerships_to_plain,
+    parse_configuration,
+    refusal_of,
+    separated,
     stored_object,
 )
 

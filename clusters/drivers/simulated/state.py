@@ -1,12 +1,34 @@
-"""State, call log and stored objects of a simulated cluster."""
+"""A simulated cluster: its delays and faults, its state and call log, and who owns the objects there.
 
-from collections.abc import Mapping
+{"applyMilliseconds": 50, "readySeconds": 2,
+     "faults": [{"kind": "unreachable", "until": "2026-11-20T12:05:00Z"}, {"kind": "refuse", "image": "2.1"}]}
+
+`{"fault": "silent"}` is the short form of one fault without further fields.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
+from enum import StrEnum
 from hashlib import sha256
-from typing import Any, NamedTuple, Protocol
+from typing import Annotated, Any, NamedTuple, Protocol, TypeAlias
 
-from clusters.drivers.base import DriverFenced, ObjectRef, Refusal
+from clusters.drivers.base import (
+    FAILED_TO_TAKE_OVER,
+    DriverFenced,
+    ObjectRef,
+    Refusal,
+    Version,
+    owned_by_placement,
+)
+from fleetui.apimachinery.errors import ErrorDetail
+from fleetui.apimachinery.fields import Flag, Moment, Text, integer, list_of, one_of
+from fleetui.apimachinery.model import (
+    DEFAULT_SEMANTICS,
+    ManifestModel,
+    Raw,
+    parse_manifest,
+)
 from fleetui.apimachinery.secrets import canonical_json
 
 _DAEMONS = 3
@@ -100,28 +122,25 @@ def live_object(
 
 
 def _status(record: HeldObject, *, is_ready: bool, has_fault: bool) -> dict[str, Any]:
-    there = record.replicas if is_ready else 0
-    match record.kind:
-        case "Deployment" | "StatefulSet":
-            return {
-                "availableReplicas": there,
-                "unavailableReplicas": record.replicas - there,
-                "updatedReplicas": record.replicas,
-                "currentReplicas": record.replicas,
-            }
-        case "DaemonSet":
-            return {
-                "desiredNumberScheduled": _DAEMONS,
-                "numberAvailable": _DAEMONS if is_ready else 0,
-            }
-        case "Job":
-            return {"active": 1, "ready": 1 if is_ready else 0}
-        case "Service":
-            return (
-                {"loadBalancer": {"ingress": [{"ip": "203.0.113.1"}]}}
-                if is_ready
-                else {}
-            )
+    there = record.replicas * is_ready
+    replicas = {
+        "availableReplicas": there,
+        "unavailableReplicas": record.replicas - there,
+        "updatedReplicas": record.replicas,
+        "currentReplicas": record.replicas,
+    }
+    statuses: dict[str, dict[str, Any]] = {
+        "Deployment": replicas,
+        "StatefulSet": replicas,
+        "DaemonSet": {
+            "desiredNumberScheduled": _DAEMONS,
+            "numberAvailable": _DAEMONS * is_ready,
+        },
+        "Job": {"active": 1, "ready": int(is_ready)},
+        "Service": {"loadBalancer": {"ingress": [{"ip": "203.0.113.1"}] * is_ready}},
+    }
+    if record.kind in statuses:
+        return statuses[record.kind]
     types = ("Established", "NamesAccepted") if is_ready else ()
     conditions = [{"type": name, "status": "True"} for name in types]
     if has_fault:  # of a kind that is not known, such as a custom resource
@@ -257,3 +276,296 @@ class PlacementState:
             tuple(CallLogEntry(*entry) for entry in plain.get("log", ())),
             dict(plain.get("changes", ())),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Ownership:
+    """The placements that own an object, each with its consent to co-ownership.
+
+    The object has the content that `writer`, one of them, sent last, with this digest. One that sends equal
+    content afterwards changes nothing. Without a digest the content is what the writer has.
+    """
+
+    owners: Mapping[str, bool]
+    writer: str
+    digest: str = ""
+
+    def without(self, placement: str) -> "Ownership | None":
+        owners = {
+            name: consent for name, consent in self.owners.items() if name != placement
+        }
+        if not owners:
+            return None
+        return (
+            replace(self, owners=owners)
+            if self.writer in owners
+            else Ownership(owners, min(owners))
+        )
+
+
+Ownerships: TypeAlias = Mapping[ObjectRef, Ownership]
+
+
+def refusal_of(
+    version: Version,
+    wanted: HeldObject,
+    there: Ownership | None,
+    digest: str,
+) -> Refusal | None:
+    """Return why a placement may not apply an object, in the order of a Kubernetes cluster.
+
+    `digest` is that of the content that the object has.
+    """
+    if there is None or version.placement in there.owners:
+        return None
+    options, ref = version.options, wanted.ref
+    if not (options.allow_co_ownership and all(there.owners.values())):
+        return owned_by_placement(ref, min(there.owners))
+    if options.when_to_take_over == "Never":
+        return Refusal(ref, "NotTakenOver", "exists, and whenToTakeOver is Never")
+    if options.when_to_take_over == "IfNoDiff" and digest != wanted.digest:
+        message = "differs from its manifest, and whenToTakeOver is IfNoDiff"
+        return Refusal(ref, FAILED_TO_TAKE_OVER, message)
+    return None
+
+
+def claimed(
+    before: Ownerships,
+    placement: str,
+    held: Collection[HeldObject],
+    written: Collection[ObjectRef],
+    *,
+    consent: bool,
+) -> Ownerships:
+    """Return the owners after a placement holds these objects and no others."""
+    after = dict(before)
+    refs = {one.ref: one.digest for one in held}
+    for ref, ownership in before.items():
+        if placement in ownership.owners and ref not in refs:
+            left = ownership.without(placement)
+            if left is None:
+                del after[ref]
+            else:
+                after[ref] = left
+    for ref, digest in refs.items():
+        there = after.get(ref) or Ownership({}, placement, digest)
+        if ref in written and there.digest != digest:
+            there = replace(there, writer=placement, digest=digest)
+        owners = {**there.owners, placement: consent}
+        # Of a single owner it is what that has: a new content of its own changes no owners.
+        kept_digest = there.digest if len(owners) > 1 else ""
+        after[ref] = replace(there, owners=owners, digest=kept_digest)
+    return after
+
+
+def confirmed(
+    ownerships: Ownerships, states: Mapping[str, PlacementState]
+) -> Ownerships:
+    """Drop from ownerships those placements of `states` that have lost the object meanwhile."""
+    held = {
+        name: {one.ref for one in state.placement.objects} if state.placement else set()
+        for name, state in states.items()
+    }
+    after = {}
+    for ref, ownership in ownerships.items():
+        left: Ownership | None = ownership
+        for name in ownership.owners:
+            if left is not None and name in held and ref not in held[name]:
+                left = left.without(name)
+        if left is not None:
+            after[ref] = left
+    return after
+
+
+def separated(
+    states: Mapping[str, PlacementState],
+) -> tuple[Ownerships, dict[str, PlacementState]]:
+    """Return the owners of states from before there were any: who applied an object first.
+
+    Also return the states of the other placements: these do not have the object, and say why.
+    """
+    ownerships: dict[ObjectRef, Ownership] = {}
+    changed = {}
+    held = [
+        (name, state, state.placement)
+        for name, state in states.items()
+        if state.placement
+    ]
+    for name, state, placement in sorted(
+        held, key=lambda item: (item[2].since, item[0])
+    ):
+        kept, refusals = [], list(placement.refusals)
+        refused = {one.object for one in refusals}
+        for record in placement.objects:
+            there = ownerships.get(record.ref)
+            if there is None:
+                ownerships[record.ref] = Ownership({name: False}, name)
+                kept.append(record)
+            elif record.ref not in refused:
+                refusals.append(owned_by_placement(record.ref, there.writer))
+        if len(kept) < len(placement.objects):
+            rest = replace(placement, objects=tuple(kept), refusals=tuple(refusals))
+            changed[name] = replace(state, placement=rest)
+    return ownerships, changed
+
+
+def ownerships_to_plain(ownerships: Ownerships) -> dict[str, Any]:
+    return {
+        "owners": [
+            [
+                ref.group,
+                ref.kind,
+                ref.namespace,
+                ref.name,
+                dict(one.owners),
+                one.writer,
+                one.digest,
+            ]
+            for ref, one in ownerships.items()
+        ]
+    }
+
+
+def ownerships_from_plain(plain: Mapping[str, Any]) -> dict[ObjectRef, Ownership]:
+    return {
+        ObjectRef(group, kind, namespace, name): Ownership(*ownership)
+        for group, kind, namespace, name, *ownership in plain["owners"]
+    }
+
+
+MOST_FAULTS = 50
+_LONGEST_WAIT = 600_000
+_DAY = 86_400
+
+
+class FaultKind(StrEnum):
+    UNREACHABLE = "unreachable"
+    SILENT = "silent"
+    UNHEALTHY = "unhealthy"
+    TIME_OUT = "timeOut"
+    REFUSE = "refuse"
+    NOT_READY = "notReady"
+    FLAP = "flap"
+    LOST_STATE = "lostState"
+
+
+class DriverCall(StrEnum):
+    APPLY = "apply"
+    OBSERVE = "observe"
+    REMOVE = "remove"
+    LEAVE = "leave"
+
+
+_ABOUT_OBJECTS = frozenset({FaultKind.REFUSE, FaultKind.NOT_READY, FaultKind.FLAP})
+_FIELDS_OF: dict[str, frozenset[FaultKind]] = {
+    "objectKind": _ABOUT_OBJECTS,
+    "objectName": _ABOUT_OBJECTS,
+    "image": _ABOUT_OBJECTS,
+    "calls": frozenset({FaultKind.TIME_OUT}),
+    "afterEffect": frozenset({FaultKind.TIME_OUT}),
+    "periodSeconds": frozenset({FaultKind.FLAP}),
+}
+
+
+class SimulatedFault(ManifestModel):
+    """One fault, from `since` (default: always) to just before `until` (default: forever).
+
+    `refuse`, `notReady` and `flap` affect the objects that match all of `objectKind`, `objectName` and
+    `image` (a whole image or its tag), by default all. `flap` starts unavailable and changes each
+    `periodSeconds`. A `timeOut` affects `calls`, by default all; with `afterEffect` the call takes effect.
+    `lostState` deletes at `since` what was applied before.
+    """
+
+    kind: Annotated[FaultKind, one_of(FaultKind)]
+    since: Moment | None = None
+    until: Moment | None = None
+    object_kind: Text = ""
+    object_name: Text = ""
+    image: Text = ""
+    calls: Annotated[
+        tuple[Annotated[DriverCall, one_of(DriverCall)], ...],
+        list_of(high=len(DriverCall)),
+    ] = ()
+    after_effect: Flag = False
+    period_seconds: Annotated[int, integer(1, _DAY)] = 60
+
+    @classmethod
+    def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
+        kind = raw.get("kind")
+        for name, kinds in _FIELDS_OF.items():
+            if name in raw and kind in list(FaultKind) and kind not in kinds:
+                yield ErrorDetail(
+                    (name,),
+                    "forbidden-for-type",
+                    f"says nothing about a fault of kind {kind}",
+                    f"with {', '.join(sorted(kinds))}",
+                )
+        if kind == FaultKind.LOST_STATE and "since" not in raw:
+            yield ErrorDetail(
+                ("since",), "required", "is missing: when the state was lost", "a time"
+            )
+
+    def is_on(self, now: datetime) -> bool:
+        return (self.since is None or self.since <= now) and (
+            self.until is None or now < self.until
+        )
+
+    def is_about(self, kind: str, name: str, images: tuple[str, ...]) -> bool:
+        return (
+            self.object_kind in ("", kind)
+            and self.object_name in ("", name)
+            and (
+                not self.image
+                or any(
+                    one == self.image or one.endswith(f":{self.image}")
+                    for one in images
+                )
+            )
+        )
+
+    def keeps_unready(self, now: datetime) -> bool:
+        if self.kind is FaultKind.NOT_READY:
+            return True
+        if self.kind is not FaultKind.FLAP:
+            return False
+        since = self.since or datetime.min.replace(tzinfo=now.tzinfo)
+        return (now - since) // timedelta(seconds=self.period_seconds) % 2 == 0
+
+
+class Configuration(ManifestModel):
+    """How long calls take, how long objects take to become available, and the faults."""
+
+    apply_milliseconds: Annotated[int, integer(0, _LONGEST_WAIT)] = 50
+    observe_milliseconds: Annotated[int, integer(0, _LONGEST_WAIT)] = 0
+    ready_seconds: Annotated[int, integer(0, _DAY)] = 2
+    fault: Annotated[FaultKind, one_of(FaultKind)] | None = None
+    faults: Annotated[tuple[SimulatedFault, ...], list_of(high=MOST_FAULTS)] = ()
+
+    @classmethod
+    def complete(cls, raw: Raw) -> Raw:
+        short = raw.get("fault")
+        listed_ones = raw.get("faults") or ()
+        if not isinstance(short, str) or not isinstance(listed_ones, (list, tuple)):
+            return raw
+        return (
+            {**raw, "faults": [*listed_ones, {"kind": short}]}
+            if short in list(FaultKind)
+            else raw
+        )
+
+    def faults_at(self, now: datetime) -> list[SimulatedFault]:
+        return [fault for fault in self.faults if fault.is_on(now)]
+
+
+USUAL = Configuration()
+
+
+def parse_configuration(
+    connection: object, *, path: str = "connection"
+) -> Configuration:
+    """Parse the connection of a simulated cluster. Raises InvalidManifest with all errors."""
+    if connection == {}:
+        return USUAL
+    return parse_manifest(
+        Configuration, connection, semantics=DEFAULT_SEMANTICS, path=path
+    )

@@ -1,12 +1,11 @@
 """manage.py credentials: check what the keys encrypt, and encrypt it with another key."""
 
-from dataclasses import replace
 from typing import Any
 
 from django.conf import settings
 from django.core.management.base import CommandError, CommandParser
 
-from clusters.credentials import KeyReport, add_key, check_credentials
+from clusters.credentials import add_key, check_credentials
 from fleetui.accounts.second_factor import unreadable_keys
 from fleetui.errors import BAD_INPUT, REFUSED
 from fleetui.management.hub_command import HubCommand
@@ -47,17 +46,9 @@ class Command(HubCommand):
         users = unreadable_keys(reencrypt=action == "rotate")
         factors = [f"second factor of {user}" for user in users]
         manifests = check_manifests(reencrypt=action == "rotate")
-        refuse_unreadable(
-            replace(report, unreadable=(*report.unreadable, *factors, *manifests))
-        )
-
-
-def refuse_unreadable(report: KeyReport) -> None:
-    """Raise CommandError with the names of the clusters, hubs, users and rows that cannot be read."""
-    if report.unreadable:
-        names = ", ".join(report.unreadable)
-        raise CommandError(
-            f"{len(report.unreadable)} cannot be read: {names}. "
-            "Add the key that encrypted them, or set them again.",
-            returncode=REFUSED,
-        )
+        if unreadable := (*report.unreadable, *factors, *manifests):
+            raise CommandError(
+                f"{len(unreadable)} cannot be read: {', '.join(unreadable)}. "
+                "Add the key that encrypted them, or set them again.",
+                returncode=REFUSED,
+            )

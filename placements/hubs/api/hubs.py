@@ -1,4 +1,4 @@
-"""Live hubs: add, check, change, remove; their streams, permissions and mirrored objects."""
+"""Live hubs: add, check, change, remove, write to; their streams, permissions and mirrored objects."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -12,11 +12,12 @@ from rest_framework.response import Response
 
 from clusters.hub_queries import UnknownHubError, live_hub, visible_hub, visible_hubs
 from clusters.hub_state import HubState
-from clusters.models import HubStream
+from clusters.models import HubStream, HubWrite
 from clusters.models.hubs import HubIdentity, HubMode
-from fleetui.hub_scope import in_hub
+from fleetui.hub_scope import LOCAL_HUB, in_hub
 from fleetui.pagination import page_of
-from fleetui.permissions import may_administer_clusters
+from fleetui.permissions import Role, has_role, may_administer_clusters, teams_of
+from placements.api.authentication import WRITING
 from placements.api.base import (
     BaseViewSet,
     MayAdministerClusters,
@@ -39,9 +40,12 @@ from placements.api.connections import (
 from placements.api.filters import (
     ConnectionQuery,
     HubActionQuery,
+    HubWriteQuery,
     PageQuery,
+    SendWriteQuery,
 )
-from placements.api.parsers import has_body, parse_body
+from placements.api.parsers import has_body, object_in, parse_body, read_document
+from placements.api.problems import FieldErrorSerializer
 from placements.api.schema import documented, operation, page_serializer
 from placements.api.serializers import (
     ANY_OBJECT,
@@ -53,6 +57,7 @@ from placements.api.serializers import (
     number,
     text,
 )
+from placements.hubs.api.objects import execute, response_to_sent
 from placements.hubs.connections.operations import (
     HubSpec,
     change_hub,
@@ -65,18 +70,21 @@ from placements.hubs.connections.operations import (
 )
 from placements.hubs.explain.agreements import Agreement, agreement_document
 from placements.hubs.kinds import HUB_KINDS
-from placements.hubs.projection.unresolved import unresolved_counts, unresolved_objects
+from placements.hubs.projection.operations import unresolved_counts, unresolved_objects
 from placements.hubs.queries import (
     HubSummary,
     mirrored_object,
     streams_of,
     summaries_of,
     summary_of,
+    writes_of,
 )
-from placements.hubs.replay.queries import HubSide
-from placements.hubs.writing.catalogue import ACTIONS
-from placements.hubs.writing.queries import refusal_of_write
+from placements.hubs.replay.observed_decisions import HubSide, hub_side_of
+from placements.hubs.writing.catalogue import ACTIONS, action_named, refusal_of_write
+from placements.hubs.writing.operations import WritePreview
+from placements.hubs.writing.planning import WritePlan
 from placements.models import ReplayInputs
+from placements.services.decisions.records import cycles_of, recorded
 
 NO_NAMESPACE = "-"
 _OBJECT = "objects/<named:group>/<named:kind>/<named:namespace>/<named:object_name>"
@@ -365,9 +373,8 @@ class HubViewSet(BaseViewSet):
         report = None
         hub = live_hub(name)
         if entered is not None:
-            spec = spec_of(hub)
             saved = save_hub(
-                spec,
+                spec_of(hub),
                 connection_fields(entered),
                 **actor(request),
                 confirmed=confirmed,
@@ -397,8 +404,7 @@ class HubViewSet(BaseViewSet):
         if has_body(request):
             hub = live_hub(name)
             entered = connection_of(request)
-            now = datetime.now(UTC)
-            parsed = parse_hub_input(entered, hub=hub, name=name, now=now)
+            parsed = parse_hub_input(entered, hub=hub, name=name, now=datetime.now(UTC))
             report = check_parsed(spec_of(hub), parsed)
         else:
             report = check_stored_hub(name)
@@ -459,3 +465,176 @@ class HubViewSet(BaseViewSet):
         if manifest is None:
             raise Http404
         return Response(manifest)
+
+
+class HubWriteSerializer(RowSerializer):
+    """A request that a user had sent to the hub, and its outcome."""
+
+    class Meta:
+        model = HubWrite
+        fields = (
+            "id",
+            "at",
+            "requested_by",
+            "verb",
+            "group",
+            "kind",
+            "namespace",
+            "name",
+            "subresource",
+            "body",
+            "precondition",
+            "state",
+            "status",
+            "answer",
+            "resource_version_after",
+            "request_id",
+        )
+        extra_kwargs = {
+            "verb": {"help_text": "create, apply, patch or delete."},
+            "body": {"help_text": "Without the values of Secrets."},
+            "precondition": {"help_text": "The resourceVersion that it named."},
+            "status": {"help_text": "The status of the response of the hub."},
+        }
+
+
+_FIELD_KINDS: dict[str, type[serializers.Field[Any, Any, Any, Any]]] = {
+    **dict.fromkeys(("manifest", "base", "patch", "labels"), serializers.JSONField),
+    "taints": serializers.JSONField,
+    "numberOfClusters": serializers.IntegerField,
+}
+
+
+class NewHubWriteSerializer(CamelCaseSerializer):
+    """An action with its fields; which ones it takes is in the reference."""
+
+    action = serializers.ChoiceField(list(ACTIONS))
+    uid = serializers.CharField(
+        required=False, help_text="Of the object that is meant."
+    )
+    resource_version = serializers.CharField(
+        required=False, help_text="The version of that object."
+    )
+
+    def get_fields(self) -> dict[str, Any]:
+        fields = super().get_fields()
+        for action in ACTIONS.values():
+            for name in (*action.required, *action.optional):
+                kind = _FIELD_KINDS.get(name, serializers.CharField)
+                fields.setdefault(name, kind(required=False))
+        return fields
+
+
+class ResultDifferenceSerializer(CamelCaseSerializer):
+    """A field that the write changes."""
+
+    path = serializers.CharField()
+    before = serializers.CharField(allow_blank=True)
+    after = serializers.CharField(allow_blank=True)
+    by_hub = serializers.BooleanField(
+        help_text="Added by the hub: a default, or a webhook."
+    )
+
+
+class WritePreviewSerializer(CamelCaseSerializer):
+    """What the hub would make of a write."""
+
+    unchanged = serializers.BooleanField(source="is_unchanged")
+    notes = names(source="plan.notes")
+    gitops = names(
+        help_text="What shows that a GitOps tool manages the object and reverts changes."
+    )
+    differences = ResultDifferenceSerializer(many=True)
+    body = serializers.JSONField(
+        source="request.stored_body",
+        allow_null=True,
+        help_text="Without the values of Secrets.",
+    )
+    result = serializers.JSONField(allow_null=True)
+    causes = FieldErrorSerializer(many=True)
+
+
+_ROLES = (Role.OPERATOR, Role.APPROVER)
+
+
+class MayWriteToHub(BasePermission):
+    """Some action of the catalogue is for operators or approvers of the hub; each one checks its own role."""
+
+    message = "Writing to a hub requires the role operator, or approver to approve."
+
+    def has_permission(self, request: Request, view: Any) -> bool:
+        hub = (
+            visible_hubs(request.user).filter(name=view.kwargs.get("name", "")).first()
+        )
+        with in_hub(hub.pk if hub else LOCAL_HUB):
+            return any(
+                has_role(request.user, one) or teams_of(request.user, one)
+                for one in _ROLES
+            )
+
+
+class HubWriteViewSet(BaseViewSet):
+    """What people had sent to a live hub."""
+
+    not_found = UnknownHubError
+    dry_run_action = "create"
+
+    def get_permissions(self) -> list[BasePermission]:
+        return [MayRead()] if self.action == "list" else [MayWriteToHub()]
+
+    @paged_list(
+        "list_hub_writes",
+        HubWriteSerializer,
+        query=HubWriteQuery,
+        order="-at",
+        unique="id",
+    )
+    def list(self, params: Params, name: str) -> Rows:
+        """List the writes to a hub, the newest first."""
+        filters = {
+            key: params[key] for key in ("state", "kind", "object") if params.get(key)
+        }
+        return writes_of(
+            visible_hub(self.request.user, name), requested_by=params["by"], **filters
+        )
+
+    @documented(
+        "create_hub_write",
+        WritePreviewSerializer,
+        also={201: ANY_OBJECT, 202: ANY_OBJECT},
+        body=NewHubWriteSerializer,
+        query=SendWriteQuery,
+        is_costly=True,
+        problems=(409,),
+        scopes=WRITING,
+    )
+    def create(self, request: Request, name: str) -> Response:
+        """Preview an action by a dry run of the hub, or have it sent after one."""
+        params = query_params(request, SendWriteQuery)
+        hub = visible_hub(self.request.user, name)
+        with read_document(request) as data:
+            fields = dict(object_in(data, what="an action"))
+            action = action_named(fields.pop("action", None))
+            done = execute(request, hub, action.name, fields, params)
+        if isinstance(done, WritePreview):
+            return Response(WritePreviewSerializer(done).data)
+        if done is None:
+            nothing = WritePreview(action, WritePlan(None))
+            return Response(WritePreviewSerializer(nothing).data)
+        return response_to_sent(done)
+
+
+class DecisionOnHubViewSet(BaseViewSet):
+    """Decisions of live hubs."""
+
+    @documented("get_decision_on_hub", HubDecisionSerializer)
+    def retrieve(self, request: Request, decision: str) -> Response:
+        """Get what the live hub decided, and how the replay agrees with it."""
+        query_params(request)
+        row = (
+            cycles_of(recorded(decision)[0]).filter(hub_decision__isnull=False).first()
+        )
+        side = hub_side_of(row) if row else None
+        if side is None:
+            raise Http404
+        return Response(HubDecisionSerializer(side).data)

@@ -28,8 +28,7 @@ from placements.hubs.abilities import (
 )
 from placements.hubs.kinds.kubefleet import PREFIX
 from placements.hubs.queries import mirrored_object
-from placements.hubs.write_bodies import StaleBaseError
-from placements.hubs.write_requests import KINDS, Verb
+from placements.hubs.write_requests import KINDS, StaleBaseError, Verb
 from placements.hubs.writing.answers import WriteAnswer
 from placements.hubs.writing.catalogue import ACTIONS
 from placements.hubs.writing.operations import (
@@ -43,6 +42,8 @@ from placements.services.results import get_placement
 
 WRITE_HEADER = "X-FleetUI-Hub-Write"
 _MOST_NOTES, _LONGEST_NOTE = 10, 300
+# A finalizer keeps a deleted object for a while.
+_STATUS: Mapping[Verb | None, int] = {Verb.CREATE: 201, Verb.DELETE: 202}
 
 
 def mirrored_metadata(kind: str, namespace: str, name: str) -> Mapping[str, Any]:
@@ -129,7 +130,7 @@ def response_as_local(
     done: WritePreview | AppliedWrite, answer: WriteAnswer
 ) -> Response:
     """Respond as for the same object of the local hub, with the notes as warnings."""
-    headers, result, status = {}, done.result, 200
+    headers, result = {}, done.result
     if isinstance(done, AppliedWrite):
         headers[WRITE_HEADER] = str(done.row.pk)
     texts = [
@@ -139,16 +140,13 @@ def response_as_local(
     if texts:
         headers["Warning"] = ", ".join(f'299 fleetui "{one}"' for one in texts)
     verb = done.plan.request.verb if done.plan.request else None
-    if verb is Verb.DELETE:
-        # A finalizer keeps the object for a while.
-        is_kept = "deletionTimestamp" in mapping_at(result, "metadata")
-        status = 202 if is_kept else 204
-        return Response(result if is_kept else None, status=status, headers=headers)
-    if answer.resource_version:
+    if verb is Verb.DELETE and "deletionTimestamp" not in mapping_at(
+        result, "metadata"
+    ):
+        return Response(status=204, headers=headers)
+    if answer.resource_version and verb is not Verb.DELETE:
         headers["ETag"] = f'"{answer.resource_version}"'
-    if verb is Verb.CREATE:
-        status = 201
-    return Response(result, status=status, headers=headers)
+    return Response(result, status=_STATUS.get(verb, 200), headers=headers)
 
 
 def save(view: BaseViewSet, request: Request, **_key: Any) -> Response:

@@ -30,7 +30,6 @@ from fleetui.audit import AuditEvent, actor_name, record_all
 from fleetui.encryption import keep_keys
 from fleetui.errors import FleetError
 from fleetui.hub_scope import in_hub
-from placements.hubs.connections.check import HubCheckReport, check_hub
 from placements.hubs.connections.connection import (
     HubTarget,
     ServerNotAllowedError,
@@ -38,13 +37,14 @@ from placements.hubs.connections.connection import (
     secret_values,
     token_command,
 )
+from placements.hubs.connections.discovery import HubCheckReport, check_hub
 from placements.hubs.kinds import HUB_KINDS
 from placements.hubs.queries import removed_hubs_with_rows
 
 MOST_NAMESPACES = 20
 LONGEST_TITLE = 120
 BATCH = 1_000
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_NAME = re.compile(rf"[a-z0-9]([-a-z0-9]{{0,{LONGEST_HUB_NAME - 2}}}[a-z0-9])?")
 _LABEL = "a DNS-1123 label of at most 63 characters: [a-z0-9]([-a-z0-9]*[a-z0-9])?"
 
 
@@ -78,7 +78,7 @@ def spec_of(hub: Hub) -> HubSpec:
 def check_spec(spec: HubSpec) -> None:
     """Raise InvalidManifest with every error."""
     errors = []
-    if not _NAME.fullmatch(spec.name) or len(spec.name) > LONGEST_HUB_NAME:
+    if not _NAME.fullmatch(spec.name):
         errors.append(
             FieldError(
                 "name", "bad-format", f"Invalid value: {spec.name[:80]!r}", _LABEL
@@ -120,7 +120,7 @@ def check_spec(spec: HubSpec) -> None:
             f"namespaces[{at}]", "bad-format", f"Invalid value: {name[:80]!r}", _LABEL
         )
         for at, name in enumerate(spec.namespaces)
-        if not _NAME.fullmatch(name) or len(name) > LONGEST_HUB_NAME
+        if not _NAME.fullmatch(name)
     ]
     if errors:
         raise InvalidManifest(errors)
@@ -145,9 +145,8 @@ def parse_hub_input(
     try:
         check_token_server(name, parsed.connection)
     except ServerNotAllowedError as error:
-        message = f"Forbidden: {error}"
         raise InvalidManifest.of(
-            parsed.server_path, "not-allowed", message, error.allowed
+            parsed.server_path, "not-allowed", f"Forbidden: {error}", error.allowed
         ) from error
     return parsed
 
@@ -155,8 +154,7 @@ def parse_hub_input(
 def check_parsed(spec: HubSpec, parsed: ParsedConnection) -> HubCheckReport:
     """Check a connection that is not saved; no transaction may be open."""
     if parsed.secret:
-        values = parsed.secret.values
-        return check_hub(HUB_KINDS[spec.kind], parsed.connection, values)
+        return check_hub(HUB_KINDS[spec.kind], parsed.connection, parsed.secret.values)
     target = HubTarget(0, spec.name, Hub().uid, parsed.connection)
     return _check_target(spec.kind, target)
 

@@ -13,8 +13,6 @@ from placements.explain.hub_status import Plain
 
 
 class Agreement(StrEnum):
-    """The result of comparing a replay with what the hub decided."""
-
     PENDING = "pending"
     NOT_REPLAYABLE = "not-replayable"
     AGREES = "agrees"
@@ -114,8 +112,7 @@ def _decision_words(side: Mapping[str, Any] | None) -> list[str]:
     scores = [side["affinityScore"], side["topologySpreadScore"]]
     words = ["Selected" if side["selected"] else "Not selected"]
     if any(one is not None for one in scores):
-        names = ("affinity", "topology spread")
-        pairs = zip(names, scores, strict=True)
+        pairs = zip(("affinity", "topology spread"), scores, strict=True)
         words.append(
             ", ".join(f"{name} {'none' if one is None else one}" for name, one in pairs)
         )

@@ -1,14 +1,17 @@
 """The words of live hubs: states with their level and age, streams, permissions."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from clusters.models import Hub, HubStream, HubWrite
 from placements.explain.connections import CheckReport, PermissionRow, check_report
-from placements.hubs.connections.check import HubCheckReport
-from placements.hubs.connections.discovery import READ_VERBS, WRITE_VERBS
+from placements.hubs.connections.discovery import (
+    READ_VERBS,
+    WRITE_VERBS,
+    HubCheckReport,
+)
 from placements.hubs.kinds import HUB_KINDS
 from placements.hubs.queries import NO_WATCHER, HubSummary
 from placements.hubs.writing.answers import WriteOutcome
@@ -154,14 +157,8 @@ def shown_write(row: HubWrite) -> dict[str, Any]:
     }
 
 
-def permission_rows(
-    permissions: Iterable[Mapping[str, Any]],
-) -> tuple[PermissionRow, ...]:
-    """Return a row for each kind; what a required kind lacks to be read is missing."""
-    return tuple(_permission_row(one) for one in permissions)
-
-
-def _permission_row(kind: Mapping[str, Any]) -> PermissionRow:
+def permission_row(kind: Mapping[str, Any]) -> PermissionRow:
+    """Return the row of a kind; what a required kind lacks to be read is missing."""
     verbs = kind["verbs"]
     is_required = kind["isRequired"]
     cells = tuple((verb, verbs.get(verb)) for verb in (*READ_VERBS, *WRITE_VERBS))
@@ -173,4 +170,4 @@ def _permission_row(kind: Mapping[str, Any]) -> PermissionRow:
 
 
 def hub_check_report(report: HubCheckReport) -> CheckReport:
-    return check_report(report, permission_rows(report.documents))
+    return check_report(report, tuple(map(permission_row, report.documents)))

@@ -5,9 +5,11 @@ See `rules/live-hub.md#mirror`.
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from fleetui.apimachinery.model import items_at, mapping_at
+from fleetui.apimachinery.words import full_name
 from placements.hubs.kinds.base import (
     Columns,
     Form,
@@ -100,24 +102,23 @@ def columns_of(stream: StreamKind, manifest: Manifest) -> Columns:
         owner = mapping_at(manifest, *keys[:-1]).get(keys[-1])
     else:
         owner = labels.get(PARENT)
-    is_binding = stream.kind in _BINDINGS
+    owner = text_of(owner, longest=63)
+    namespace = text_of(metadata.get("namespace"), longest=63)
     latest = (labels.get(IS_LATEST), labels.get(IS_LATEST_APPROVAL))
-    return Columns(
-        owner=_key(metadata, owner),
-        cluster=text_of(spec.get("targetCluster" if is_binding else "clusterName")),
+    columns = Columns(
+        owner=owner and full_name(namespace, owner),
+        cluster=text_of(spec.get("clusterName")),
         number=_number(stream, metadata, labels),
         is_latest="true" in latest,
-        state=text_of(spec.get("state"), longest=30) if is_binding else "",
-        policy_snapshot=text_of(spec.get("schedulingPolicySnapshotName"))
-        if is_binding
-        else "",
     )
-
-
-def _key(metadata: Mapping[str, Any], name: object) -> str:
-    namespace = text_of(metadata.get("namespace"), longest=63)
-    text = text_of(name, longest=63)
-    return f"{namespace}/{text}" if namespace and text else text
+    if stream.kind not in _BINDINGS:
+        return columns
+    return replace(
+        columns,
+        cluster=text_of(spec.get("targetCluster")),
+        state=text_of(spec.get("state"), longest=30),
+        policy_snapshot=text_of(spec.get("schedulingPolicySnapshotName")),
+    )
 
 
 def _number(

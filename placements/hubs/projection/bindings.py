@@ -13,16 +13,15 @@ from fleetui.apimachinery.model import items_at, mapping_at
 from fleetui.apimachinery.words import full_name
 from fleetui.bulk import batched
 from placements.engine.rollout.state import FailureKind, Phase
-from placements.hubs.kinds.base import Manifest, text_of
+from placements.hubs.kinds.base import text_of
 from placements.hubs.kinds.kubefleet import PLACEMENT_GROUP, PREFIX
-from placements.hubs.projection.documents import HubDocument, HubMoment
 from placements.hubs.projection.kinds import BINDING_KINDS
 from placements.hubs.projection.placements import (
     current_conditions,
     note_changes,
     placements_of,
 )
-from placements.hubs.projection.rows import write_rows
+from placements.hubs.projection.rows import HubDocument, HubMoment, write_rows
 from placements.hubs.trimming import short_digest
 from placements.hubs.watching.mirror import moment_of
 from placements.manifests.binding import BindingState
@@ -204,7 +203,15 @@ def binding_row(
         for key in ("affinityScore", "priorityScore")
     )
     row.apply_strategy = dict(mapping_at(spec, "applyStrategy")) or None
-    row.applied_version = _version(spec)
+    # What distinguishes the targets of a binding: resource snapshot, and overrides.
+    overrides = [
+        spec.get(key)
+        for key in ("clusterResourceOverrideSnapshots", "resourceOverrideSnapshots")
+    ]
+    snapshot = text_of(spec.get("resourceSnapshotName"))
+    row.applied_version = short_digest(snapshot) if snapshot else ""
+    if snapshot and any(overrides):
+        row.applied_version += short_digest(json.dumps(overrides, sort_keys=True))
     conditions = document.conditions("status", "conditions")
     row.hub_conditions = list(conditions.values())
     row.conditions = current_conditions(document, conditions)
@@ -245,19 +252,6 @@ def _await_latest(row: Binding, placement: Placement, latest: int | None) -> Non
             **row.conditions,
             STARTED: ["Unknown", row.conditions[STARTED][1]],
         }
-
-
-def _version(spec: Manifest) -> str:
-    """Return what distinguishes the targets of a binding: resource snapshot, and overrides."""
-    overrides = [
-        spec.get(key)
-        for key in ("clusterResourceOverrideSnapshots", "resourceOverrideSnapshots")
-    ]
-    digest = (
-        short_digest(json.dumps(overrides, sort_keys=True)) if any(overrides) else ""
-    )
-    name = text_of(spec.get("resourceSnapshotName"))
-    return f"{short_digest(name)}{digest}" if name else ""
 
 
 def _number(

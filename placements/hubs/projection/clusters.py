@@ -10,22 +10,30 @@ from django.db.models import OuterRef, Subquery
 
 from clusters.fleet import NO_SCHEDULE
 from clusters.models import (
-    ClusterLabel,
-    ClusterTaint,
     HubStream,
     MemberCluster,
     Membership,
     MirroredObject,
 )
-from clusters.operations.change_log import raise_counters
-from clusters.operations.join import CLUSTER, readings, set_eligibility
+from clusters.operations.join import (
+    CLUSTER,
+    raise_counters,
+    readings,
+    set_eligibility,
+    write_index,
+)
 from fleetui.apimachinery.model import items_at, mapping_at
 from fleetui.bulk import BATCH_SIZE, batched
 from placements.hubs.fleet_versions import properties_read, write_version
 from placements.hubs.kinds.base import text_of
 from placements.hubs.kinds.kubefleet import CLUSTER_GROUP, MEMBER_AGENT
-from placements.hubs.projection.documents import HubDocument, HubMoment
-from placements.hubs.projection.rows import Conditions, RowKind, WrittenRow
+from placements.hubs.projection.rows import (
+    Conditions,
+    HubDocument,
+    HubMoment,
+    RowKind,
+    WrittenRow,
+)
 
 MEMBER_KIND = "MemberCluster"
 _COLLECTION = "NamespaceCollectionSucceeded"
@@ -96,7 +104,6 @@ class ClusterRows(RowKind[MemberCluster]):
         row.hub_changes += _is_moved(before, row) or bool(readings(before, row))
 
     def conditions(self, row: MemberCluster) -> Conditions:
-        """Return what the member agent reports."""
         values = {"Joined": row.agent_joined, "Healthy": row.agent_healthy}
         return [{"type": kind, "status": one} for kind, one in values.items() if one]
 
@@ -117,13 +124,13 @@ class ClusterRows(RowKind[MemberCluster]):
                 continue
             is_moved = _is_moved(one.before, one.row)
             names = readings(one.before, one.row)
-            moves = moves or is_moved
-            reads = reads or bool(names)
+            moves |= is_moved
+            reads |= bool(names)
             if is_moved or names & keys:
                 concerned.append(one.document)
             if one.before.document != one.row.document:
                 reindexed.append(one.row)
-        _write_index(new, reindexed)
+        write_index(new, reindexed)
         pks = [one.row.pk for one in written]
         raise_counters(moves=moves, reads=reads, changed=pks)
         if concerned:
@@ -228,35 +235,6 @@ def _set_namespaces(row: MemberCluster, document: HubDocument) -> None:
     row.namespaces_seen = sorted(names) if isinstance(names, Mapping) else None
     if names is not None and not isinstance(names, Mapping):
         document.reject("status.namespaces")
-
-
-def _write_index(
-    new: Sequence[MemberCluster], changed: Sequence[MemberCluster]
-) -> None:
-    for model in (ClusterLabel, ClusterTaint):
-        if changed:
-            model.objects.filter(cluster__in=[row.pk for row in changed]).delete()
-    rows = (*new, *changed)
-    ClusterLabel.objects.bulk_create(
-        [
-            ClusterLabel(cluster=row, key=key, value=value)
-            for row in rows
-            for key, value in (row.document["metadata"].get("labels") or {}).items()
-        ],
-        batch_size=BATCH_SIZE * 4,
-    )
-    taints = [
-        (row, (one["key"], one.get("value") or "", one["effect"]))
-        for row in rows
-        for one in row.document["spec"].get("taints") or ()
-    ]
-    ClusterTaint.objects.bulk_create(
-        [
-            ClusterTaint(cluster=row, key=key, value=value, effect=effect)
-            for row, (key, value, effect) in dict.fromkeys(taints)
-        ],
-        batch_size=BATCH_SIZE * 4,
-    )
 
 
 def rejudge_clusters(*, moment: HubMoment) -> int:

@@ -15,10 +15,9 @@ from django.db import transaction
 from django.db.models import F, Value
 from django.db.models.functions import Greatest
 
-from clusters.operations.change_log import lock_fleet
+from clusters.operations.join import lock_fleet
 from placements.engine.rollout.state import Phase
-from placements.hubs.projection.documents import FAULTS, HubMoment
-from placements.hubs.projection.events import HUB
+from placements.hubs.projection.rows import FAULTS, HUB, HubMoment
 from placements.hubs.watching.mirror import moment_of
 from placements.manifests.binding import BindingState
 from placements.manifests.strategy import StrategyType

@@ -1,17 +1,21 @@
-"""Projects what changed in the mirror of the hub in scope: repeatable, in batches, kind by kind."""
+"""Projects what changed in the mirror of the hub in scope: repeatable, in batches, kind by kind.
+
+See `rules/live-hub.md#projection`.
+"""
 
 import logging
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 from django.db import connection, transaction
+from django.db.models import Count, Q, QuerySet
 from django.utils import timezone
 
-from clusters.hub_queries import live_hubs
+from clusters.hub_queries import across_hubs, live_hubs
 from clusters.models import Hub, HubStream, MemberCluster, MirroredObject
-from clusters.operations.change_log import lock_fleet
+from clusters.operations.join import lock_fleet
 from fleetui.bulk import batched
 from fleetui.hub_scope import current_hub_id, in_hub
 from placements.hubs.kinds.kubefleet import PLACEMENT_GROUP
@@ -20,13 +24,6 @@ from placements.hubs.projection.clusters import (
     ClusterRows,
     rejudge_clusters,
 )
-from placements.hubs.projection.documents import (
-    FAULTS,
-    HubDocument,
-    HubMoment,
-    save_marks,
-)
-from placements.hubs.projection.evictions import EvictionRows
 from placements.hubs.projection.kinds import (
     APPROVAL_KINDS,
     BINDING_KINDS,
@@ -43,16 +40,23 @@ from placements.hubs.projection.overrides import (
     remove_override_snapshots,
 )
 from placements.hubs.projection.placements import (
+    NO_PLACEMENT,
+    EvictionRows,
     PlacementRows,
     delete_placements,
-)
-from placements.hubs.projection.rows import RowKind
-from placements.hubs.projection.snapshots import (
     project_policy_snapshots,
     project_resource_snapshots,
     remove_snapshots,
 )
+from placements.hubs.projection.rows import (
+    FAULTS,
+    HubDocument,
+    HubMoment,
+    RowKind,
+    save_marks,
+)
 from placements.hubs.projection.staged_runs import (
+    NO_RUN,
     RunRows,
     StrategyRows,
     project_approvals,
@@ -227,8 +231,7 @@ def _project(kind: ProjectedKind, pks: Sequence[int], moment: HubMoment) -> None
 
 def rejudge(*, now: datetime) -> int:
     """Judge the clusters of the hub in scope again; return how many changed their eligibility."""
-    hub = Hub.objects.get(pk=current_hub_id())
-    moment = HubMoment.of(hub, now=now)
+    moment = HubMoment.of(Hub.objects.get(pk=current_hub_id()), now=now)
     with transaction.atomic():
         lock_fleet()
         return rejudge_clusters(moment=moment)
@@ -284,3 +287,27 @@ def delete_removed_rows(*, most: int = 10 * BATCH) -> None:
             for model in _OTHER_TABLES:
                 rows = model._default_manager.values_list("pk", flat=True)[:most]
                 model._default_manager.filter(pk__in=list(rows)).delete()
+
+
+PATIENCE = timedelta(hours=1)
+"""For which an object may wait for the one that it belongs to: streams arrive in any order."""
+
+
+def unresolved_objects(*, now: datetime) -> QuerySet[MirroredObject]:
+    """Return the unresolved objects of the hub in scope, without their content; unordered."""
+    rows = MirroredObject.objects.filter(is_unresolved=True).exclude(_is_early(now))
+    return rows.only(
+        "group", "kind", "namespace", "name", "not_understood", "projection_error"
+    )
+
+
+def unresolved_counts(hubs: Sequence[int], *, now: datetime) -> dict[int, int]:
+    with across_hubs():
+        rows = MirroredObject.objects.filter(is_unresolved=True, hub__in=hubs).exclude(
+            _is_early(now)
+        )
+        return dict(rows.order_by().values_list("hub").annotate(count=Count("pk")))
+
+
+def _is_early(now: datetime) -> Q:
+    return Q(projection_error__in=(NO_PLACEMENT, NO_RUN), changed_at__gt=now - PATIENCE)

@@ -13,11 +13,17 @@ from fleetui.bulk import BATCH_SIZE, batched
 from fleetui.encryption import without_values
 from placements.hubs.kinds.base import text_of
 from placements.hubs.kinds.kubefleet import PLACEMENT_GROUP
-from placements.hubs.projection.documents import HubDocument, HubMoment, save_marks
 from placements.hubs.projection.kinds import OVERRIDE_OF
-from placements.hubs.projection.leniency import fill_document, understood
-from placements.hubs.projection.rows import RowKind, WrittenRow
-from placements.hubs.projection.snapshots import columns_by_number, write_numbered
+from placements.hubs.projection.placements import columns_by_number, write_numbered
+from placements.hubs.projection.rows import (
+    HubDocument,
+    HubMoment,
+    RowKind,
+    WrittenRow,
+    fill_document,
+    save_marks,
+    understood,
+)
 from placements.manifests.disruption import parse_disruption_budget
 from placements.manifests.override import (
     PlacementScope,
@@ -35,8 +41,6 @@ _INDEX = re.compile(r"-\d{1,9}$")
 
 
 class BudgetRows(RowKind[DisruptionBudget]):
-    """Disruption budgets."""
-
     model = DisruptionBudget
     mirrored = (BUDGET_KIND,)
     noun = "budget"

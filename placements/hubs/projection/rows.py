@@ -1,18 +1,312 @@
-"""Rows that are made from objects of a hub: the table of a kind, and the loop that writes what differs."""
+"""Objects of a live hub, read leniently, and the rows and events that are made from them."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from copy import copy
-from dataclasses import dataclass
+from copy import copy, deepcopy
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Any, Generic, TypeAlias, TypeVar
+from uuid import NAMESPACE_OID, UUID, uuid5
 
-from clusters.models import HubRow, MirroredObject
+from django.db import DataError, IntegrityError
+
+from clusters.hub_state import HubState
+from clusters.models import Hub, HubRow, MirroredObject
+from fleetui.apimachinery.errors import InvalidManifest, split_path
+from fleetui.apimachinery.model import items_at, mapping_at
+from fleetui.apimachinery.words import full_name
+from fleetui.audit import AuditEvent, record_of_others
 from fleetui.bulk import BATCH_SIZE, batched
+from placements.hubs.kinds.base import Manifest, text_of
 from placements.hubs.kinds.kubefleet import PLACEMENT_GROUP
-from placements.hubs.projection.documents import HubDocument, HubMoment
-from placements.hubs.projection.events import HubEvents
+from placements.hubs.queries import state_of
+from placements.hubs.trimming import unpack
+from placements.hubs.watching.mirror import moment_of
+
+FAULTS = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    TypeError,
+    ValueError,
+    DataError,
+    IntegrityError,
+)
+"""What an unexpected object makes a projection raise; the object is marked, and others continue."""
+MOST_PATHS = 20
+"""Paths that are recorded for one object; the first ones are enough to see what is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class HubMoment:
+    """A moment on our clock and on that of the hub; while the hub is not live, eligibility is frozen.
+
+    Without `has_events` nothing has changed on the hub: rows are made again from the same objects.
+    """
+
+    now: datetime
+    hub_now: datetime
+    is_live: bool
+    has_events: bool = True
+
+    @classmethod
+    def of(
+        cls,
+        hub: Hub,
+        *,
+        now: datetime,
+        has_events: bool = True,
+    ) -> "HubMoment":
+        state, _, _ = state_of(hub, now=now)
+        offset = timedelta(seconds=hub.clock_offset_seconds or 0.0)
+        return cls(now, now + offset, state == HubState.LIVE, has_events)
+
+
+@dataclass(slots=True)
+class HubDocument:
+    """A mirrored object and its content; `not_understood` gathers the paths of what is left out.
+
+    `error` is the reason why no row is created from it.
+    """
+
+    row: MirroredObject
+    content: Manifest
+    not_understood: list[str] = field(default_factory=list)
+    error: str = ""
+
+    @classmethod
+    def of(cls, row: MirroredObject) -> "HubDocument":
+        return cls(row, unpack(bytes(row.manifest)))
+
+    @property
+    def uid(self) -> UUID:
+        try:
+            return UUID(self.row.uid)
+        except ValueError:
+            return uuid5(NAMESPACE_OID, self.row.uid)
+
+    @property
+    def revision(self) -> int:
+        """Return the generation, which the API server gives every object whose definition has a schema."""
+        return self.row.generation or 1
+
+    @property
+    def full_name(self) -> str:
+        return full_name(self.row.namespace, self.row.name)
+
+    @property
+    def spec(self) -> Manifest:
+        return mapping_at(self.content, "spec")
+
+    @property
+    def created_at(self) -> datetime:
+        return self.moment("metadata", "creationTimestamp") or self.row.seen_at
+
+    @property
+    def deleting_since(self) -> datetime | None:
+        if not self.row.is_deleting:
+            return None
+        return self.moment("metadata", "deletionTimestamp") or self.row.seen_at
+
+    def reject(self, path: str) -> None:
+        if path not in self.not_understood and len(self.not_understood) < MOST_PATHS:
+            self.not_understood.append(path)
+
+    def moment(self, *keys: str) -> datetime | None:
+        return self.moment_in(
+            mapping_at(self.content, *keys[:-1]), keys[-1], path=".".join(keys)
+        )
+
+    def moment_in(
+        self,
+        values: Manifest,
+        key: str,
+        *,
+        path: str,
+    ) -> datetime | None:
+        value = values.get(key)
+        moment = moment_of(value) if isinstance(value, str) else None
+        if value is not None and moment is None:
+            self.reject(path)
+        return moment
+
+    def texts(self, *keys: str) -> dict[str, str]:
+        path = ".".join(keys)
+        texts = {}
+        for name, value in mapping_at(self.content, *keys).items():
+            if isinstance(value, str):
+                texts[name] = value
+            else:
+                self.reject(f"{path}.{name}")
+        return texts
+
+    def conditions(self, *keys: str) -> dict[str, Mapping[str, Any]]:
+        return self.conditions_in(
+            mapping_at(self.content, *keys[:-1]), keys[-1], path=".".join(keys)
+        )
+
+    def conditions_in(
+        self,
+        values: Manifest,
+        key: str,
+        *,
+        path: str,
+    ) -> dict[str, Mapping[str, Any]]:
+        conditions = {}
+        for index, one in enumerate(items_at(values, key)):
+            condition = mapping_at(one)
+            kind = condition.get("type")
+            status = condition.get("status")
+            if isinstance(kind, str) and isinstance(status, str):
+                conditions[kind] = condition
+            else:
+                self.reject(f"{path}[{index}]")
+        return conditions
+
+    def transition(
+        self,
+        values: Manifest,
+        kind: str,
+        *,
+        path: str,
+        status: str = "True",
+    ) -> datetime | None:
+        """Return since when a condition of these values has a status; None if it has another one."""
+        condition = self.conditions_in(
+            values, "conditions", path=f"{path}.conditions"
+        ).get(kind, {})
+        if condition.get("status") != status:
+            return None
+        at = self.moment_in(
+            condition, "lastTransitionTime", path=f"{path}.conditions.{kind}"
+        )
+        return at or self.created_at
+
+    def manager(self, part: str, *, without: str = "") -> str:
+        """Return who wrote `metadata`, `spec` or `status` last; "" if managed fields do not have it."""
+        entries = [
+            one
+            for one in map(
+                mapping_at, items_at(self.content, "metadata", "managedFields")
+            )
+            if part in items_at(one, "paths")
+            and one.get("manager") not in (None, without)
+        ]
+        newest = max(entries, key=lambda one: str(one.get("time") or ""), default={})
+        return text_of(newest.get("manager"), longest=128)
+
+    def manifest(self, spec: Manifest) -> dict[str, Any]:
+        """Return the manifest as its author could have written it, with this spec."""
+        metadata: dict[str, Any] = {"name": self.row.name}
+        if self.row.namespace:
+            metadata["namespace"] = self.row.namespace
+        for key in ("labels", "annotations"):
+            texts = self.texts("metadata", key)
+            if texts:
+                metadata[key] = texts
+        return {
+            "apiVersion": self.content["apiVersion"],
+            "kind": self.row.kind,
+            "metadata": metadata,
+            "spec": dict(spec),
+        }
+
+
+def save_marks(documents: Iterable[HubDocument]) -> None:
+    """Write what is not understood of these objects, and why they have no row, where that changed."""
+    marked = []
+    for one in documents:
+        row = one.row
+        if (row.not_understood, row.projection_error) != (
+            one.not_understood,
+            one.error,
+        ):
+            row.not_understood = one.not_understood
+            row.projection_error = one.error
+            row.is_unresolved = bool(one.not_understood or one.error)
+            marked.append(row)
+    MirroredObject.objects.bulk_update(
+        marked, ["not_understood", "projection_error", "is_unresolved"]
+    )
+
+
+CHANGED = "changed on the hub"
+REPORTED = "reported"
+APPROVED = "approved"
+HUB = "hub"
+"""Who changed something on a hub whose managed fields do not have it."""
+_LONGEST_MESSAGE = 4096
+Conditions: TypeAlias = Iterable[Mapping[str, Any]]
+
+
+class HubEvents:
+    """The events of one batch, each by the manager that wrote the part; all are recorded at once."""
+
+    def __init__(self, moment: HubMoment) -> None:
+        self._moment = moment
+        self._events: list[tuple[AuditEvent, str]] = []
+
+    def changed(
+        self,
+        kind: str,
+        document: HubDocument,
+        before: Mapping[str, Any],
+        after: Mapping[str, Any],
+    ) -> None:
+        if before == after:
+            return
+        part = "spec" if before.get("spec") != after.get("spec") else "metadata"
+        event = AuditEvent(
+            CHANGED,
+            kind,
+            document.full_name,
+            document.revision,
+            before=before,
+            after=after,
+        )
+        self._events.append((event, document.manager(part)))
+
+    def reported(
+        self,
+        kind: str,
+        document: HubDocument,
+        before: Conditions,
+        after: Conditions,
+    ) -> None:
+        """Add an event with the conditions whose status, reason or message differ."""
+        old = _by_type(before, kind=document.row.kind)
+        new = _by_type(after, kind=document.row.kind)
+        names = [one for one in {**old, **new} if old.get(one) != new.get(one)]
+        if names:
+            values = [
+                {one: facts.get(one, {}) for one in names} for facts in (old, new)
+            ]
+            event = AuditEvent(
+                REPORTED, kind, document.full_name, before=values[0], after=values[1]
+            )
+            self._events.append((event, document.manager("status")))
+
+    def add(self, event: AuditEvent, *, by: str) -> None:
+        self._events.append((event, by))
+
+    def record(self) -> None:
+        """Write the events, unless rows are only made again."""
+        if self._moment.has_events:
+            named = [(event, manager or HUB) for event, manager in self._events]
+            record_of_others(named, now=self._moment.now)
+
+
+def _by_type(conditions: Conditions, *, kind: str) -> dict[str, dict[str, str]]:
+    """Return the conditions for an event by type without the kind of the object."""
+    keys = ("status", "reason", "message")
+    return {
+        str(one.get("type")).removeprefix(kind): {
+            key: str(one.get(key) or "")[:_LONGEST_MESSAGE] for key in keys
+        }
+        for one in conditions
+    }
+
 
 Row = TypeVar("Row", bound=HubRow)
-Conditions: TypeAlias = Iterable[Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,3 +459,74 @@ def write_rows(
         batch_size=BATCH_SIZE,
     )
     return written
+
+
+_ROUNDS = 8
+Parsed = TypeVar("Parsed")
+
+
+def understood(
+    document: HubDocument,
+    parse: Callable[[object], Parsed],
+    stored: dict[str, Any] | None = None,
+) -> tuple[Parsed, dict[str, Any]] | None:
+    """Return what is understood of a manifest, parsed and as it is stored; of the object itself by default.
+
+    The hub accepted it, so it is not refused here: what a newer API allows is left out, path by path. None if
+    what is left is no manifest; the object is marked then.
+    """
+    stored = deepcopy(stored or document.manifest(document.spec))
+    for _ in range(_ROUNDS):
+        try:
+            return parse(stored), stored
+        except InvalidManifest as invalid:
+            paths = sorted({one.path for one in invalid.errors}, reverse=True)
+        for path in paths:
+            document.reject(path)
+        # Each list is cut from its end, so that the places before keep their numbers.
+        keys = sorted(
+            map(split_path, paths),
+            key=lambda one: [(isinstance(key, str), key) for key in one],
+        )
+        cuts = [_leave_out(stored, one) for one in reversed(keys)]
+        if not any(cuts):
+            break
+    document.error = "the manifest is not understood"
+    return None
+
+
+def fill_document(
+    row: Any, document: HubDocument, *, parse: Callable[[object], object]
+) -> bool:
+    """Set the manifest of a row, and when its object was created; False if nothing of it is understood."""
+    pair = understood(document, parse)
+    if pair is None:
+        return False
+    _, row.document = pair
+    row.created_at = document.created_at
+    return True
+
+
+def _leave_out(stored: dict[str, Any], keys: Sequence[str | int]) -> bool:
+    """Remove the value at this place, or the item of a list without it; return whether there was one."""
+    if keys[:1] != ("spec",) and keys[:2] != ("metadata", "annotations"):
+        return False
+    around: list[Any] = [stored]
+    for key in keys[:-1]:
+        if not _has(around[-1], key):
+            break
+        around.append(around[-1][key])
+    for depth in range(len(around) - 1, 0, -1):
+        if _has(around[depth], keys[depth]):
+            del around[depth][keys[depth]]
+            return True
+        if isinstance(around[depth - 1], list):
+            del around[depth - 1][keys[depth - 1]]
+            return True
+    return False
+
+
+def _has(values: Any, key: str | int) -> bool:
+    if isinstance(values, list):
+        return isinstance(key, int) and key < len(values)
+    return isinstance(values, dict) and key in values

@@ -20,6 +20,7 @@ from placements.models import ReplayInputs
 MOST_LISTED = 1_000
 """Decisions in the status of a policy snapshot."""
 MOST_DIFFERENCES = 200
+# How long ago a heartbeat was received, which no replay can know.
 _AGES = re.compile(r" \((?:last|never) (?:received|transitioned)[^)]*\)$")
 _CAUSES = 20
 """Differences whose cause is looked for: each evaluates a round over the whole fleet."""
@@ -132,13 +133,8 @@ def _is_equal(one: Plain | None, other: Plain | None) -> bool:
     return (
         one["selected"] == other["selected"]
         and all(one[key] == other[key] for key in scores)
-        and without_age(one["reason"]) == without_age(other["reason"])
+        and _AGES.sub("", one["reason"]) == _AGES.sub("", other["reason"])
     )
-
-
-def without_age(reason: str) -> str:
-    """Return a reason without how long ago a heartbeat was received, which no replay can know."""
-    return _AGES.sub("", reason)
 
 
 def _difference(cluster: str, hub: Plain | None, replay: Plain | None) -> Plain:

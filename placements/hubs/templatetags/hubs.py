@@ -10,9 +10,10 @@ from django.urls import reverse
 
 from fleetui.permissions import Role
 from placements.hubs.explain.agreements import DIFFERS_SENTENCE, ShownAgreement
-from placements.hubs.replay import queries
-from placements.hubs.writing.catalogue import ACTIONS, HubAction
-from placements.hubs.writing.queries import (
+from placements.hubs.replay import observed_decisions
+from placements.hubs.writing.catalogue import (
+    ACTIONS,
+    HubAction,
     OpenApproval,
     open_approvals,
     refusal_of_write,
@@ -57,7 +58,7 @@ def hub_write(
 
 @register.filter
 def agreement_of_placement(placement: Placement) -> ShownAgreement | None:
-    return queries.agreement_of_placement(placement)
+    return observed_decisions.agreement_of_placement(placement)
 
 
 @register.simple_tag
@@ -66,9 +67,9 @@ def differs_sentence() -> str:
 
 
 @register.filter
-def hub_side(page: Any) -> queries.HubSide | None:
+def hub_side(page: Any) -> observed_decisions.HubSide | None:
     """Return what the hub decided, of the page of a decision that is a replay of it."""
-    return queries.hub_side_of(page.row)
+    return observed_decisions.hub_side_of(page.row)
 
 
 @register.filter

@@ -51,8 +51,7 @@ class EventQueue:
         until = time.monotonic() + seconds
         for number in range(BATCH_ITEMS):
             try:
-                left = max(0.0, until - time.monotonic())
-                hub, item = self._items.get(timeout=left)
+                hub, item = self._items.get(timeout=max(0.0, until - time.monotonic()))
             except Empty:
                 break
             batch[hub].append(item)

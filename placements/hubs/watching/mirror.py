@@ -262,8 +262,7 @@ class HubMirror:
                 key = removal.namespace, removal.name
                 stored = pending.stored.get(key)
                 if stored and stored.uid == removal.uid:
-                    version = removal.resource_version
-                    self._forget(stream, pending, key, now, version)
+                    self._forget(stream, pending, key, now, removal.resource_version)
         rows = [self._row(stream, record, now) for record in pending.upserts.values()]
         is_changed = bool(rows or pending.deletes)
         if pending.deletes:

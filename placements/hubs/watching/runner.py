@@ -285,20 +285,23 @@ class HubRunner:
 
     def condition(self) -> HubCondition:
         rejection = self.access.rejection
-        discovery = self.discovery
+        discovery = self.discovery or HubDiscovery()
         now = self._monotonic()
-        if self.streams and discovery and not discovery.unsuitable:
+        if self.streams and self.discovery and not discovery.unsuitable:
             return condition_of(self.every_status(), now=now, rejected=rejection)
         if rejection:
             return HubCondition(HubState.REFUSED, rejection)
-        if discovery and discovery.unsuitable:
+        if discovery.unsuitable:
             return HubCondition(HubState.UNSUITABLE, discovery.unsuitable)
-        for kind in discovery.absent if discovery else ():
-            if kind.is_required:
-                reason = f"the hub does not serve {kind.resource}"
-                return HubCondition(HubState.UNSUITABLE, reason)
-        is_down = self._failing is not None and self.error_code in UNREACHABLE_CODES
-        if is_down and now - (self._failing or now) > UNREACHABLE_SECONDS:
+        missing = next((kind for kind in discovery.absent if kind.is_required), None)
+        if missing:
+            reason = f"the hub does not serve {missing.resource}"
+            return HubCondition(HubState.UNSUITABLE, reason)
+        if (
+            self._failing is not None
+            and self.error_code in UNREACHABLE_CODES
+            and now - self._failing > UNREACHABLE_SECONDS
+        ):
             return HubCondition(HubState.UNREACHABLE, self.error)
         return HubCondition(HubState.CONNECTING, self.error)
 

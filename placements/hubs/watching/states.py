@@ -19,8 +19,6 @@ UNREACHABLE_CODES = frozenset(
 
 
 class StreamState(StrEnum):
-    """What the list and watch of one kind does."""
-
     IDLE = "idle"
     LISTING = "listing"
     WATCHING = "watching"

@@ -10,8 +10,6 @@ LONGEST_LINE = 8 * 1024 * 1024
 
 
 class EventType(StrEnum):
-    """What a watch event says about its object."""
-
     ADDED = "ADDED"
     MODIFIED = "MODIFIED"
     DELETED = "DELETED"
@@ -36,8 +34,6 @@ class UnknownEventType(UnreadableLine):
 
 @dataclass(frozen=True, slots=True)
 class WatchEvent:
-    """One line of a watch."""
-
     type: EventType
     object: dict[str, Any]
 

@@ -104,21 +104,18 @@ class Watcher:
                     raise WriterEnded
                 stopped.wait(self._tick_seconds)
         finally:
-            self._finish(writer)
-
-    def _finish(self, writer: threading.Thread) -> None:
-        for hub in self.hubs.values():
-            hub.stop()
-        self._stopped.set()
-        self.queue.close(*self.hubs)
-        writer.join(4.0)
-        for hub in self.hubs.values():
-            hub.join()
-        try:
-            self._release(list(self.hubs))
-        except DatabaseError as error:
-            log.warning("leases not released: error=%s", type(error).__name__)
-        close_connections()
+            for hub in self.hubs.values():
+                hub.stop()
+            self._stopped.set()
+            self.queue.close(*self.hubs)
+            writer.join(4.0)
+            for hub in self.hubs.values():
+                hub.join()
+            try:
+                self._release(list(self.hubs))
+            except DatabaseError as error:
+                log.warning("leases not released: error=%s", type(error).__name__)
+            close_connections()
 
     def tick(self) -> None:
         """Renew and take leases when that is due, and write the states that changed."""

@@ -1,11 +1,17 @@
-"""The pages of live hubs: list, connect, and one hub with its streams, permissions and actions."""
+"""The pages of live hubs: list, connect, one hub with its streams and actions, what it decided."""
 
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
+from django.http import (
+    Http404,
+    HttpRequest,
+    HttpResponse,
+    HttpResponseBase,
+    JsonResponse,
+)
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.debug import sensitive_post_parameters
@@ -27,7 +33,7 @@ from fleetui.permissions import (
     for_cluster_administrators,
     for_readers,
 )
-from placements.hubs.connections.check import CHECK_SECONDS, HubCheckReport
+from placements.hubs.connections.discovery import CHECK_SECONDS, HubCheckReport
 from placements.hubs.connections.operations import (
     HubExists,
     HubSpec,
@@ -40,26 +46,30 @@ from placements.hubs.connections.operations import (
     save_hub,
     spec_of,
 )
+from placements.hubs.explain.agreements import agreement_document, difference_csv
 from placements.hubs.explain.connections import (
     IDENTITIES,
     MODES,
     hub_check_report,
-    permission_rows,
+    permission_row,
     shown_hub,
     shown_stream,
     shown_write,
 )
-from placements.hubs.projection.unresolved import (
+from placements.hubs.projection.operations import (
     unresolved_counts,
     unresolved_objects,
 )
 from placements.hubs.queries import recent_writes, streams_of, summaries_of, summary_of
+from placements.hubs.replay.observed_decisions import hub_side_of
+from placements.services.decisions.records import decisions_named
 from placements.web.connection_forms import (
     ConnectionField,
     connection_input,
     connection_page,
 )
 from placements.web.connections import shown_connection
+from placements.web.request import as_file
 
 MOST_SHOWN = 50
 OF_HUB = (
@@ -91,7 +101,6 @@ OF_HUB = (
 @for_readers
 @require_safe
 def hubs(request: HttpRequest) -> HttpResponse:
-    """List the live hubs with state and age."""
     now, visible = datetime.now(UTC), list(visible_hubs(request.user).order_by("name"))
     unresolved = unresolved_counts([hub.pk for hub in visible], now=now)
     rows = [
@@ -221,7 +230,9 @@ def _about(
     if report:
         context["report"] = hub_check_report(report)
     else:
-        context["permissions"] = permission_rows(hub.found.get("permissions", ()))
+        context["permissions"] = [
+            permission_row(one) for one in hub.found.get("permissions", ())
+        ]
     return render_page(request, "hubs/about.html", context, fragment="hubs/_live.html")
 
 
@@ -235,7 +246,6 @@ def _visible(request: HttpRequest, name: str) -> Hub:
 @for_cluster_administrators("check hubs")
 @require_POST
 def check(request: HttpRequest, name: str) -> HttpResponse:
-    """Check the stored connection of a hub."""
     hub = _visible(request, name)
     return _about(request, hub, check_stored_hub(hub.name))
 
@@ -243,7 +253,6 @@ def check(request: HttpRequest, name: str) -> HttpResponse:
 @for_cluster_administrators("pause hubs")
 @require_POST
 def pause(request: HttpRequest, name: str) -> HttpResponse:
-    """Pause a hub, or resume it."""
     _visible(request, name)
     paused = request.POST.get("paused") == "true"
     change_hub(
@@ -256,7 +265,6 @@ def pause(request: HttpRequest, name: str) -> HttpResponse:
 @for_cluster_administrators("remove hubs")
 @require_http_methods(["GET", "HEAD", "POST"])
 def remove(request: HttpRequest, name: str) -> HttpResponseBase:
-    """Confirm the removal of a hub, or remove it."""
     hub = _visible(request, name)
     if request.method != "POST":
         now = datetime.now(UTC)
@@ -268,3 +276,18 @@ def remove(request: HttpRequest, name: str) -> HttpResponseBase:
     remove_hub(name, by=current_user(request), now=datetime.now(UTC))
     messages.success(request, f"Hub {name} removed.")
     return redirect(reverse("web:hubs"))
+
+
+@for_readers
+@require_safe
+def decision_on_hub(request: HttpRequest, prefix: str, form: str) -> HttpResponse:  # noqa: ARG001 -- of a view
+    """Download the decision of the hub and its differences from the replay."""
+    rows = decisions_named(prefix)
+    side = hub_side_of(rows[0]) if len(rows) == 1 else None
+    if side is None:
+        raise Http404
+    name = f"{rows[0].record.decision_id[:10]}-hub.{form}"
+    if form == "json":
+        return as_file(JsonResponse(agreement_document(side)), name)
+    text = difference_csv(side.differences)
+    return as_file(HttpResponse(text, content_type="text/csv; charset=utf-8"), name)

@@ -1,17 +1,17 @@
-"""Writes to the live hub in scope: its preview by a dry run of the hub, conflicts, copies, and sending."""
+"""Writes to the live hub in scope: forms, preview by a dry run of the hub, conflicts, copies, sending."""
 
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST
@@ -27,33 +27,151 @@ from fleetui.hub_scope import LOCAL_HUB, current_hub_id
 from fleetui.middleware import costly
 from fleetui.permissions import current_user, for_readers
 from placements.hubs.explain.connections import OUTCOMES
+from placements.hubs.kinds.kubefleet import PREFIX
 from placements.hubs.queries import mirrored_version, state_of
-from placements.hubs.web.write_forms import (
-    INPUTS,
-    entered_fields,
-    fixed_fields,
-    inputs_for,
-)
-from placements.hubs.write_bodies import ChangedSincePreviewError
-from placements.hubs.writing.catalogue import ACTIONS, HubAction
-from placements.hubs.writing.copies import WriteCopies, copies_of
+from placements.hubs.write_requests import ChangedSincePreviewError
+from placements.hubs.writing.catalogue import ACTIONS, HubAction, refusal_of_write
 from placements.hubs.writing.operations import (
     AppliedWrite,
     HubRefusedError,
     PreviewRequiredError,
+    WriteCopies,
     WritePreview,
     apply_write,
+    copies_of,
     plan_offline,
     preview_write,
 )
 from placements.hubs.writing.planning import ConfirmationNeededError, WritePlan
-from placements.hubs.writing.queries import refusal_of_write
-from placements.models import Draft
+from placements.models import Draft, StagedStrategy
 from placements.services.editor.operations import discard_draft
 from placements.services.editor.validation import PlacementDraft, text_for
+from placements.services.fleet import forms
 from placements.services.loss.evaluation import impact_of
-from placements.web.request import as_file, is_confirmed
+from placements.web.request import as_file, is_confirmed, number_of
 from placements.web.review import own_draft
+
+FIXED = ("name", "namespace", "placement", "cluster", "kind")
+"""What the address says: which object it is about."""
+_TEXTS = ("labels", "taints")
+"""Actions whose only field is a text of several lines."""
+
+
+@dataclass(frozen=True, slots=True)
+class FormInput:
+    """One input; `choices` make it a list, `rows` a text of several lines."""
+
+    name: str
+    label: str
+    hint: str = ""
+    type: str = "text"
+    rows: int = 0
+    choices: tuple[str, ...] = ()
+    is_required: bool = False
+    value: str = ""
+
+
+INPUTS: Mapping[str, tuple[FormInput, ...]] = {
+    "scale": (
+        FormInput(
+            "numberOfClusters", "Number of clusters", type="number", is_required=True
+        ),
+    ),
+    "labels": (
+        FormInput(
+            "labels",
+            "Labels",
+            "One per line: key=value. A line that is removed removes the label.",
+            rows=6,
+        ),
+    ),
+    "taints": (
+        FormInput("taints", "Taints", "One per line: key=value:NoSchedule.", rows=4),
+    ),
+    "start-run": (
+        FormInput("strategy", "Staged update strategy", is_required=True),
+        FormInput("resourceSnapshotIndex", "Resource snapshot", "Empty: the latest."),
+        FormInput("state", "State", choices=("Run", "Initialize")),
+    ),
+    "run-state": (
+        FormInput("state", "State", choices=("Run", "Stop"), is_required=True),
+    ),
+    "approve": (FormInput("comment", "Comment", "Part of the message on the hub."),),
+}
+
+
+def fixed_fields(params: QueryDict) -> dict[str, str]:
+    """Return which object the address names."""
+    return {name: str(params[name]) for name in FIXED if params.get(name)}
+
+
+def inputs_for(
+    action: str, params: QueryDict, fields: Mapping[str, Any]
+) -> list[FormInput]:
+    """Return the inputs of an action with what was entered, or with what there is."""
+    inputs = []
+    for one in INPUTS.get(action, ()):
+        value, choices = params.get(one.name), one.choices
+        if value is None:
+            value = str(fields.get(one.name, ""))
+        if action in _TEXTS and one.name not in params:
+            value = present_text(action, params.get("name", ""))
+        if one.name == "strategy":  # without any in the mirror, the name is typed
+            namespace = params.get("namespace", "")
+            rows = StagedStrategy.objects.filter(namespace=namespace).order_by("name")
+            choices = tuple(rows.values_list("name", flat=True))
+        inputs.append(replace(one, value=value, choices=choices))
+    return inputs
+
+
+def present_text(action: str, name: str) -> str:
+    """Return the labels or taints of a cluster as they are entered, without those of the hub itself."""
+    cluster = MemberCluster.objects.filter(name=name).first()
+    if action == "labels":
+        return forms.write_labels(own_labels(cluster))
+    spec = cluster.document.get("spec", {}) if cluster else {}
+    return forms.write_taints(spec.get("taints") or [])
+
+
+def own_labels(cluster: MemberCluster | None) -> dict[str, str]:
+    labels = cluster.document["metadata"].get("labels") if cluster else None
+    return {
+        key: value
+        for key, value in (labels or {}).items()
+        if not key.startswith(PREFIX)
+    }
+
+
+def entered_fields(action: str, params: QueryDict) -> dict[str, Any]:
+    """Return the fields of an action. Raise InvalidManifest."""
+    fields: dict[str, Any] = dict(fixed_fields(params))
+    if action in _TEXTS:
+        return {**fields, action: read_text(action, params)}
+    for one in INPUTS.get(action, ()):
+        value = params.get(one.name, "").strip()
+        if one.type == "number":
+            number = number_of(value)
+            fields[one.name] = value if number is None else number
+        elif value:
+            fields[one.name] = value
+    return fields
+
+
+def read_text(action: str, params: QueryDict) -> Any:
+    """Return the labels with null for those that were removed, or the whole list of taints."""
+    text = params.get(action, "")
+    texts = {"labels": "", "taints": "", action: text}
+    typed = forms.read_cluster(texts["labels"], texts["taints"])
+    if typed.errors:
+        raise InvalidManifest(typed.errors)
+    if action == "taints":
+        return typed.taints
+    cluster = MemberCluster.objects.filter(name=params.get("name", "")).first()
+    before = own_labels(cluster)
+    entered = {**dict.fromkeys(before), **typed.labels}
+    # What is as in the mirror is left out: the hub may have another value since.
+    return {key: one for key, one in entered.items() if before.get(key) != one}
+
 
 MIRROR_SECONDS, POLL_SECONDS = 5.0, 0.1
 CHANGED = "Nothing was sent: the object or the request changed since the preview. This is the present preview."

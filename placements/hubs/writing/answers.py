@@ -14,16 +14,17 @@ from fleetui.apimachinery.errors import FieldError, format_path
 from fleetui.apimachinery.model import items_at, mapping_at
 from fleetui.apimachinery.secrets import HIDDEN, HIDDEN_AND_CHANGED
 from placements.hubs.kinds.base import Manifest, text_of
-from placements.hubs.write_bodies import (
+from placements.hubs.write_requests import (
     ABSENT,
     Path,
+    Verb,
+    WriteRequest,
     leaf_paths,
     owners_of,
     server_path,
     value_at,
     without_paths,
 )
-from placements.hubs.write_requests import Verb, WriteRequest
 
 LONGEST_ANSWER = 4_096
 LONGEST_CAUSE, MOST_CAUSES = 500, 100

@@ -1,17 +1,38 @@
-"""Create, edit, scale and delete placements, budgets, overrides and staged update strategies."""
+"""What each action plans: placements, overrides, budgets, evictions, staged runs, clusters."""
 
 from collections.abc import Callable, Mapping
 from copy import deepcopy
+from datetime import UTC, datetime
 from typing import Any
+from uuid import uuid4
 
+from clusters.manifest import parse_member
+from clusters.models import Hub
+from clusters.operations.edit import CORDON
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.model import items_at, mapping_at
 from fleetui.apimachinery.patches import merged
-from fleetui.apimachinery.words import full_name, names_and_more
+from fleetui.apimachinery.words import counted, full_name, names_and_more
+from placements.engine.disruption import (
+    ClusterAvailability,
+    EvictionContext,
+    EvictionReason,
+    Verdict,
+    judge_eviction,
+)
 from placements.hubs.kinds.base import Manifest, text_of
-from placements.hubs.write_bodies import edit_body
-from placements.hubs.write_requests import KINDS, OFFERED, Verb
-from placements.hubs.writing.effects import deselection_of
+from placements.hubs.kinds.kubefleet import IS_LATEST_APPROVAL
+from placements.hubs.queries import mirrored_objects
+from placements.hubs.watching.mirror import moment_of
+from placements.hubs.write_requests import (
+    KINDS,
+    OFFERED,
+    Path,
+    Verb,
+    edit_body,
+    identity_of,
+    kind_of,
+)
 from placements.hubs.writing.planning import (
     MOST_LISTED,
     Planner,
@@ -19,12 +40,19 @@ from placements.hubs.writing.planning import (
     WriteRefusedError,
     check_field,
     check_not_deleting,
+    deselection_of,
+    failing_runs,
+    stage_notes,
 )
-from placements.manifests.disruption import budget_errors, parse_disruption_budget
+from placements.manifests.disruption import (
+    DisruptionBudgetSpec,
+    budget_errors,
+    parse_disruption_budget,
+)
 from placements.manifests.override import parse_cluster_override, parse_override
 from placements.manifests.placement import parse_placement
 from placements.manifests.policy import PlacementType
-from placements.manifests.staged_update import parse_staged_strategy
+from placements.manifests.staged_update import RunState, parse_staged_strategy
 
 PLACEMENT, NAMESPACED_PLACEMENT = "ClusterResourcePlacement", "ResourcePlacement"
 PLACEMENTS = (PLACEMENT, NAMESPACED_PLACEMENT)
@@ -166,7 +194,12 @@ def delete(planner: Planner, fields: dict[str, Any], live: Manifest) -> WritePla
     notes: tuple[str, ...] = ()
     if kind in PLACEMENTS:
         owner = full_name(fields.get("namespace", ""), fields["name"])
-        clusters = names_and_more(bound_clusters(planner, owner), MOST_LISTED)
+        binding = "ResourceBinding" if "/" in owner else "ClusterResourceBinding"
+        bindings = planner.mirrored(binding, owner=owner, is_deleting=False)
+        names = {
+            text_of(mapping_at(one, "spec").get("targetCluster")) for one in bindings
+        }
+        clusters = names_and_more(sorted(names - {""}), MOST_LISTED)
         removed_from = f"The placement is removed from {clusters or 'no cluster'}."
         notes = (removed_from, DELETED_AT_ONCE)
     elif kind.endswith("StagedUpdateRun"):
@@ -174,14 +207,6 @@ def delete(planner: Planner, fields: dict[str, Any], live: Manifest) -> WritePla
     conditions = {key: metadata.get(key) for key in ("uid", "resourceVersion")}
     body = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": conditions}
     return WritePlan(planner.write(Verb.DELETE, live, body), notes=notes)
-
-
-def bound_clusters(planner: Planner, owner: str) -> list[str]:
-    """Return the clusters that have a binding of a placement, as the mirror has them."""
-    kind = "ResourceBinding" if "/" in owner else "ClusterResourceBinding"
-    bindings = planner.mirrored(kind, owner=owner, is_deleting=False)
-    names = {text_of(mapping_at(one, "spec").get("targetCluster")) for one in bindings}
-    return sorted(names - {""})
 
 
 def condition_of(live: Manifest, kind: str) -> Mapping[str, Any]:
@@ -193,3 +218,291 @@ def condition_of(live: Manifest, kind: str) -> Mapping[str, Any]:
 def status_of(live: Manifest, kind: str) -> str:
     """Return True, False, Unknown, or "" without this condition."""
     return text_of(condition_of(live, kind).get("status"))
+
+
+EVICTION = "ClusterResourcePlacementEviction"
+LONGEST_PART = 63
+_REFUSED = {
+    EvictionReason.PICK_FIXED: "A PickFixed placement names its clusters: nothing can be evicted.",
+    EvictionReason.BEING_DELETED: "The placement is being deleted.",
+    EvictionReason.NOT_THERE: "The placement has no binding on this cluster.",
+}
+
+
+def evict(planner: Planner, fields: dict[str, Any], live: Manifest) -> WritePlan:
+    """Plan the eviction of a placement from a cluster; `eviction` is the name of the object."""
+    name, cluster = fields["placement"], fields["cluster"]
+    verdict = hub_verdict(planner.hub, live, name, cluster)
+    if verdict.why in _REFUSED:
+        raise WriteRefusedError(_REFUSED[verdict.why])
+    fields.setdefault("eviction", f"{eviction_prefix(name, cluster)}{uuid4().hex[:8]}")
+    manifest = {
+        "kind": EVICTION,
+        "metadata": {"name": fields["eviction"]},
+        "spec": {"placementName": name, "clusterName": cluster},
+    }
+    request = planner.create(manifest)
+    return WritePlan(request, request.body, (sentence(verdict), _SELECTED_AGAIN))
+
+
+_SELECTED_AGAIN = "Without a taint that the placement does not tolerate, the scheduler may select it again."
+
+
+def eviction_prefix(placement: str, cluster: str) -> str:
+    """Return what the names of our evictions of a placement from a cluster start with."""
+    parts = [one[:LONGEST_PART].strip("-.") for one in (placement, cluster)]
+    return f"fleetui-{parts[0]}-{parts[1]}-"
+
+
+def hub_verdict(
+    hub: Hub,
+    placement: Manifest,
+    name: str,
+    cluster: str,
+) -> Verdict:
+    """Return whether the hub would execute an eviction, as far as the mirror shows it."""
+    kind = placement_type(placement)
+    if kind not in list(PlacementType):
+        return Verdict(EvictionReason.NO_BUDGET)
+    bindings = {
+        text_of(mapping_at(one, "spec").get("targetCluster")): availability(one)
+        for one in mirrored_objects(hub, "ClusterResourceBinding", owner=name)
+    }
+    number = mapping_at(placement, "spec", "policy").get("numberOfClusters")
+    wanted = number if isinstance(number, int) else len(bindings)
+    is_deleting = bool(mapping_at(placement, "metadata").get("deletionTimestamp"))
+    context = EvictionContext(
+        PlacementType(kind), bindings, wanted, is_being_deleted=is_deleting
+    )
+    return judge_eviction(context, cluster, budget_of(hub, name))
+
+
+def availability(binding: Manifest) -> ClusterAvailability:
+    state = mapping_at(binding, "spec").get("state")
+    is_deleting = mapping_at(binding, "metadata").get("deletionTimestamp")
+    if state == "Unscheduled" or is_deleting:
+        return ClusterAvailability.LEAVING
+    if state == "Scheduled":
+        return ClusterAvailability.PLANNED
+    if "False" in [status_of(binding, kind) for kind in ("Applied", "Overridden")]:
+        return ClusterAvailability.FAILED
+    if status_of(binding, "Available") == "True":
+        return ClusterAvailability.AVAILABLE
+    return ClusterAvailability.WORKING
+
+
+def budget_of(hub: Hub, name: str) -> DisruptionBudgetSpec | None:
+    for manifest in mirrored_objects(hub, BUDGET, name=name):
+        keys = ("apiVersion", "kind", "metadata", "spec")
+        try:
+            return parse_disruption_budget({key: manifest[key] for key in keys}).spec
+        except (InvalidManifest, KeyError):
+            break
+    return None
+
+
+def sentence(verdict: Verdict) -> str:
+    """Return what is expected of an eviction."""
+    numbers = verdict.numbers
+    counts, evictions = "", "0 evictions"
+    if numbers:
+        counts = f"{numbers.available} of {numbers.total} clusters are available"
+        evictions = counted(numbers.allowed, "eviction")
+    match verdict.why:
+        case EvictionReason.WITHIN_BUDGET:
+            return f"{counts}; the disruption budget allows {evictions} now."
+        case EvictionReason.OVER_BUDGET:
+            return f"{counts}; the disruption budget allows no eviction now. The hub will not execute it."
+        case EvictionReason.MISCONFIGURED:
+            return "The disruption budget does not fit the placement. The hub will not execute it."
+        case EvictionReason.PLANNED:
+            return (
+                "Nothing was applied to the cluster yet. The hub will not execute it."
+            )
+        case EvictionReason.FAILED:
+            return "The placement failed on the cluster; its disruption budget does not count."
+        case EvictionReason.LEAVING:
+            return "The placement is leaving the cluster already."
+    return "No disruption budget limits this."
+
+
+APPROVED, ACCEPTED = "Approved", "ApprovalAccepted"
+REASON = "ApprovedInFleetUI"
+LONGEST_NAME = 63
+_FINISHED = ("True", "False")
+
+
+def start_run(planner: Planner, fields: dict[str, Any], live: Manifest) -> WritePlan:
+    """Plan a staged update run; one whose strategy does not fit the clusters fails on the hub."""
+    placement, namespace = fields["placement"], fields.get("namespace", "")
+    owner = full_name(namespace, placement)
+    fields.setdefault("state", RunState.INITIALIZE.value)
+    fields.setdefault("name", run_name(placement))
+    kind = kind_of("StagedUpdateStrategy", namespace)
+    stages = planner.read(kind, fields["strategy"], namespace)
+    kind = kind_of("StagedUpdateRun", namespace)
+    notes = (*preflight(planner, live, kind, owner), *stage_notes(stages, owner))
+    metadata = {"name": fields["name"], "namespace": namespace}
+    spec = {
+        "placementName": placement,
+        "stagedRolloutStrategyName": fields["strategy"],
+        "state": fields["state"],
+    }
+    if "resourceSnapshotIndex" in fields:
+        spec["resourceSnapshotIndex"] = fields["resourceSnapshotIndex"]
+    request = planner.create({"kind": kind, "metadata": metadata, "spec": spec})
+    return WritePlan(request, request.body, notes)
+
+
+def run_name(placement: str) -> str:
+    return f"{placement[: LONGEST_NAME - 9].strip('-.')}-{uuid4().hex[:8]}"
+
+
+def preflight(
+    planner: Planner,
+    placement: Manifest,
+    kind: str,
+    owner: str,
+) -> tuple[str, ...]:
+    """Return what would make a run fail or wait. Raise WriteRefusedError while another one is active."""
+    for run in planner.mirrored(kind, owner=owner):
+        is_ended = status_of(run, "Succeeded") in _FINISHED
+        if not is_ended and status_of(run, "Initialized") != "False":
+            other = text_of(mapping_at(run, "metadata").get("name"))
+            raise WriteRefusedError(
+                f"Run {other} of this placement is active; stop or abort it first."
+            )
+    notes = []
+    if mapping_at(placement, "spec", "strategy").get("type") != "External":
+        notes.append(
+            "The strategy of the placement is not External: the hub rolls it out itself."
+        )
+    if status_of(placement, f"{placement.get('kind')}Scheduled") != "True":
+        notes.append(
+            "The placement is not fulfilled: the run would fail, and a failed run does not continue."
+        )
+    return tuple(notes)
+
+
+def change_state(planner: Planner, fields: dict[str, Any], live: Manifest) -> WritePlan:
+    """Plan to run, stop or resume a staged update run."""
+    state = fields["state"]
+    before = text_of(mapping_at(live, "spec").get("state")) or RunState.INITIALIZE.value
+    if (before, state) == (RunState.INITIALIZE.value, RunState.STOP.value):
+        raise WriteRefusedError(f"A run in state {before} cannot go to {state}.")
+    if status_of(live, "Succeeded") in _FINISHED:
+        raise WriteRefusedError("The run has ended.")
+    if before == state:
+        return WritePlan(None)
+    return WritePlan(planner.patch(live, {("spec", "state"): state}))
+
+
+def approve(planner: Planner, fields: dict[str, Any], live: Manifest) -> WritePlan:
+    """Plan an approval; `at` is the time of its condition, so that preview and request are the same."""
+    if is_replaced(live):
+        raise WriteRefusedError("A newer request replaced this one.")
+    if is_approved(live):
+        raise WriteRefusedError("The stage is approved already.")
+    moment: datetime | None = planner.now
+    if "at" in fields:
+        moment = moment_of(fields["at"])
+    if moment is None or abs((moment - planner.now).total_seconds()) > 3_600:
+        allowed = "a time of the last hour"
+        raise InvalidManifest.of("at", "bad-format", "Invalid value", allowed)
+    fields["at"] = moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    message = f"approved by {planner.person}"
+    if comment := fields.get("comment", "").strip():
+        message += f": {comment}"
+    condition = {
+        "type": APPROVED,
+        "status": "True",
+        "reason": REASON,
+        "message": message,
+        "observedGeneration": mapping_at(live, "metadata").get("generation") or 1,
+        "lastTransitionTime": fields["at"],
+    }
+    body = {**identity_of(live), "status": {"conditions": [condition]}}
+    spec = mapping_at(live, "spec")
+    run, stage = (
+        text_of(spec.get(key)) for key in ("parentStageRollout", "targetStage")
+    )
+    request = planner.write(Verb.APPLY, live, body, subresource="status")
+    return WritePlan(request, notes=(f"Run {run}, stage {stage}.",))
+
+
+def is_replaced(request: Manifest) -> bool:
+    labels = mapping_at(request, "metadata", "labels")
+    return labels.get(IS_LATEST_APPROVAL, "true") != "true"
+
+
+def is_approved(request: Manifest) -> bool:
+    return "True" in [status_of(request, kind) for kind in (APPROVED, ACCEPTED)]
+
+
+_LABELS, _TAINTS = ("metadata", "labels"), ("spec", "taints")
+
+
+def change_labels(
+    planner: Planner, fields: dict[str, Any], live: Manifest
+) -> WritePlan:
+    """Plan other labels of a cluster: null removes one, those that are not named stay."""
+    before = mapping_at(live, *_LABELS)
+    changed = {
+        key: value
+        for key, value in fields["labels"].items()
+        if before.get(key) != value
+    }
+    after = {**before, **changed}
+    draft = deepcopy(dict(live))
+    draft["metadata"]["labels"] = {
+        key: value for key, value in after.items() if value is not None
+    }
+    check_member(draft, "metadata.labels")
+    if not changed:
+        return WritePlan(None, draft)
+    values: dict[Path, Any] = {(*_LABELS, key): value for key, value in changed.items()}
+    return WritePlan(planner.patch(live, values), draft, failing_runs(live, draft))
+
+
+def change_taints(
+    planner: Planner, fields: dict[str, Any], live: Manifest
+) -> WritePlan:
+    """Plan other taints of a cluster: the whole list, since the hub has it as one value."""
+    return with_taints(planner, live, fields.get("taints"))
+
+
+def cordon(planner: Planner, _: dict[str, Any], live: Manifest) -> WritePlan:
+    return with_taints(planner, live, [*other_taints(live), dict(CORDON)])
+
+
+def uncordon(planner: Planner, _: dict[str, Any], live: Manifest) -> WritePlan:
+    return with_taints(planner, live, other_taints(live))
+
+
+def other_taints(live: Manifest) -> list[Any]:
+    return [one for one in items_at(live, *_TAINTS) if not is_cordon(one)]
+
+
+def is_cordon(taint: object) -> bool:
+    fields = mapping_at(taint)
+    return all((fields.get(key) or "") == value for key, value in CORDON.items())
+
+
+def with_taints(planner: Planner, live: Manifest, taints: Any) -> WritePlan:
+    draft = deepcopy(dict(live))
+    draft["spec"] = {**mapping_at(live, "spec"), "taints": taints}
+    check_member(draft, "spec.taints")
+    if list(items_at(live, *_TAINTS)) == (taints or []):
+        return WritePlan(None, draft)
+    return WritePlan(planner.patch(live, {_TAINTS: taints}), draft)
+
+
+def check_member(draft: Manifest, path: str) -> None:
+    """Raise InvalidManifest where labels or taints are invalid; the rest is what the hub has accepted."""
+    document = {key: draft[key] for key in ("apiVersion", "kind", "metadata", "spec")}
+    try:
+        parse_member(document)
+    except InvalidManifest as error:
+        errors = [one for one in error.errors if one.path.startswith(path)]
+        if errors:
+            raise InvalidManifest(errors) from error

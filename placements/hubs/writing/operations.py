@@ -1,8 +1,10 @@
-"""Preview a write by a dry run of the hub, and have exactly that sent.
+"""Preview a write by a dry run of the hub, and have exactly that sent, here or with kubectl.
 
 See `rules/live-hub.md#actions-on-a-hub`.
 """
 
+import json
+import shlex
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -15,42 +17,46 @@ from django.core import signing
 from django.core.exceptions import PermissionDenied
 
 from clusters.drivers.base import DriverUnavailable
-from clusters.drivers.kubernetes.diff import clean, find_differences
+from clusters.drivers.kubernetes.targets import clean, find_differences
 from clusters.models import Hub, HubWrite
 from fleetui.apimachinery.errors import FieldError
 from fleetui.apimachinery.model import mapping_at
 from fleetui.apimachinery.secrets import without_secrets
+from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.errors import FleetError
 from fleetui.hub_scope import in_hub
 from fleetui.permissions import has_role, teams_of
 from placements.hubs.kinds.base import Manifest, text_of
 from placements.hubs.queries import mirrored_object
-from placements.hubs.write_bodies import (
+from placements.hubs.write_requests import (
+    KINDS,
     ChangedSincePreviewError,
     StaleBaseError,
+    Verb,
+    WriteRequest,
     different_parts,
     leaf_paths,
+    set_at,
+    without_paths,
     written_parts,
 )
-from placements.hubs.write_requests import KINDS, Verb, WriteRequest
 from placements.hubs.writing.answers import WriteAnswer, WriteOutcome
-from placements.hubs.writing.catalogue import HubAction
-from placements.hubs.writing.gitops import gitops_marks
-from placements.hubs.writing.identity import IdentityRefusedError
+from placements.hubs.writing.catalogue import HubAction, check_plan
 from placements.hubs.writing.planning import (
     ConfirmationNeededError,
     Fields,
     Planner,
     WritePlan,
     check_text,
+    gitops_marks,
 )
 from placements.hubs.writing.sending import (
     HubWriter,
+    IdentityRefusedError,
     NotWritableError,
     check_writable,
     open_writer,
 )
-from placements.hubs.writing.teams import check_plan
 
 PRECONDITIONS = ("uid", "resourceVersion")
 PREVIEW_SECONDS = 300
@@ -254,8 +260,7 @@ def planned_write(
         raise NotWritableError(str(error)) from error
     except DriverUnavailable as error:  # while reading: nothing was sent
         message = f"The hub cannot be read: {error}"
-        answer = WriteAnswer(WriteOutcome.UNREACHABLE, message)
-        raise HubRefusedError(answer) from error
+        raise HubRefusedError(WriteAnswer(WriteOutcome.UNREACHABLE, message)) from error
 
 
 def preview_write(
@@ -384,3 +389,42 @@ def pointer(path: Collection[str]) -> str:
 
 def is_inside(path: str, outer: str) -> bool:
     return f"{path}/".startswith(f"{outer}/")
+
+
+_PRECONDITIONS = (("metadata", "uid"), ("metadata", "resourceVersion"))
+_SUBJECT = (("metadata", "name"), ("metadata", "namespace"), ("apiVersion",), ("kind",))
+
+
+@dataclass(frozen=True, slots=True)
+class WriteCopies:
+    """The same write for kubectl; `patch` is "" where the manifest or the command is complete."""
+
+    command: str
+    manifest: str = ""
+    patch: str = ""
+
+
+def copies_of(plan: WritePlan, *, manager: str) -> WriteCopies | None:
+    """Return how kubectl makes a planned write; None where it changes nothing."""
+    request = plan.request
+    if request is None:
+        return None
+    subject = f"{request.kind.resource} {shlex.quote(request.name)}"
+    if request.namespace:
+        subject += f" --namespace {shlex.quote(request.namespace)}"
+    if request.verb is Verb.CREATE:
+        manifest = dump_yaml(request.stored_body)
+        return WriteCopies("kubectl create -f manifest.yaml", manifest)
+    if request.verb is Verb.DELETE:
+        return WriteCopies(f"kubectl delete {subject}")
+    if request.subresource:
+        manifest = dump_yaml(without_paths(request.stored_body, _PRECONDITIONS))
+        options = f"--server-side --subresource={request.subresource} --field-manager={shlex.quote(manager)}"
+        return WriteCopies(f"kubectl apply {options} -f manifest.yaml", manifest)
+    patch = without_paths(request.stored_body, [*_PRECONDITIONS, *_SUBJECT])
+    for path in plan.foreign:
+        set_at(patch, path, None)
+    text = json.dumps(patch, separators=(",", ":"), ensure_ascii=False)
+    command = f"kubectl patch {subject} --type merge --patch {shlex.quote(text)}"
+    manifest = dump_yaml(without_secrets(plan.manifest)) if plan.manifest else ""
+    return WriteCopies(command, manifest, dump_yaml(patch))

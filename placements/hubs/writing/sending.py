@@ -1,4 +1,4 @@
-"""One write: its record before the request, the request, what became of it (13.6); nothing is done twice.
+"""One write: in whose name, its record before the request, the request, what became of it (13.6).
 
 No transaction may be open while a request runs: the record is committed before, and finished after it.
 """
@@ -6,11 +6,13 @@ No transaction may be open while a request runs: the record is committed before,
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from hashlib import sha256
 from typing import Any
 from uuid import uuid4
 
+from django.core.cache import caches
 from django.db import transaction
 from django.utils import timezone
 
@@ -18,9 +20,10 @@ from clusters.drivers.base import DriverUnavailable
 from clusters.drivers.kubernetes.client import Client
 from clusters.hub_queries import live_hubs
 from clusters.models import Hub, HubStream, HubWrite, HubWriteState
-from clusters.models.hubs import HubMode
+from clusters.models.hubs import HubIdentity, HubMode
 from fleetui.apimachinery.errors import FieldError
 from fleetui.apimachinery.model import mapping_at
+from fleetui.apimachinery.secrets import canonical_json
 from fleetui.errors import FleetError
 from fleetui.hub_scope import in_hub
 from placements.hubs.connections.connection import (
@@ -28,9 +31,14 @@ from placements.hubs.connections.connection import (
     open_hub_client,
     secret_values,
 )
-from placements.hubs.kinds.base import Manifest, text_of
-from placements.hubs.write_bodies import different_parts, written_parts
-from placements.hubs.write_requests import KINDS, Verb, WriteRequest
+from placements.hubs.kinds.base import Manifest, StreamKind, text_of
+from placements.hubs.write_requests import (
+    KINDS,
+    Verb,
+    WriteRequest,
+    different_parts,
+    written_parts,
+)
 from placements.hubs.writing.answers import (
     LONGEST_ANSWER,
     WriteAnswer,
@@ -39,11 +47,92 @@ from placements.hubs.writing.answers import (
     failure_of,
     read_back,
 )
-from placements.hubs.writing.identity import (
-    Requester,
-    WriteAccess,
-    requester_on,
-)
+
+REFUSAL_SECONDS = 60
+SYSTEM = "system:"
+Headers = Mapping[str, str | tuple[str, ...]]
+
+
+class IdentityRefusedError(Exception):
+    """A person cannot be impersonated on this hub."""
+
+
+@dataclass(frozen=True, slots=True)
+class Requester:
+    """The account that the hub sees: that of the console, or a person with groups."""
+
+    person: str
+    user: str = ""
+    groups: tuple[str, ...] = ()
+
+    @property
+    def headers(self) -> Headers:
+        if not self.user:
+            return {}
+        return {"Impersonate-User": self.user, "Impersonate-Group": self.groups}
+
+
+def requester_on(hub: Hub, person: str, role: str) -> Requester:
+    """Return the account that a person's writes are sent as. Raise IdentityRefusedError.
+
+    Without a prefix, or with one of the hub itself, a name of this console could be that of an administrator.
+    """
+    if hub.identity != HubIdentity.IMPERSONATE:
+        return Requester(person)
+    if not hub.user_prefix or not hub.group_prefix:
+        raise IdentityRefusedError(
+            "impersonation requires a prefix of users and of groups"
+        )
+    user = f"{hub.user_prefix}{person}"
+    groups = (f"{hub.group_prefix}{role}", *map(str, hub.extra_groups))
+    for text in (user, *groups):
+        if text.lower().startswith(SYSTEM):
+            raise IdentityRefusedError(
+                f"{text[:80]!r} starts with {SYSTEM}, which belongs to the hub"
+            )
+        if not text.isascii() or not text.isprintable():
+            raise IdentityRefusedError(
+                f"{text[:80]!r} has characters that a header cannot have"
+            )
+    return Requester(person, user, groups)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteAccess:
+    """What a write needs of the account; no name where the object is to be created."""
+
+    verb: str
+    kind: StreamKind
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+
+    @classmethod
+    def of(cls, request: WriteRequest) -> "WriteAccess":
+        name = "" if request.verb is Verb.CREATE else request.name
+        verb = request.verb.permission
+        return cls(verb, request.kind, request.subresource, request.namespace, name)
+
+    def key(self, hub: Hub, requester: Requester) -> str:
+        """Return where a refusal is kept: another server or identity may do other things."""
+        server, who = str(hub.connection.get("server")), requester
+        what = [self.verb, self.kind.plural, self.subresource, self.namespace]
+        parts = [hub.pk, server, who.user, *who.groups, "", *what, self.name]
+        return f"hub-refusal-{sha256(canonical_json(parts)).hexdigest()}"
+
+    def refusal(self, hub: Hub, requester: Requester) -> str:
+        """Return what the hub forbade within the last minute, "" where it did not."""
+        return str(caches["process"].get(self.key(hub, requester), ""))
+
+    def note_refusal(self, hub: Hub, requester: Requester) -> None:
+        key = self.key(hub, requester)
+        caches["process"].set(key, self.lacking(requester), REFUSAL_SECONDS)
+
+    def lacking(self, requester: Requester) -> str:
+        who = requester.user or "the account of the console"
+        part = f"{self.kind.plural}/{self.subresource}".removesuffix("/")
+        return f"On the hub, {who} may not {self.verb} {part}.{self.kind.group}."
+
 
 WRITE_SECONDS, READ_SECONDS = 15.0, 10.0
 LONGEST_WAIT = 5.0
@@ -184,8 +273,7 @@ class HubWriter:
                 evidence = self.read_back(request)
                 if evidence.outcome is not WriteOutcome.UNKNOWN:
                     message = f"{answer.message}. {evidence.message}"
-                    status = answer.status
-                    answer = replace(evidence, message=message, status=status)
+                    answer = replace(evidence, message=message, status=answer.status)
         finish(row, answer)
         return row, answer
 
@@ -354,12 +442,10 @@ def resolve_writes(*, now: datetime) -> int:
 
 def _resolve(writer: HubWriter, row: HubWrite, *, now: datetime) -> bool:
     """Return whether the outcome of a write is final now."""
-    request = request_of(row, version_of(writer.hub, row.kind))
-    evidence = writer.read_back(request)
+    evidence = writer.read_back(request_of(row, version_of(writer.hub, row.kind)))
     is_unknown = evidence.outcome is WriteOutcome.UNKNOWN
     if is_unknown and row.at < now - GIVE_UP_AFTER:
-        message = "The hub did not apply it."
-        evidence = WriteAnswer(WriteOutcome.NOT_APPLIED, message)
+        evidence = WriteAnswer(WriteOutcome.NOT_APPLIED, "The hub did not apply it.")
     elif is_unknown:
         if row.state == HubWriteState.SENT:
             finish(row, evidence)

@@ -7,17 +7,17 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from clusters.drivers.simulated.configuration import DriverCall, FaultKind
+from clusters.drivers.simulated.state import DriverCall, FaultKind
 from clusters.models import MemberCluster
-from clusters.operations.edit import UnknownClusterError
-from clusters.operations.fault_injection import (
+from clusters.operations.edit import (
+    UnknownClusterError,
     faults_of,
     new_fault,
     not_ready_at,
 )
 from fleetui.errors import BAD_INPUT
 from fleetui.management.hub_command import HubCommand
-from placements.services.rollouts.faults import inject_faults
+from placements.services.rollouts.operations import inject_faults
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 

@@ -4,25 +4,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from random import Random
+from typing import Any
 
 from placements.manifests.ocm import SPREAD_OPTIONS_ANNOTATION
 from placements.manifests.placement import SEMANTICS_ANNOTATION
 from placements.services.demo.model import (
+    ANYTHING,
     CORDON,
     CPU_COST,
     NODES,
     DemoFault,
     Document,
     Size,
-    member,
-    name_of,
-    unique_names,
-)
-from placements.services.demo.placements import (
-    ANYTHING,
     expressions,
     labelled,
     measured,
+    member,
+    name_of,
     pick_all,
     pick_fixed,
     pick_n,
@@ -33,6 +31,7 @@ from placements.services.demo.placements import (
     sorted_by,
     spread,
     tolerate,
+    unique_names,
 )
 
 SEED = 20260820
@@ -208,142 +207,156 @@ _MODERN = expressions(("kubernetes-version", "In", "v1.33", "v1.34"))
 
 
 def large_placements(clusters: Sequence[Document]) -> tuple[Document, ...]:
+    """Return the common placements, and of a large fleet sixteen others.
+
+    These are about spreading, then about preferences, then about required labels. One of them names a cluster
+    that left.
+    """
     if len(clusters) < _TROUBLED_SIZE:
         return tuple(_common(clusters, many=1))
-    return (*_common(clusters, many=12), *_further(clusters))
+    policies = {
+        "checkout": pick_n(
+            140,
+            required=[_PROD],
+            spread=[spread("provider", 20), spread("team", 10)],
+        ),
+        "sessions": pick_n(
+            300, spread=[spread("region", 10), spread("env", 5, hard=False)]
+        ),
+        "thumbnails": pick_n(
+            200,
+            required=[_CORE],
+            spread=[spread("region", 4, hard=False), spread("zone", 2, hard=False)],
+        ),
+        "feature-flags": pick_n(120, spread=[spread("kubernetes-version", 3)]),
+        "telemetry-gateway": pick_n(
+            160,
+            required=[_EDGE, _CORE],
+            spread=[spread("kubernetes-version", 40), spread("provider", 30)],
+        ),
+        "dns": pick_n(90, required=[_PROD], spread=[spread("zone", hard=False)]),
+        "batch-reports": pick_n(60, prefer=[prefer(100, _CHEAP)], required=[_CORE]),
+        "feature-store": pick_n(
+            80,
+            prefer=[
+                prefer(40, labelled(team="data")),
+                prefer(-30, labelled(env="canary")),
+                prefer(20, _ROOMY),
+            ],
+            spread=[spread("provider", 40)],
+        ),
+        "recommendations": pick_n(
+            50,
+            required=[measured(_CPU_FREE, "Ge", "64")],
+            prefer=[
+                prefer(60, sorted_by(_MEMORY_FREE, "Descending")),
+                prefer(25, _MODERN),
+            ],
+        ),
+        "smoke-tests": pick_n(
+            40,
+            required=[labelled(env="test"), labelled(env="canary")],
+            prefer=[prefer(30, sorted_by(NODES, "Ascending")), prefer(10, _EDGE)],
+        ),
+        "card-vault": pick_all(
+            required=[_DEDICATED], tolerations=[tolerate(*DEDICATED)]
+        ),
+        "warehouse": pick_all(required=[{**_CORE, **measured(_CPU_ALL, "Ge", "2000")}]),
+        "licences": pick_fixed(*_settled(clusters)[-7:], LEFT_THE_FLEET),
+        "upgrade-checks": pick_all(
+            required=[
+                expressions(
+                    ("kubernetes-version", "In", "v1.31"), ("env", "NotIn", "prod")
+                )
+            ]
+        ),
+        "badge-printing": pick_n(
+            30,
+            required=[labelled(provider="own")],
+            spread=[spread("zone", 2, hard=False)],
+        ),
+        "transcoding": pick_n(
+            25,
+            required=[labelled(team="media")],
+            prefer=[prefer(50, _ROOMY)],
+            tolerations=[ANYTHING],
+        ),
+    }
+    annotations = {"dns": _KUBERNETES}
+    further = (
+        placement(name, policy, annotations=annotations.get(name))
+        for name, policy in policies.items()
+    )
+    return (*_common(clusters, many=12), *further)
 
 
 def _common(clusters: Sequence[Document], *, many: int) -> Iterator[Document]:
-    """Return nine placements; `payments` has a pinned group, many `lab-replicas` have a dead end."""
-    budget = rolling("20%", "20%", 30)
-    crd = selector(
-        "CustomResourceDefinition",
-        group="apiextensions.k8s.io",
-        labels={"part-of": "monitoring"},
-    )
-    monitoring = [selector("Namespace", "monitoring"), crd]
-    yield placement(
-        "monitoring",
-        pick_all(tolerations=[ANYTHING]),
-        selectors=monitoring,
-        strategy=budget,
-    )
-    soft, providers = spread("region", hard=False), spread("provider", 2 * many)
-    shop = pick_n(
-        12 * many,
-        required=[_PROD],
-        prefer=[prefer(30, _CHEAP)],
-        spread=[soft, providers],
-    )
-    yield placement("storefront", shop, strategy=rolling("25%", "10%", 60))
-    yield placement(
-        "payments", pick_n(18 * many, required=[_PROD], spread=[spread("region")])
-    )
-    caches = pick_n(
-        9 * many,
-        required=[_EDGE],
-        prefer=[prefer(50, _ROOMY)],
-        spread=[spread("provider", many)],
-    )
-    yield placement("edge-cache", caches, strategy={"type": "External"})
-    yield placement(
-        "inference",
-        pick_all(required=[labelled(accelerator="gpu")], tolerations=[tolerate(*GPU)]),
-    )
-    rack, power = spread("rack"), spread("power")
-    replicas = 3
-    if many > 1:
-        replicas = 4
-    yield placement(
-        "lab-replicas",
-        pick_n(replicas, required=[labelled(tier="lab")], spread=[rack, power]),
-    )
-    yield placement("archive", pick_fixed(*_settled(clusters)[: 4 * min(many, 6)]))
-    living = expressions(("env", "In", "prod", "staging"))
-    even = spread("region", 2, minDomains=3, nodeTaintsPolicy="Honor")
-    index = pick_n(
-        10 * many, required=[{**living, **measured(NODES, "Ge", "3")}], spread=[even]
-    )
-    yield placement("search-index", index, annotations=_KUBERNETES)
-    strict = {
-        **_OCM,
-        SPREAD_OPTIONS_ANNOTATION: '{"mode": "strict", "unsetPolicy": "exclude"}',
-    }
-    mobile = pick_n(
-        8 * many,
-        required=[_MODERN],
-        spread=[spread("region", 1), spread("env", 4, hard=False)],
-    )
-    yield placement("mobile-api", mobile, annotations=strict)
-
-
-def _further(clusters: Sequence[Document]) -> Iterator[Document]:
-    """Yield placements that are about spreading, then about preferences, then about required labels.
-
-    One of them names a cluster that left.
-    """
-    provider, team = spread("provider", 20), spread("team", 10)
-    yield placement("checkout", pick_n(140, required=[_PROD], spread=[provider, team]))
-    yield placement(
-        "sessions",
-        pick_n(300, spread=[spread("region", 10), spread("env", 5, hard=False)]),
-    )
-    near = [spread("region", 4, hard=False), spread("zone", 2, hard=False)]
-    yield placement("thumbnails", pick_n(200, required=[_CORE], spread=near))
-    yield placement(
-        "feature-flags", pick_n(120, spread=[spread("kubernetes-version", 3)])
-    )
-    two_keys = [spread("kubernetes-version", 40), spread("provider", 30)]
-    yield placement(
-        "telemetry-gateway", pick_n(160, required=[_EDGE, _CORE], spread=two_keys)
-    )
-    apart = pick_n(90, required=[_PROD], spread=[spread("zone", hard=False)])
-    yield placement("dns", apart, annotations=_KUBERNETES)
-
-    yield placement(
-        "batch-reports", pick_n(60, prefer=[prefer(100, _CHEAP)], required=[_CORE])
-    )
-    rather_data = [
-        prefer(40, labelled(team="data")),
-        prefer(-30, labelled(env="canary")),
-        prefer(20, _ROOMY),
-    ]
-    yield placement(
-        "feature-store", pick_n(80, prefer=rather_data, spread=[spread("provider", 40)])
-    )
-    memory = [prefer(60, sorted_by(_MEMORY_FREE, "Descending")), prefer(25, _MODERN)]
-    yield placement(
-        "recommendations",
-        pick_n(50, required=[measured(_CPU_FREE, "Ge", "64")], prefer=memory),
-    )
-    small = [prefer(30, sorted_by(NODES, "Ascending")), prefer(10, _EDGE)]
-    yield placement(
-        "smoke-tests",
-        pick_n(
-            40, required=[labelled(env="test"), labelled(env="canary")], prefer=small
+    """Yield nine placements; `payments` has a pinned group, many `lab-replicas` have a dead end."""
+    monitoring = [
+        selector("Namespace", "monitoring"),
+        selector(
+            "CustomResourceDefinition",
+            group="apiextensions.k8s.io",
+            labels={"part-of": "monitoring"},
         ),
-    )
-
-    yield placement(
-        "card-vault",
-        pick_all(required=[_DEDICATED], tolerations=[tolerate(*DEDICATED)]),
-    )
-    large = {**_CORE, **measured(_CPU_ALL, "Ge", "2000")}
-    yield placement("warehouse", pick_all(required=[large]))
-    yield placement("licences", pick_fixed(*_settled(clusters)[-7:], LEFT_THE_FLEET))
-    old = expressions(("kubernetes-version", "In", "v1.31"), ("env", "NotIn", "prod"))
-    yield placement("upgrade-checks", pick_all(required=[old]))
-    own = pick_n(
-        30, required=[labelled(provider="own")], spread=[spread("zone", 2, hard=False)]
-    )
-    yield placement("badge-printing", own)
-    anywhere = pick_n(
-        25,
-        required=[labelled(team="media")],
-        prefer=[prefer(50, _ROOMY)],
-        tolerations=[ANYTHING],
-    )
-    yield placement("transcoding", anywhere)
+    ]
+    policies = {
+        "monitoring": pick_all(tolerations=[ANYTHING]),
+        "storefront": pick_n(
+            12 * many,
+            required=[_PROD],
+            prefer=[prefer(30, _CHEAP)],
+            spread=[spread("region", hard=False), spread("provider", 2 * many)],
+        ),
+        "payments": pick_n(18 * many, required=[_PROD], spread=[spread("region")]),
+        "edge-cache": pick_n(
+            9 * many,
+            required=[_EDGE],
+            prefer=[prefer(50, _ROOMY)],
+            spread=[spread("provider", many)],
+        ),
+        "inference": pick_all(
+            required=[labelled(accelerator="gpu")], tolerations=[tolerate(*GPU)]
+        ),
+        "lab-replicas": pick_n(
+            3 + (many > 1),
+            required=[labelled(tier="lab")],
+            spread=[spread("rack"), spread("power")],
+        ),
+        "archive": pick_fixed(*_settled(clusters)[: 4 * min(many, 6)]),
+        "search-index": pick_n(
+            10 * many,
+            required=[
+                {
+                    **expressions(("env", "In", "prod", "staging")),
+                    **measured(NODES, "Ge", "3"),
+                }
+            ],
+            spread=[spread("region", 2, minDomains=3, nodeTaintsPolicy="Honor")],
+        ),
+        "mobile-api": pick_n(
+            8 * many,
+            required=[_MODERN],
+            spread=[spread("region", 1), spread("env", 4, hard=False)],
+        ),
+    }
+    options: dict[str, dict[str, Any]] = {
+        "monitoring": {
+            "selectors": monitoring,
+            "strategy": rolling("20%", "20%", 30),
+        },
+        "storefront": {"strategy": rolling("25%", "10%", 60)},
+        "edge-cache": {"strategy": {"type": "External"}},
+        "search-index": {"annotations": _KUBERNETES},
+        "mobile-api": {
+            "annotations": {
+                **_OCM,
+                SPREAD_OPTIONS_ANNOTATION: '{"mode": "strict", "unsetPolicy": "exclude"}',
+            }
+        },
+    }
+    for name, policy in policies.items():
+        yield placement(name, policy, **options.get(name, {}))
 
 
 def _settled(clusters: Sequence[Document]) -> list[str]:

@@ -14,17 +14,22 @@ from django.db.models import F
 from clusters.drivers.base import SIMULATED
 from clusters.fleet import collector_paused
 from clusters.models import MemberCluster
-from clusters.operations.change_log import lock_fleet
-from clusters.operations.join import ClusterSpec, upsert_clusters
-from clusters.operations.leave import forget
+from clusters.operations.edit import forget
+from clusters.operations.join import ClusterSpec, lock_fleet, upsert_clusters
 from fleetui.apimachinery.kinds import MEMBER_KIND
 from fleetui.apimachinery.secrets import HubObject
 from fleetui.apimachinery.words import names_and_more
 from fleetui.errors import FleetError
 from placements.models import Binding, Placement, Resource
 from placements.services.demo.large import large_fleet, large_placements
-from placements.services.demo.model import SIMULATED_ANNOTATION, Demo, name_of
-from placements.services.demo.placements import application, cluster_role, custom_kind
+from placements.services.demo.model import (
+    SIMULATED_ANNOTATION,
+    Demo,
+    application,
+    cluster_role,
+    custom_kind,
+    name_of,
+)
 from placements.services.demo.small import four, nine
 from placements.services.disruption.drains import end_drains_of
 from placements.services.fleet_events import enqueue_affected_placements
@@ -57,8 +62,6 @@ class NameTakenError(FleetError):
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Counts of the objects that were loaded or removed."""
-
     clusters: int
     resources: int
     placements: int

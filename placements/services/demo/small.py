@@ -2,12 +2,16 @@
 
 from datetime import datetime, timedelta
 
-from placements.services.demo.model import Demo, Document, HistoryStep, member, name_of
-from placements.services.demo.placements import (
+from placements.services.demo.model import (
+    Demo,
+    Document,
+    HistoryStep,
     application,
     cluster_role,
     expressions,
     labelled,
+    member,
+    name_of,
     pick_all,
     pick_fixed,
     pick_n,
@@ -72,6 +76,7 @@ _REGIONS = {
 _CANARIES = frozenset({"smartfish", "flyingpenguin", "oldbadger"})
 _CRITICAL = frozenset({"bravelion", "jumpingcat", "quietheron", "nimblefox"})
 _EDGE = frozenset({"amberotter", "palemoth"})
+_MARKS = (("system", "critical", _CRITICAL), ("tier", "edge", _EDGE))
 _EDGE_ONCE = "flyingpenguin"
 _LAST_TO_JOIN = "palemoth"
 _UNPLACED = "hello"
@@ -87,8 +92,7 @@ def nine(now: datetime) -> Demo:
                 "region": region,
                 "env": "canary" if name in _CANARIES else "prod",
             }
-            labels |= {"system": "critical"} if name in _CRITICAL else {}
-            labels |= {"tier": "edge"} if name in _EDGE else {}
+            labels |= {key: value for key, value, some in _MARKS if name in some}
             clusters.append(member(name, labels, now=now))
     role = cluster_role("config-reader", "configmaps")
     selectors = [

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from fleetui.apimachinery.errors import Keys, format_path
 from fleetui.apimachinery.kinds import NAMESPACED_PLACEMENT_KIND
@@ -64,8 +64,6 @@ _SECTIONS_OF_TYPE = {
 
 
 class FieldType(StrEnum):
-    """What is typed into a field."""
-
     TEXT = "text"
     WHOLE = "whole"
     AMOUNT = "amount"
@@ -77,8 +75,6 @@ class FieldType(StrEnum):
 
 
 class Suggest(StrEnum):
-    """What is suggested while typing."""
-
     LABEL_KEYS = "label-keys"
     LABEL_VALUES = "label-values"
     PROPERTIES = "properties"
@@ -211,10 +207,11 @@ class FieldGroup:
                 yield from inner.with_inner
 
 
+_Place: TypeAlias = FieldGroup | FormRow | FormField
+
+
 @dataclass(frozen=True)
 class PlacementForm:
-    """The whole form over the data of a manifest."""
-
     data: Mapping[str, Any]
     basics: tuple[FormField, ...]
     rules: tuple[FormField, ...]
@@ -279,13 +276,12 @@ class PlacementForm:
         return tuple(one for group in self.groups for one in group.with_inner)
 
     @cached_property
+    def all_rows(self) -> tuple[FormRow, ...]:
+        return tuple(row for group in self.all_groups for row in group.rows)
+
+    @cached_property
     def fields(self) -> tuple[FormField, ...]:
-        inside = (
-            field
-            for group in self.all_groups
-            for row in group.rows
-            for field in row.fields
-        )
+        inside = (field for row in self.all_rows for field in row.fields)
         return (*self.basics, *inside, *self.strategy, *self.rules, *self.applying)
 
     @property
@@ -320,20 +316,17 @@ class PlacementForm:
             hidden |= {
                 one.name for one in self.strategy if one.name != "spec.strategy.type"
             }
-        groups = {
-            one.name: one.keys for one in self.all_groups if one.rows or one.can_add
-        }
-        rows = {row.name: row.keys for group in self.all_groups for row in group.rows}
-        places = {**groups, **rows, **{one.name: one.keys for one in self.fields}}
-        return {name: keys for name, keys in places.items() if name not in hidden}
+        groups = [one for one in self.all_groups if one.rows or one.can_add]
+        places: tuple[_Place, ...] = (*groups, *self.all_rows, *self.fields)
+        return {one.name: one.keys for one in places if one.name not in hidden}
 
     @cached_property
     def unshown(self) -> tuple[str, ...]:
         """The outermost places of the manifest that no field shows."""
         leaves = frozenset(one.keys for one in self.fields)
-        rows = [row.keys for group in self.all_groups for row in group.rows]
+        shown: tuple[_Place, ...] = (*self.fields, *self.all_rows)
         places = frozenset(
-            keys[:end] for keys in (*leaves, *rows) for end in range(len(keys) + 1)
+            one.keys[:end] for one in shown for end in range(len(one.keys) + 1)
         )
 
         def walk(keys: Keys, value: object) -> Iterator[Keys]:

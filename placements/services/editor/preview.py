@@ -586,29 +586,27 @@ def preview_draft(
     readable = draft.manifest or draft.valid_part
     if readable is not None:
         problems = reserved_name_errors(readable)
-        if saved is not None:
-            problems += (
-                immutable_field_errors(saved, draft.manifest, draft.data)
-                if draft.manifest
-                else []
-            )
-        elif Placement.objects.filter(
-            full_name=(name := name_on_hub(readable))
-        ).exists():
-            message = f"a placement {name} exists already: edit that one, or give this one another name"
-            problems.append(
-                FieldError(
-                    "metadata.name", "duplicate", message, "a name that is not taken"
+        if saved is None:
+            name = name_on_hub(readable)
+            if Placement.objects.filter(full_name=name).exists():
+                message = f"a placement {name} exists already: edit that one, or give this one another name"
+                problems.append(
+                    FieldError(
+                        "metadata.name",
+                        "duplicate",
+                        message,
+                        "a name that is not taken",
+                    )
                 )
-            )
-        try:
-            selection = (
-                selection_of(draft.manifest, objects) if draft.manifest else selection
-            )
-        except InvalidManifest as invalid:
-            problems += invalid.errors
         if draft.manifest is not None:
-            before = saved.document if saved else None
+            before = None
+            if saved is not None:
+                before = saved.document
+                problems += immutable_field_errors(saved, draft.manifest, draft.data)
+            try:
+                selection = selection_of(draft.manifest, objects)
+            except InvalidManifest as invalid:
+                problems += invalid.errors
             if refusal := placement_refusal(
                 by, draft.manifest, before=before, after=draft.data
             ):

@@ -23,17 +23,20 @@ from django.core.mail import send_mail
 from django.db.models import F, Q
 
 from clusters.credentials import CredentialsUnreadable
-from clusters.drivers.kubernetes.addresses import AddressNotAllowed, NameNotResolved
 from clusters.drivers.kubernetes.configuration import Connection
-from clusters.drivers.kubernetes.sockets import BoundedConnection
+from clusters.drivers.kubernetes.sockets import (
+    AddressNotAllowed,
+    BoundedConnection,
+    NameNotResolved,
+)
 from clusters.models import ChannelKind
 from placements.models import NotificationDelivery
-from placements.services.notifications.addresses import (
+from placements.services.notifications.operations import (
     convert_former_channels,
     fields_of,
     rules_for_channels,
 )
-from placements.services.notifications.services import SERVICES, Message, Values
+from placements.services.notifications.services import SERVICES, Message
 
 State = NotificationDelivery.State
 LEASE = timedelta(seconds=90)
@@ -74,17 +77,15 @@ def send_due(*, now: datetime) -> int:
         try:
             send_one(row, now=now)
         except (NotDeliveredError, CredentialsUnreadable) as error:
-            claim.update(**_after_failure(row.attempts + 1, str(error), now=now))
+            attempts = row.attempts + 1
+            pause = min(FIRST_PAUSE * 2 ** min(attempts - 1, 10), LONGEST_PAUSE)
+            state: dict[str, Any] = {"due_at": now + pause}
+            if attempts >= MOST_ATTEMPTS:
+                state = {"state": State.FAILED}
+            claim.update(lease_expires_at=None, error=str(error)[:300], **state)
         else:
             claim.update(state=State.SENT, sent_at=now, lease_expires_at=None, error="")
     return tried
-
-
-def _after_failure(attempts: int, error: str, *, now: datetime) -> dict[str, Any]:
-    pause = min(FIRST_PAUSE * 2 ** min(attempts - 1, 10), LONGEST_PAUSE)
-    is_last = attempts >= MOST_ATTEMPTS
-    state = {"state": State.FAILED} if is_last else {"due_at": now + pause}
-    return {"lease_expires_at": None, "error": error[:300], **state}
 
 
 def send_one(row: NotificationDelivery, *, now: datetime) -> None:
@@ -93,37 +94,34 @@ def send_one(row: NotificationDelivery, *, now: datetime) -> None:
         raise NotDeliveredError("the channel is disabled")
     fields, kind = fields_of(row.channel), row.channel.kind
     if kind == ChannelKind.WEBHOOK:
-        send_webhook(fields, _payload(row), row.idempotence_key, now=now)
+        facts: dict[str, Any] = {"kind": row.kind, "title": row.title, "body": row.body}
+        if problem := row.problem:
+            facts |= {
+                "event": problem.kind,
+                "name": problem.name,
+                "labels": problem.labels,
+                "message": problem.message,
+                "since": problem.since.isoformat(),
+            }
+        content, timestamp = json.dumps(facts).encode(), str(int(now.timestamp()))
+        headers = {
+            KEY: row.idempotence_key,
+            TIMESTAMP: timestamp,
+            SIGNATURE: signature_of(fields["key"], timestamp, content),
+        }
+        post(fields["address"], headers, content)
         return
     if kind not in SERVICES:
         raise NotDeliveredError(
             "the channel has no known service; enter its fields again"
         )
-    problem = (
-        f"fleetui-problem-{row.problem_id}"
-        if row.problem_id
-        else f"fleetui-{row.idempotence_key}"
-    )
+    key = f"problem-{row.problem_id}" if row.problem_id else row.idempotence_key
     is_resolved = row.kind == NotificationDelivery.Kind.RESOLVED
-    message = Message(row.title, row.body, problem, is_resolved=is_resolved)
+    message = Message(row.title, row.body, f"fleetui-{key}", is_resolved=is_resolved)
     if kind == ChannelKind.EMAIL:
         send_email(message, fields["recipients"])
     else:
         post(*SERVICES[kind].request(message, fields))
-
-
-def _payload(row: NotificationDelivery) -> dict[str, Any]:
-    problem = row.problem
-    facts: dict[str, Any] = {"kind": row.kind, "title": row.title, "body": row.body}
-    if problem is None:
-        return facts
-    about = {"event": problem.kind, "name": problem.name, "labels": problem.labels}
-    return {
-        **facts,
-        **about,
-        "message": problem.message,
-        "since": problem.since.isoformat(),
-    }
 
 
 def signature_of(key: str, timestamp: str, body: bytes) -> str:
@@ -132,27 +130,15 @@ def signature_of(key: str, timestamp: str, body: bytes) -> str:
     return f"sha256={digest.hexdigest()}"
 
 
-def send_webhook(
-    fields: Values, payload: dict[str, Any], key: str, *, now: datetime
-) -> None:
-    """Post a signed message to the address of a webhook. Raise NotDeliveredError."""
-    body, timestamp = json.dumps(payload).encode(), str(int(now.timestamp()))
-    signature = signature_of(fields["key"], timestamp, body)
-    post(
-        fields["address"], {KEY: key, TIMESTAMP: timestamp, SIGNATURE: signature}, body
-    )
-
-
 def post(url: str, headers: Mapping[str, str], body: bytes) -> None:
     """Post JSON to a checked address with TLS; a redirect is not followed. Raise NotDeliveredError."""
     parts = urlsplit(url)
     sent = {"Content-Type": "application/json", "User-Agent": "fleetui", **headers}
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    connection = Connection(server=url)
     link = BoundedConnection(
         parts.hostname or "",
         parts.port or 443,
-        connection,
+        Connection(server=url),
         system_tls(),
         rules_for_channels(),
         monotonic,

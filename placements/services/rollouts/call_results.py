@@ -30,8 +30,8 @@ from clusters.drivers.base import (
     Removed,
 )
 from clusters.drivers.concurrency import NotCalled
-from clusters.drivers.kubernetes.discovery import NOT_SERVED
-from clusters.drivers.kubernetes.identity import NOT_CONFIRMED
+from clusters.drivers.kubernetes.access import NOT_SERVED
+from clusters.drivers.kubernetes.inventory import NOT_CONFIRMED
 from clusters.drivers.readiness import Readiness
 from clusters.drivers.registry import ACTING_DRIVERS
 from clusters.models import MemberCluster
@@ -158,23 +158,16 @@ class CallResult:
     warnings: str | None = None
 
     def updates(self) -> dict[str, Any]:
-        updates = {
-            **dict(self.columns),
-            **(self.failure.columns() if self.failure else {}),
+        texts = {
+            "warnings": self.warnings,
+            "drifted_objects": self.drifted,
+            "diffed_objects": self.diffed,
         }
-        updates |= (
-            {"warnings": json.loads(self.warnings)} if self.warnings is not None else {}
-        )
-        updates |= (
-            {"drifted_objects": json.loads(self.drifted)}
-            if self.drifted is not None
-            else {}
-        )
-        return updates | (
-            {"diffed_objects": json.loads(self.diffed)}
-            if self.diffed is not None
-            else {}
-        )
+        read = {
+            name: json.loads(text) for name, text in texts.items() if text is not None
+        }
+        failure = self.failure.columns() if self.failure else {}
+        return {**dict(self.columns), **failure, **read}
 
     @property
     def is_removed(self) -> bool:
@@ -212,14 +205,17 @@ Answer: TypeAlias = (
 def to_result(
     call: ClusterCall, answer: Answer, *, now: datetime, is_busy: bool
 ) -> CallResult:
-    """Return what is to be written."""
     binding = call.binding
     match answer:
         case NotCalled():
             return CallResult((("next_call_at", now),), failure=None)
         case OverrideFailed():
             message = override_sentence(answer, call.cluster.name)
-            return _failure_result(binding, message, override_failure(answer), now=now)
+            fault = OverrideFault(
+                answer.snapshot, answer.path, answer.resource, answer.message
+            )
+            failure = Failure(FailureKind.OVERRIDE, override=fault)
+            return _failure_result(binding, message, failure, now=now)
         case DriverFenced():
             # Written only under a lease that is still valid: the fence is behind after a restore of the
             # database.
@@ -681,11 +677,6 @@ def difference_rows(
             row |= {"fields": [], "isTruncated": True}
         rows.append(row)
     return json.dumps(rows)
-
-
-def override_failure(failed: OverrideFailed) -> Failure:
-    error = OverrideFault(failed.snapshot, failed.path, failed.resource, failed.message)
-    return Failure(FailureKind.OVERRIDE, override=error)
 
 
 def refusal_failure(binding: Binding, error: DriverRejected) -> Failure:

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Q
-
 from fleetui.pagination import BadCursorError
 from placements.engine.rollout.state import EMPTY, FailureKind, Phase, objects_of
 from placements.explain.cluster_objects import (
@@ -96,11 +94,8 @@ def _differences(
     placement: Placement, filters: DifferenceFilter, *, from_cluster: str
 ) -> Iterator[Difference]:
     types = [one for one in _COLUMNS if filters.type in (None, one)]
-    columns = [_COLUMNS[one] for one in types]
-    has_any = Q()
-    for column in columns:
-        has_any |= ~Q(**{column: []})
-    rows = Binding.objects.filter(has_any, placement=placement)
+    columns: dict[str, Any] = {_COLUMNS[one]: [] for one in types}
+    rows = Binding.objects.filter(placement=placement).exclude(**columns)
     rows = rows.filter(cluster_name=filters.cluster) if filters.cluster else rows
     # Not sorted by the database, whose collation may differ from the order of the cursor.
     names = sorted(

@@ -66,7 +66,7 @@ from placements.services.rollouts.forecasts import (
     staged_eta,
     update_forecast,
 )
-from placements.services.rollouts.orphans import keep_leftovers
+from placements.services.rollouts.removals import keep_leftovers
 from placements.services.rollouts.staged_runs import NO_PLAN, STAGED_RUN
 from placements.services.rollouts.starts import (
     Content,

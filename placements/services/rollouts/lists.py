@@ -25,8 +25,6 @@ _MODELS: tuple[type[Run], ...] = (Rollout, StagedRun)
 
 
 class RunListState(StrEnum):
-    """The state of a run, as far as a list distinguishes them."""
-
     RUNNING = "running"
     FINISHED = "finished"
     SUPERSEDED = "superseded"

@@ -1,4 +1,4 @@
-"""Actions of users on rolling updates and staged runs: pause, stop, approve, retry, roll back, and so on.
+"""Actions of users on rollouts: pause, stop, approve, retry, roll back, and so on.
 
 See `rules/lifecycle.md#actions`.
 """
@@ -13,6 +13,8 @@ from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.db.models import QuerySet
 
+from clusters.models import MemberCluster
+from clusters.operations.edit import set_faults
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.words import full_name, names_and_more
 from fleetui.audit import AuditEvent, actor_name, record
@@ -43,8 +45,8 @@ from placements.services.results import PLACEMENT, OperationResult
 from placements.services.rollout_state import load_rollout_context
 from placements.services.rollouts.cluster_objects import REAPPLIED
 from placements.services.rollouts.controller import end_run, running_rollout
-from placements.services.rollouts.orphans import keep_leftovers
 from placements.services.rollouts.queries import UnknownRunError, why_not_approve
+from placements.services.rollouts.removals import keep_leftovers
 from placements.services.rollouts.staged_runs import (
     STAGED_RUN,
     end_staged_run,
@@ -514,13 +516,12 @@ def approve(
     InvalidManifest for a comment that is too long.
     """
     if len(comment) > LONGEST_COMMENT:
-        message = f"The comment has {len(comment):,} characters; at most {LONGEST_COMMENT} are allowed"
         raise InvalidManifest(
             [
                 FieldError(
                     "comment",
                     "too-long",
-                    message,
+                    f"The comment has {len(comment):,} characters; at most {LONGEST_COMMENT} are allowed",
                     f"at most {LONGEST_COMMENT} characters",
                 )
             ]
@@ -718,3 +719,25 @@ def _save_run(
     )
     if run.placement_id:
         enqueue_rollout([run.placement_id])
+
+
+@transaction.atomic
+def inject_faults(
+    name: str,
+    faults: Sequence[Mapping[str, Any]],
+    *,
+    by: User | None,
+    now: datetime,
+    expected: int | None = None,
+) -> MemberCluster:
+    """Replace the faults of a simulated cluster. Raise what `set_faults` raises."""
+    row = set_faults(name, faults, by=by, now=now, expected=expected)
+    # At rest the workloads are read every two minutes; until then the fault would have no effect.
+    placed = Binding.objects.filter(
+        cluster_name=name,
+        phase__in=(Phase.APPLIED, Phase.AVAILABLE),
+        next_call_at__gt=now,
+    )
+    placed.update(next_call_at=now)
+    enqueue(RUN_CLUSTER_CALLS)
+    return row

@@ -588,16 +588,8 @@ def sentences_of(run: StagedRun, result: StagedUpdateResult | None) -> list[str]
     return sentences
 
 
-def eta_of(run: StagedRun) -> dict[str, Any]:
-    """Return the time left as plain data (`rules/foresight.md#time-left`)."""
-    now = datetime.now(UTC)
-    return eta_document(
-        run.eta, started_at=run.started_at or now, ended_at=run.ended_at, now=now
-    )
-
-
 def progress_document(run: StagedRun) -> dict[str, Any]:
-    result = result_in(run)
+    result, now = result_in(run), datetime.now(UTC)
     return {
         "name": run.full_name,
         "placement": run.placement_name,
@@ -616,7 +608,10 @@ def progress_document(run: StagedRun) -> dict[str, Any]:
             for request in run.approvals.order_by("pk")
         ],
         **(progress_facts(result) if result else _NOT_STARTED),
-        "eta": eta_of(run),
+        # `rules/foresight.md#time-left`
+        "eta": eta_document(
+            run.eta, started_at=run.started_at or now, ended_at=run.ended_at, now=now
+        ),
         "sentences": sentences_of(run, result),
     }
 

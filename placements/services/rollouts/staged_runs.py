@@ -1,4 +1,4 @@
-"""Staged runs: create, change the state, end early (`rules/lifecycle.md#staged-update-runs`)."""
+"""Staged runs and their strategies: create, change, end early (`rules/lifecycle.md#staged-update-runs`)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
@@ -18,6 +18,7 @@ from fleetui.apimachinery.metadata import next_generation
 from fleetui.apimachinery.words import split_full_name
 from fleetui.audit import AuditEvent, actor_name, record
 from fleetui.concurrency import RevisionConflict, check_revision, retry_on_conflict
+from fleetui.errors import UnknownObject
 from fleetui.permissions import check_change
 from placements.engine.rollout.staged_run import (
     DELETE_STAGE,
@@ -35,15 +36,24 @@ from placements.manifests.staged_update import (
     ClusterStagedUpdateRun,
     RunState,
     parse_staged_run,
+    parse_staged_strategy,
     run_change_errors,
     state_errors,
 )
 from placements.manifests.strategy import StrategyType
 from placements.models import Placement, ResourceSnapshot, StagedRun, StagedStrategy
 from placements.services.resources.queries import selection_for
-from placements.services.results import OperationResult, SaveResult, stored_document
+from placements.services.results import (
+    OperationResult,
+    SaveResult,
+    delete_row,
+    locked_row,
+    save_row,
+    stored_document,
+)
 from placements.services.rollout_state import spec_state_of
 from placements.services.teams import (
+    check_documents,
     check_placement_as_is,
     check_rollback,
     labels_of_run,
@@ -362,3 +372,52 @@ def end_runs_of(
     )
     for run in rows.order_by("pk"):
         end_staged_run(run, StagedRunOutcome.FAILED, reason, by=by, now=now)
+
+
+STAGED_STRATEGY = "staged-strategy"
+
+
+class UnknownStrategyError(UnknownObject):
+    problem_type = "unknown-strategy"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"no staged update strategy is named {name!r}")
+
+
+@retry_on_conflict
+def save_strategy(
+    document: Mapping[str, Any],
+    *,
+    by: User | None,
+    now: datetime,
+    expected: int | None = None,
+) -> SaveResult[StagedStrategy]:
+    """Create a strategy or change it; the same again changes nothing.
+
+    Raise InvalidManifest, RevisionConflict.
+    """
+    manifest = parse_staged_strategy(dict(document))
+    label, key = (
+        manifest.full_name,
+        {"namespace": manifest.namespace, "name": manifest.metadata.name},
+    )
+    current = locked_row(StagedStrategy, STAGED_STRATEGY, expected, label=label, **key)
+    check_documents(
+        by, f"strategy {label}", current.document if current else None, dict(document)
+    )
+    row = current or StagedStrategy(**key, created_at=now, revision=0)
+    return save_row(row, STAGED_STRATEGY, document, by=by, now=now, label=label)
+
+
+@transaction.atomic
+def delete_strategy(
+    name: str, *, by: User | None, now: datetime, expected: int | None = None
+) -> None:
+    """Delete a strategy; runs keep their copy. Raise UnknownStrategyError, RevisionConflict."""
+    row = locked_row(
+        StagedStrategy, STAGED_STRATEGY, expected, label=name, full_name=name
+    )
+    if row is None:
+        raise UnknownStrategyError(name)
+    check_documents(by, f"strategy {name}", row.document)
+    delete_row(row, STAGED_STRATEGY, by=by, now=now, label=name)

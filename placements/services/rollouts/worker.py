@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from contextvars import copy_context
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import chain
@@ -22,7 +22,18 @@ from django.db import connection, transaction
 from django.db.models import Count, F, Prefetch, Q, QuerySet
 
 from clusters.driver_factory import driver_for, read_states, wall_clock
-from clusters.drivers.base import SIMULATED, ApplyOptions, DriverUnavailable, Version
+from clusters.drivers.base import (
+    SIMULATED,
+    Applied,
+    ApplyOptions,
+    DiffResult,
+    DriverError,
+    DriverUnavailable,
+    ObjectRef,
+    ObjectWarnings,
+    Removed,
+    Version,
+)
 from clusters.drivers.concurrency import NotCalled, call_all
 from clusters.drivers.registry import ACTING_DRIVERS, DRIVERS
 from clusters.drivers.simulated.state import OWNERS, Stored
@@ -30,6 +41,7 @@ from clusters.models import MemberCluster
 from clusters.operations.heartbeat import observe_now
 from clusters.queries import cluster_of
 from fleetui.access.secret_values import plain_manifest
+from fleetui.apimachinery.model import mapping_at
 from fleetui.bulk import OfEachRow, claim_batch, update_each
 from fleetui.changes import unnoticed
 from fleetui.threads import brief_connection, close_connections
@@ -51,17 +63,66 @@ from placements.models import (
 )
 from placements.services.overrides.queries import Manifests, frozen_of, overridden
 from placements.services.rollout_state import BEHIND, CONFIRMED, WAITING
-from placements.services.rollouts.api_warnings import warning_words, with_warnings
 from placements.services.rollouts.call_results import (
+    MESSAGE_LENGTH,
+    MOST_OBJECTS,
     OBSERVE_IN_ROLLOUT,
     Answer,
     CallResult,
     ClusterCall,
     kinds_result,
+    object_messages,
     to_result,
 )
 from placements.services.rollouts.cluster_objects import store_objects
 from placements.services.workqueue import enqueue_rollout
+
+
+def with_warnings(call: ClusterCall, answer: Answer, result: CallResult) -> CallResult:
+    """Return a result that also keeps what the API server warned of, of at most 100 objects.
+
+    What a call did not write again, since it was unchanged, keeps its warnings.
+    """
+    if not isinstance(answer, (Applied, DiffResult, Removed, DriverError)):
+        return result
+    written = {one.object: one.messages for one in answer.warnings}
+    manifests = () if isinstance(call.manifests, OverrideFailed) else call.manifests
+    present = {
+        (one.get("kind"), mapping_at(one, "metadata").get("name")) for one in manifests
+    }
+    kept = {
+        ObjectRef(row["group"], row["kind"], row["namespace"], row["name"]): row[
+            "messages"
+        ]
+        for row in call.binding.warnings
+        if not manifests or (row["kind"], row["name"]) in present
+    }
+    rows = warning_rows(
+        ObjectWarnings(*one) for one in sorted((kept | written).items())
+    )
+    is_same = rows == call.binding.warnings and not result.is_removed  # whose row goes
+    return result if is_same else replace(result, warnings=json.dumps(rows))
+
+
+def warning_rows(warnings: Iterable[ObjectWarnings]) -> list[dict[str, Any]]:
+    rows = [
+        {**asdict(one.object), "messages": list(one.messages)}
+        for one in warnings
+        if one.messages
+    ]
+    return rows[:MOST_OBJECTS]
+
+
+def warning_words(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Return what an API server warned of as one text, each message once; "" for nothing."""
+    pairs = (
+        (ObjectRef(row["group"], row["kind"], row["namespace"], row["name"]), message)
+        for row in rows
+        for message in row["messages"]
+    )
+    words = object_messages(pairs)
+    return f"Warnings of the API server: {words}"[:MESSAGE_LENGTH] if words else ""
+
 
 BATCH = 500
 THREADS = 32

@@ -1,33 +1,362 @@
 """One simulation: texts of files in; out comes a decision with warnings, or the errors of all files."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
 from http import HTTPStatus
 from typing import Any, TypeVar
 
-from clusters.fleet import Fleet
-from fleetui.apimachinery.errors import FieldError, InvalidManifest, ManifestWarning
+from clusters.case_manifest import parse_case_cluster, parse_clusters
+from clusters.fleet import (
+    ELIGIBLE,
+    Cluster,
+    EligibilityKind,
+    Fleet,
+    ManagedObject,
+)
+from clusters.hub_objects import CLUSTER_KIND, is_hub_object
+from clusters.importing import ImportNote, entry_members, parse_entry, read_members
+from clusters.manifest import MemberClusterManifest, newest_heartbeat_of
+from clusters.tables import ImportEntry, looks_like_table
+from fleetui.apimachinery.errors import (
+    FieldError,
+    InvalidManifest,
+    ManifestWarning,
+    format_path,
+)
+from fleetui.apimachinery.kinds import (
+    MEMBER_KIND,
+    NAMESPACED_PLACEMENT_KIND,
+    PLACEMENT_KIND,
+)
 from fleetui.apimachinery.model import Semantics
 from fleetui.apimachinery.words import first_lines
+from fleetui.apimachinery.yaml import (
+    LARGEST_UPLOAD,
+    Read,
+    decoded,
+    items_in,
+    kind_of,
+    read_each,
+    refuse_twice,
+)
 from fleetui.errors import FleetError
 from placements.engine.checks.examination import fleet_warnings
-from placements.engine.ocm_hub import BlockedSetError, OcmHub
+from placements.engine.ocm_hub import BlockedSetError, OcmHub, parse_hub
 from placements.engine.scheduling.comparison import SemanticsComparison
 from placements.engine.scheduling.decision import Decision, at_moment
 from placements.engine.scheduling.profile import profile_of
 from placements.engine.scheduling.scheduler import schedule
-from placements.engine.scheduling.warnings import decision_warnings
-from placements.manifests.binding import PlacedBinding
-from placements.services.simulate.inputs import (
-    BindingsFile,
-    read_bindings,
-    read_fleet,
-    read_placement,
+from placements.engine.scheduling.warnings import decision_warnings, property_warnings
+from placements.manifests.binding import (
+    BINDING_KIND,
+    BINDING_KINDS,
+    BindingDocument,
+    PlacedBinding,
+    newest_snapshot,
+    parse_binding,
+    parse_case_bindings,
 )
-from placements.services.simulate.translate import PlacementInput, translate
+from placements.manifests.placement import is_ocm_placement, parse_placement
+from placements.services.simulate.translate import (
+    PlacementInput,
+    placement_input,
+    translate,
+)
 
 Value = TypeVar("Value")
+_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+_PLACEMENT_KINDS = (PLACEMENT_KIND, NAMESPACED_PLACEMENT_KIND)
+_OF_OTHER_FILES = frozenset({MEMBER_KIND, *_PLACEMENT_KINDS, *BINDING_KINDS})
+
+
+@dataclass(frozen=True)
+class FleetFile:
+    """The fleet of a file, what was assumed in reading it, and the moment that heartbeats were judged at."""
+
+    fleet: Fleet
+    warnings: tuple[ManifestWarning, ...]
+    judged_at: datetime | None = None
+    hub: OcmHub | None = None
+    """What the file holds of a hub of Open Cluster Management, if anything."""
+
+
+@dataclass(frozen=True)
+class BindingsFile:
+    """The bindings of one placement in a file, and warnings about ignored ones."""
+
+    bindings: tuple[PlacedBinding, ...]
+    warnings: tuple[ManifestWarning, ...] = ()
+
+
+def read_fleet(
+    source: bytes, *, now: datetime | None = None, strict_health: bool = False
+) -> FleetFile:
+    """Read what an import reads, objects of an OCM hub, or plain cases. Raise InvalidManifest.
+
+    `now` is the moment to judge heartbeats by; None means that the newest heartbeat in the file is now.
+    """
+    text = decoded(source, LARGEST_UPLOAD)
+    if looks_like_table(text):
+        table = read_members(source, name="")
+        fleet = Fleet(_ready(one.member) for one in table.members)
+        return FleetFile(fleet, _warnings(table.notes))
+    notes: dict[ManifestWarning, list[str]] = {}
+    foreign: set[str] = set()
+    items = items_in(text)
+    objects = [item.data for item in items if is_hub_object(item.data)]
+    hub = parse_hub(objects, path="") if objects else None
+    managed = {} if hub is None else {one.name: one for one in hub.clusters}
+    scores = {} if hub is None else hub.scores
+    parse = partial(_fleet_entry, managed=managed, notes=notes, foreign=foreign)
+    reads = read_each(items, parse)
+    if not reads:
+        raise InvalidManifest.of(
+            "",
+            "required",
+            "No member cluster found",
+            "MemberCluster objects, their List, or cases",
+        )
+    refuse_twice(
+        reads,
+        lambda entries: [
+            one.name if isinstance(one, Cluster) else one.metadata.name
+            for one in entries
+        ],
+        "metadata.name",
+    )
+    entries = [one for read in reads for one in read.value]
+    members = [one for one in entries if isinstance(one, MemberClusterManifest)]
+    moment = now or newest_heartbeat_of(members) or _LONG_AGO
+    fleet = Fleet(
+        one
+        if isinstance(one, Cluster)
+        else one.cluster(now=moment, strict_health=strict_health)
+        for one in entries
+    )
+    fleet = fleet.with_clusters(
+        one._replace(managed=ManagedObject({}, scores[one.name]))
+        for one in fleet
+        if one.managed is None and one.name in scores
+    )
+    warnings: list[ManifestWarning] = []
+    without_status = [one.metadata for one in members if one.status is None]
+    names = [one.name for one in without_status if not one.deletion_timestamp]
+    if names and not strict_health:
+        more = ", …" if len(names) > 5 else ""
+        message = f"{len(names)} without a status, counted as Ready: {', '.join(names[:5])}{more}"
+        warnings.append(ManifestWarning("no-status", "status", message))
+    judged_at = moment if any(one.newest_heartbeat for one in members) else None
+    if judged_at:
+        warnings += _heartbeat_warnings(fleet, members, moment)
+    warnings += _warnings(
+        ImportNote(note, tuple(names)) for note, names in notes.items()
+    )
+    # Claims of other systems are texts: a policy need not compare them as quantities.
+    reporting = fleet
+    if foreign:
+        reporting = Fleet(one for one in fleet if one.name not in foreign)
+    return FleetFile(fleet, (*warnings, *property_warnings(reporting)), judged_at, hub)
+
+
+def _ready(member: MemberClusterManifest) -> Cluster:
+    """Return a cluster of another system, or of a table: nothing there says whether it is ready."""
+    return member.cluster(now=_LONG_AGO)._replace(eligibility=ELIGIBLE)
+
+
+def _warnings(notes: Iterable[ImportNote]) -> tuple[ManifestWarning, ...]:
+    return tuple(replace(one.warning, message=one.message) for one in notes)
+
+
+def _fleet_entry(
+    data: Any,
+    *,
+    managed: Mapping[str, Cluster],
+    notes: dict[ManifestWarning, list[str]],
+    foreign: set[str],
+) -> list[MemberClusterManifest | Cluster] | None:
+    """Read what one document holds of a fleet, None for a document that belongs to another file."""
+    if is_hub_object(data) and data["kind"] != CLUSTER_KIND:
+        return None
+    if isinstance(data, list):
+        return list(parse_clusters(data, path=""))
+    if isinstance(data, dict) and "kind" not in data:
+        if "clusters" in data:
+            return list(parse_clusters(data["clusters"]))
+        return [parse_case_cluster(data)]
+    if kind_of(data) in _OF_OTHER_FILES - {MEMBER_KIND} or is_ocm_placement(data):
+        return None
+    entries: list[MemberClusterManifest | Cluster] = []
+    for entry in entry_members(ImportEntry(data)):
+        parsed = parse_entry(entry)
+        for note in parsed.notes:
+            notes.setdefault(note, []).append(parsed.name)
+        if parsed.source == MEMBER_KIND:
+            entries.append(parsed.member)
+            continue
+        foreign.add(parsed.name)
+        entries.append(managed.get(parsed.name) or _ready(parsed.member))
+    return entries
+
+
+def _heartbeat_warnings(
+    fleet: Fleet, members: list[MemberClusterManifest], moment: datetime
+) -> Iterator[ManifestWarning]:
+    # One odd clock, or an odd --now, may make the whole fleet stale.
+    stale = sum(
+        one.eligibility.kind is EligibilityKind.STALE_HEARTBEAT for one in fleet
+    )
+    if 2 * stale > len(fleet):
+        message = f"{stale} of {len(fleet)} heartbeats are outdated as of {moment.isoformat()}: check --now"
+        yield ManifestWarning("mostly-stale", "status.agentStatus", message)
+
+    later = sum(
+        one.newest_heartbeat is not None and one.newest_heartbeat > moment
+        for one in members
+    )
+    if later:
+        message = f"{later} of {len(members)} heartbeats are after {moment.isoformat()}: they count as recent"
+        yield ManifestWarning("future-heartbeat", "status.agentStatus", message)
+
+
+def _of_kinds(
+    kinds: Iterable[str], parse: Callable[[Any], Value]
+) -> Callable[[Any], Value | None]:
+    """Return a parser that skips, with None, the kinds of the other files."""
+    others = _OF_OTHER_FILES.difference(kinds)
+    return lambda data: None if kind_of(data) in others else parse(data)
+
+
+def read_placement(source: bytes, *, name: str | None = None) -> PlacementInput:
+    """Read the only placement of a file, or the one of that full name. Raise InvalidManifest."""
+    parse = _of_kinds(
+        _PLACEMENT_KINDS, lambda data: placement_input(parse_placement(data))
+    )
+    inputs = [read.value for read in read_each(items_in(source), parse)]
+    matches = [one for one in inputs if name in (None, one.name)]
+    if len(matches) == 1:
+        return matches[0]
+    names = ", ".join(one.name for one in inputs) or "none"
+    if name is not None:
+        problem = "found more than once" if matches else "not found in this file"
+        raise InvalidManifest.of(
+            "metadata.name",
+            "unknown-placement",
+            f"{name} {problem}",
+            f"one of: {names}",
+        )
+    if not inputs:
+        allowed = f"one {PLACEMENT_KIND} or {NAMESPACED_PLACEMENT_KIND}, or a Placement of OCM"
+        raise InvalidManifest.of("", "required", f"No {PLACEMENT_KIND} found", allowed)
+    message = f"{len(matches)} placements found: select one with --name"
+    raise InvalidManifest.of("metadata.name", "too-many", message, names)
+
+
+def read_bindings(
+    source: bytes, *, placement: str | None, snapshot: str | None = None
+) -> BindingsFile:
+    """Read the bindings of a placement: plain cases or objects of a hub. Raise InvalidManifest.
+
+    Current are those of `snapshot`, or else of the newest policy snapshot that they name. `placement` None
+    takes those of every placement.
+    """
+    items = items_in(source)
+    if any("kind" in item.data for item in items if isinstance(item.data, dict)):
+        return _hub_bindings(
+            read_each(items, _of_kinds(BINDING_KINDS, parse_binding)),
+            placement,
+            snapshot,
+        )
+    if snapshot is not None:
+        message = "Forbidden: --snapshot is only allowed with bindings of KubeFleet"
+        raise InvalidManifest.of("", "conflict", message, "no --snapshot")
+    reads = read_each(items, _plain_bindings)
+    refuse_twice(reads, lambda bindings: [one.cluster for one in bindings], "cluster")
+    return BindingsFile(tuple(one for read in reads for one in read.value))
+
+
+def read_all_bindings(
+    source: bytes, *, is_snapshot: bool = False
+) -> dict[str, tuple[PlacedBinding, ...]]:
+    """Read bindings by the full name of their placement: objects of a hub, or those of a fleet snapshot.
+
+    With `is_snapshot` the file may be another one of clusters, which has none. Raise InvalidManifest.
+    """
+    items = items_in(source)
+    data = items[0].data if len(items) == 1 and isinstance(items[0].data, dict) else {}
+    if "kind" not in data and isinstance(data.get("bindings"), dict):
+        return {
+            name: parse_case_bindings(raw, path=format_path(("bindings", name)))
+            for name, raw in data["bindings"].items()
+        }
+    if is_snapshot:
+        return {}
+    reads = read_each(items, _of_kinds(BINDING_KINDS, parse_binding))
+    by_name: dict[str, list[Read[BindingDocument]]] = {}
+    for read in reads:
+        by_name.setdefault(read.value.placement or "", []).append(read)
+    if "" in by_name or not reads:
+        raise InvalidManifest.of(
+            "",
+            "required",
+            "No binding with the name of its placement found",
+            f"{' or '.join(BINDING_KINDS)} objects, or a fleet snapshot",
+        )
+    return {
+        name: _hub_bindings(several, name, None).bindings
+        for name, several in by_name.items()
+    }
+
+
+def _hub_bindings(
+    reads: list[Read[BindingDocument]], placement: str | None, snapshot: str | None
+) -> BindingsFile:
+    if not reads:
+        raise InvalidManifest.of(
+            "",
+            "required",
+            f"No {BINDING_KIND} found",
+            f"{' or '.join(BINDING_KINDS)} objects, or plain cases",
+        )
+    ours = [
+        read
+        for read in reads
+        if placement is None or read.value.placement in (None, placement)
+    ]
+    documents = [read.value for read in ours]
+    current = newest_snapshot(documents) if snapshot is None else snapshot
+    live = [read for read in ours if not read.value.is_deleting]
+    refuse_twice(live, lambda one: [one.spec.target_cluster], "spec.targetCluster")
+    warnings = []
+    if count := len(reads) - len(ours):
+        message = f"ignored: {count} {'binding' if count == 1 else 'bindings'} of other placements"
+        warnings.append(ManifestWarning("other-bindings", "metadata.labels", message))
+    if snapshot is not None and snapshot not in {one.snapshot for one in documents}:
+        message = f"no binding was decided under {snapshot}: all of them are obsolete"
+        warnings.append(
+            ManifestWarning(
+                "unknown-snapshot", "spec.schedulingPolicySnapshotName", message
+            )
+        )
+    return BindingsFile(
+        tuple(one.binding(current) for one in documents), tuple(warnings)
+    )
+
+
+def _plain_bindings(data: Any) -> tuple[PlacedBinding, ...]:
+    if isinstance(data, dict) and "bindings" in data:
+        return parse_case_bindings(data["bindings"])
+    prefix = "bindings" if isinstance(data, list) else "bindings[0]"
+    try:
+        return parse_case_bindings(data if isinstance(data, list) else [data])
+    except InvalidManifest as invalid:
+        raise InvalidManifest(
+            replace(one, path=one.path.removeprefix(prefix).removeprefix("."))
+            for one in invalid.errors
+        ) from invalid
+
+
 _MOST_LINES = 200
 
 
@@ -164,12 +493,11 @@ def _read_inputs(request: Request) -> _Inputs:
         )
     if fleet is None or placement_input is None or bindings is None:
         raise BadInputError(errors)
-    warnings = (*fleet.warnings, *bindings.warnings)
     return _Inputs(
         fleet.fleet,
         placement_input,
         bindings.bindings,
-        warnings,
+        (*fleet.warnings, *bindings.warnings),
         fleet.judged_at,
         fleet.hub,
         request.now,
@@ -192,11 +520,10 @@ def _run(placement_input: PlacementInput, inputs: _Inputs) -> Simulation:
     decision = schedule(cycle)
     of_cycle = (*fleet_warnings(cycle), *decision_warnings(decision))
     all_warnings = (*inputs.warnings, *placement_input.warnings, *of_cycle)
-    warnings = tuple(map(placement_input.in_document, all_warnings))
     return Simulation(
         placement_input.name,
         decision,
-        warnings,
+        tuple(map(placement_input.in_document, all_warnings)),
         inputs.placement_input.semantics,
         inputs.judged_at,
     )

@@ -129,7 +129,6 @@ def translate(placement_input: PlacementInput, semantics: Semantics) -> Placemen
         f"{path}[{index}].preference": f"spec.spreadConstraints (Affinity to {key})"
         for index, key in enumerate(rows)
     }
-    places = {**places_of_rows, **placement_input.places}
 
     return PlacementInput(
         placement_input.name,
@@ -137,7 +136,7 @@ def translate(placement_input: PlacementInput, semantics: Semantics) -> Placemen
         semantics,
         options,
         (*placement_input.warnings, *lost),
-        places,
+        {**places_of_rows, **placement_input.places},
     )
 
 

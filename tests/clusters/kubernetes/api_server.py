@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from clusters.drivers.kubernetes.identity import SYSTEM_NAMESPACE_PATH
+from clusters.drivers.kubernetes.inventory import SYSTEM_NAMESPACE_PATH
 from tests.clusters.kubernetes.servers import (
     INVENTORIES,
     Member,

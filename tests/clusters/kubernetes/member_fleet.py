@@ -20,7 +20,7 @@ from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
 
-from clusters.drivers.kubernetes.identity import SYSTEM_NAMESPACE_PATH
+from clusters.drivers.kubernetes.inventory import SYSTEM_NAMESPACE_PATH
 from tests.clusters.kubernetes.certificates import authority
 from tests.clusters.kubernetes.servers import (
     LocalServer,

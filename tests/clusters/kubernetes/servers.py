@@ -13,8 +13,8 @@ from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
 
-from clusters.drivers.kubernetes.identity import SYSTEM_NAMESPACE_PATH
-from clusters.drivers.kubernetes.tls import load_certificate
+from clusters.drivers.kubernetes.inventory import SYSTEM_NAMESPACE_PATH
+from clusters.drivers.kubernetes.sockets import load_certificate
 from tests.clusters.kubernetes.certificates import Authority, Pair, authority
 
 

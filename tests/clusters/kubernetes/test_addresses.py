@@ -4,7 +4,7 @@ from ipaddress import ip_network
 
 import pytest
 
-from clusters.drivers.kubernetes.addresses import (
+from clusters.drivers.kubernetes.sockets import (
     AddressNotAllowed,
     AddressRules,
     NameNotResolved,

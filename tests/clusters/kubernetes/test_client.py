@@ -16,7 +16,6 @@ import pytest
 from clusters.drivers.base import DriverUnavailable
 from clusters.drivers.kubernetes import client as module
 from clusters.drivers.kubernetes import sockets
-from clusters.drivers.kubernetes.addresses import AddressRules
 from clusters.drivers.kubernetes.client import (
     APPLY_PATCH,
     LONGEST_WARNING,
@@ -26,7 +25,7 @@ from clusters.drivers.kubernetes.client import (
     parse_warnings,
 )
 from clusters.drivers.kubernetes.configuration import Connection
-from clusters.drivers.kubernetes.sockets import IdleSockets
+from clusters.drivers.kubernetes.sockets import AddressRules, IdleSockets
 from tests.clusters.kubernetes.certificates import authority
 from tests.clusters.kubernetes.servers import (
     Behaviour,

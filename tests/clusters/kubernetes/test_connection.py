@@ -19,12 +19,12 @@ from clusters.operations.connection import (
     SavedConnection,
     check_stored_connection,
     remove_connection,
+    renew_credentials,
+    renew_due,
     set_connection,
 )
-from clusters.operations.credential_renewal import renew_credentials, renew_due
 from clusters.operations.credentials import CLUSTER, notify_expiring
-from clusters.operations.edit import UnknownClusterError
-from clusters.operations.leave import leave
+from clusters.operations.edit import UnknownClusterError, leave
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.concurrency import RevisionConflict
 from fleetui.models import Event

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from clusters.drivers.base import FieldDiff
-from clusters.drivers.kubernetes.diff import (
+from clusters.drivers.kubernetes.targets import (
     LONGEST_VALUE,
     MOST_DIFFERENCES,
     clean,

@@ -19,8 +19,8 @@ from clusters.drivers.kubernetes.inventory import PlacementInventory, inventory_
 from clusters.kubernetes_drivers import hub_id, identity_of, member_id
 from clusters.models import FormerMember, MemberCluster
 from clusters.operations.connection import ConnectionNotAllowed, set_connection
+from clusters.operations.edit import finish_leaving, leave
 from clusters.operations.heartbeat import observe
-from clusters.operations.leave import finish_leaving, leave
 from fleetui.models import Event
 from tests.clusters.kubernetes.certificates import authority
 from tests.clusters.kubernetes.local_members import TOKEN, kubeconfig

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from clusters.drivers.kubernetes.addresses import AddressRules
+from clusters.drivers.kubernetes.sockets import AddressRules
 from clusters.kubeconfig import (
     LONGEST_TOKEN,
     ParsedConnection,

@@ -7,7 +7,7 @@ from concurrent.futures import wait
 import pytest
 
 from clusters.drivers.base import DriverUnavailable
-from clusters.drivers.kubernetes.parallel import (
+from clusters.drivers.kubernetes.access import (
     THREADS,
     WIDTH,
     Planned,

@@ -7,7 +7,7 @@ import pytest
 
 from clusters.drivers.base import DriverUnavailable
 from clusters.drivers.kubernetes.client import Response
-from clusters.drivers.kubernetes.identity import SYSTEM_NAMESPACE_PATH
+from clusters.drivers.kubernetes.inventory import SYSTEM_NAMESPACE_PATH
 from clusters.drivers.kubernetes.properties import (
     Readings,
     add_quantities,

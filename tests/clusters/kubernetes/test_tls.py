@@ -11,7 +11,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from clusters.drivers.kubernetes.configuration import Connection
-from clusters.drivers.kubernetes.tls import load_certificate, tls_context
+from clusters.drivers.kubernetes.sockets import load_certificate, tls_context
 from tests.clusters.kubernetes.certificates import authority, key_pem
 
 SERVER = "https://member.test"

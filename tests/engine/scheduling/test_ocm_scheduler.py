@@ -14,7 +14,7 @@ import pytest
 
 from fleetui.apimachinery.errors import InvalidManifest
 from placements.services.simulate.cases import answers
-from placements.services.simulate.inputs import read_fleet
+from placements.services.simulate.request import read_fleet
 
 FOLDER = Path(__file__).parents[2] / "data" / "conformance"
 FILES = (

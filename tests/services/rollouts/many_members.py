@@ -19,7 +19,7 @@ from placements.models import Binding
 from placements.services.fleet_events import enqueue_affected_placements
 from placements.services.placements import save_placement
 from placements.services.rollouts.controller import sync_due_rollouts
-from placements.services.rollouts.orphans import remove_orphans
+from placements.services.rollouts.removals import remove_orphans
 from placements.services.rollouts.worker import run_cluster_calls
 from placements.services.scheduling import schedule_due
 from tests.rows import config_map, namespace, placement_document, spec

@@ -12,8 +12,7 @@ from clusters.operations.edit import change_labels
 from placements.engine.rollout.staged_run import StagedRunPlan, run_from_plain
 from placements.models import ApprovalRequest, Binding, StagedRun
 from placements.services.rollouts.operations import approve, set_state
-from placements.services.rollouts.staged_runs import save_run
-from placements.services.rollouts.staged_strategies import save_strategy
+from placements.services.rollouts.staged_runs import save_run, save_strategy
 from tests.rows import person, spec
 from tests.services.rollouts.world import World
 

@@ -31,7 +31,6 @@ from clusters.models import MemberCluster
 from placements.engine.rollout.state import Phase
 from placements.models import Binding
 from placements.services.rollouts import worker
-from placements.services.rollouts.api_warnings import warning_words, with_warnings
 from placements.services.rollouts.call_results import (
     MOST_BYTES,
     CallResult,
@@ -39,6 +38,7 @@ from placements.services.rollouts.call_results import (
     kinds_result,
     to_result,
 )
+from placements.services.rollouts.worker import warning_words, with_warnings
 from tests.rows import NOW, config_map
 
 SETTINGS = ObjectRef("", "ConfigMap", "shop", "settings")

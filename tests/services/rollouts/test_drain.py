@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from clusters.models import ClusterTaint, MemberCluster
-from clusters.operations.edit import UnknownClusterError, uncordon
-from clusters.operations.leave import forget, leave
+from clusters.operations.edit import UnknownClusterError, forget, leave, uncordon
 from placements.engine.limits import ExceededLimit
 from placements.engine.loss import PlacementImpact
 from placements.manifests.binding import BindingState

@@ -11,7 +11,7 @@ from fleetui.models import Event
 from placements.models import Binding, Leftover, Placement
 from placements.services.placements import delete_placement
 from placements.services.rollouts import worker
-from placements.services.rollouts.orphans import remove_orphans
+from placements.services.rollouts.removals import remove_orphans
 from placements.services.rollouts.worker import LEASE, claim, prepare_calls
 from tests.rows import config_map, spec
 from tests.services.rollouts.world import World

@@ -16,8 +16,7 @@ from clusters.filters import (
     members_by,
 )
 from clusters.models import MemberCluster
-from clusters.operations.edit import change_labels
-from clusters.operations.leave import leave
+from clusters.operations.edit import change_labels, leave
 from placements.engine.status import HealthLevel, PlacementHealth
 from placements.explain.rollouts import result_sentences
 from placements.models import Binding, Placement, Problem, Resource, Rollout

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from clusters.models import MemberCluster
-from clusters.operations.leave import finish_leaving, leave
+from clusters.operations.edit import finish_leaving, leave
 from fleetui.models import Event
 from placements.engine.rollout.state import Phase
 from placements.models import (

@@ -2,8 +2,7 @@
 
 import pytest
 
-from clusters.operations.edit import change_labels
-from clusters.operations.leave import finish_leaving, leave
+from clusters.operations.edit import change_labels, finish_leaving, leave
 from placements.engine.rollout.state import Phase
 from placements.models import (
     ApprovalRequest,

@@ -17,10 +17,10 @@ from placements.services.placements import delete_placement, save_placement
 from placements.services.rollouts import operations
 from placements.services.rollouts.operations import ActionNotAllowed, apply_approval
 from placements.services.rollouts.queries import progress_document, run_manifest
-from placements.services.rollouts.staged_runs import save_run
-from placements.services.rollouts.staged_strategies import (
+from placements.services.rollouts.staged_runs import (
     UnknownStrategyError,
     delete_strategy,
+    save_run,
     save_strategy,
 )
 from tests.rows import NOW, person, placement_document, spec

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from clusters.models import MemberCluster, SimulatedPlacement
+from clusters.operations.edit import finish_leaving, leave
 from clusters.operations.heartbeat import observe
 from clusters.operations.join import ClusterSpec, upsert_clusters
-from clusters.operations.leave import finish_leaving, leave
 from fleetui.apimachinery.errors import InvalidManifest
 from placements.models import Binding
 from placements.services.placements import save_placement

@@ -13,8 +13,7 @@ from fleetui.errors import BAD_INPUT, REFUSED, UNCONFIRMED
 from fleetui.hub_scope import in_hub
 from fleetui.management.hub_command import HubCommand
 from placements.hubs.connections.operations import change_hub, delete_rows, remove_hub
-from placements.hubs.projection.operations import reproject
-from placements.hubs.projection.unresolved import unresolved_objects
+from placements.hubs.projection.operations import reproject, unresolved_objects
 from placements.hubs.queries import HubSummary, streams_of, summaries_of
 
 
