@@ -45,6 +45,7 @@ from clusters.drivers.kubernetes.configuration import parse_connection
 from clusters.kubeconfig import ParsedConnection, Secret, ca_facts, facts_of
 from clusters.kubernetes_drivers import address_rules, hub_id, open_client
 from clusters.models import ClusterCredential, Hub, MemberCluster, Membership
+from clusters.operations.change_log import lock_fleet
 from clusters.operations.credentials import (
     remove_secret,
     save_secret,
@@ -61,7 +62,6 @@ from clusters.operations.identity import (
 from clusters.operations.join import (
     CLUSTER,
     ClusterSpec,
-    lock_fleet,
     parse_cluster,
     upsert_clusters,
 )

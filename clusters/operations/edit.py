@@ -24,16 +24,14 @@ from clusters.health import LIMITS, leaving
 from clusters.kubernetes_drivers import hub_id
 from clusters.models import FleetState, MemberCluster, Membership
 from clusters.observation import unhealthy_since
+from clusters.operations.change_log import ChangeLogEntry, lock_fleet, log_change
 from clusters.operations.credentials import remove_secret
 from clusters.operations.identity import remember_former
 from clusters.operations.join import (
     CLUSTER,
-    ChangeLogEntry,
     ClusterSpec,
     JoinResult,
     changed_keys,
-    lock_fleet,
-    log_change,
     replace_clusters,
 )
 from fleetui.audit import AuditEvent, actor_name, record, record_all

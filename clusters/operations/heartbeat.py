@@ -20,17 +20,10 @@ from clusters.drivers.registry import DRIVERS
 from clusters.kubernetes_drivers import hub_id
 from clusters.models import FleetState, MemberCluster, Membership
 from clusters.observation import counts_until
+from clusters.operations.change_log import ChangeLogEntry, lock_fleet, log_change
 from clusters.operations.edit import UnknownClusterError
 from clusters.operations.identity import record_identities
-from clusters.operations.join import (
-    CLUSTER,
-    READY_WORDS,
-    ChangeLogEntry,
-    lock_fleet,
-    log_change,
-    readings,
-    set_eligibility,
-)
+from clusters.operations.join import CLUSTER, READY_WORDS, readings, set_eligibility
 from clusters.queries import LONGEST_GAP
 from fleetui.audit import AuditEvent, record_all
 from fleetui.changes import unnoticed

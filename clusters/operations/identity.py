@@ -15,7 +15,8 @@ from django.db.models import Count, Q
 from clusters.drivers.kubernetes.inventory import member_name
 from clusters.kubernetes_drivers import member_id
 from clusters.models import FormerMember, MemberCluster
-from clusters.operations.join import CLUSTER, lock_fleet
+from clusters.operations.change_log import lock_fleet
+from clusters.operations.join import CLUSTER
 from fleetui.audit import AuditEvent, record_all
 
 

@@ -23,6 +23,7 @@ from clusters.importing import ImportRead, MemberRead
 from clusters.kubeconfig import ParsedConnection
 from clusters.managed_cluster import managed_to_plain
 from clusters.models import ClusterSetObject, MemberCluster, Membership
+from clusters.operations.change_log import ChangeLogEntry, lock_fleet, log_change
 from clusters.operations.connection import (
     ConnectionCheckFailed,
     ConnectionExamination,
@@ -34,13 +35,10 @@ from clusters.operations.connection import (
     save_checked,
 )
 from clusters.operations.join import (
-    ChangeLogEntry,
     ClusterSpec,
     JoinOutcome,
     JoinResult,
     dry_run,
-    lock_fleet,
-    log_change,
     upsert_clusters,
 )
 from fleetui.apimachinery.errors import FieldError, InvalidManifest

@@ -34,14 +34,9 @@ from clusters.filters import (
 )
 from clusters.fleet import CORDON_KEY, CORDON_VALUE
 from clusters.models import ClusterLabel, ClusterTaint, MemberCluster
+from clusters.operations.change_log import lock_fleet
 from clusters.operations.connection import new_member
-from clusters.operations.join import (
-    CLUSTER,
-    ClusterSpec,
-    lock_fleet,
-    parse_cluster,
-    put_cluster,
-)
+from clusters.operations.join import CLUSTER, ClusterSpec, parse_cluster, put_cluster
 from clusters.queries import manifest_of
 from fleetui.apimachinery.errors import InvalidManifest, split_path
 from fleetui.apimachinery.yaml import dump_yaml

@@ -19,12 +19,12 @@ from django.db import DatabaseError, connection, transaction
 from django.db.models import Model, QuerySet
 
 from clusters.manifest import parse_member
+from clusters.operations.change_log import lock_fleet
 from clusters.operations.join import (
     CLUSTER,
     ClusterSpec,
     JoinOutcome,
     dry_run,
-    lock_fleet,
     upsert_clusters,
 )
 from clusters.queries import current_fleet, load_fleet

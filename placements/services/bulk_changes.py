@@ -17,8 +17,8 @@ from clusters.fleet import Cluster, Fleet, Taint
 from clusters.health import leaving
 from clusters.manifest import parse_member
 from clusters.models import MemberCluster
+from clusters.operations.change_log import lock_fleet
 from clusters.operations.edit import CORDON, UnknownClusterError, clusters_named
-from clusters.operations.join import lock_fleet
 from clusters.queries import current_fleet
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.kinds import MEMBER_KIND, MEMBER_VERSIONS

@@ -11,7 +11,7 @@ from datetime import datetime
 from django.contrib.auth.models import User
 from django.db import transaction
 
-from clusters.operations.join import lock_fleet
+from clusters.operations.change_log import lock_fleet
 from clusters.queries import current_fleet, load_fleet
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.words import counted

@@ -14,7 +14,7 @@ from django.db import transaction
 from django.db.models import F, OuterRef, Q, QuerySet, Subquery
 
 from clusters.models import MemberCluster
-from clusters.operations.join import share_fleet, share_fleet_at_end
+from clusters.operations.change_log import share_fleet, share_fleet_at_end
 from clusters.queries import current_fleet
 from fleetui.audit import AuditEvent, record_all
 from fleetui.bulk import batched, claim_batch, insert_alike, update_each

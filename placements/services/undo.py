@@ -10,8 +10,9 @@ from django.db import transaction
 from django.db.models import Count, Q
 
 from clusters.models import MemberCluster
+from clusters.operations.change_log import lock_fleet
 from clusters.operations.edit import undo_edits
-from clusters.operations.join import CLUSTER, lock_fleet
+from clusters.operations.join import CLUSTER
 from fleetui.apimachinery.words import counted
 from fleetui.audit import actor_name
 from fleetui.bulk import batched

@@ -9,8 +9,8 @@ import pytest
 from django.db import transaction
 
 from clusters.models import MemberCluster
+from clusters.operations.change_log import lock_fleet
 from clusters.operations.edit import change_labels
-from clusters.operations.join import lock_fleet
 from clusters.queries import NO_FLEET
 from tests.rows import NOW, member_document
 

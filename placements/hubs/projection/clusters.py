@@ -15,13 +15,8 @@ from clusters.models import (
     Membership,
     MirroredObject,
 )
-from clusters.operations.join import (
-    CLUSTER,
-    raise_counters,
-    readings,
-    set_eligibility,
-    write_index,
-)
+from clusters.operations.change_log import raise_counters
+from clusters.operations.join import CLUSTER, readings, set_eligibility, write_index
 from fleetui.apimachinery.model import items_at, mapping_at
 from fleetui.bulk import BATCH_SIZE, batched
 from placements.hubs.fleet_versions import properties_read, write_version

@@ -15,7 +15,7 @@ from django.db import transaction
 from django.db.models import F, Value
 from django.db.models.functions import Greatest
 
-from clusters.operations.join import lock_fleet
+from clusters.operations.change_log import lock_fleet
 from placements.engine.rollout.state import Phase
 from placements.hubs.projection.rows import FAULTS, HUB, HubMoment
 from placements.hubs.watching.mirror import moment_of

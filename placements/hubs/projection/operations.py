@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from clusters.hub_queries import across_hubs, live_hubs
 from clusters.models import Hub, HubStream, MemberCluster, MirroredObject
-from clusters.operations.join import lock_fleet
+from clusters.operations.change_log import lock_fleet
 from fleetui.bulk import batched
 from fleetui.hub_scope import current_hub_id, in_hub
 from placements.hubs.kinds.kubefleet import PLACEMENT_GROUP

@@ -14,8 +14,9 @@ from django.db.models import F
 from clusters.drivers.base import SIMULATED
 from clusters.fleet import collector_paused
 from clusters.models import MemberCluster
+from clusters.operations.change_log import lock_fleet
 from clusters.operations.edit import forget
-from clusters.operations.join import ClusterSpec, lock_fleet, upsert_clusters
+from clusters.operations.join import ClusterSpec, upsert_clusters
 from fleetui.apimachinery.kinds import MEMBER_KIND
 from fleetui.apimachinery.secrets import HubObject
 from fleetui.apimachinery.words import names_and_more

@@ -13,8 +13,9 @@ from django.db import transaction
 
 from clusters.fleet import CORDON_KEY, CORDON_VALUE, EligibilityKind
 from clusters.models import ClusterTaint, MemberCluster, Membership
+from clusters.operations.change_log import lock_fleet
 from clusters.operations.edit import clusters_named, cordon
-from clusters.operations.join import CLUSTER, lock_fleet
+from clusters.operations.join import CLUSTER
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.words import counted
 from fleetui.audit import AuditEvent, actor_name, record, record_all

@@ -12,7 +12,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
 
 from clusters.fleet import Fleet, collector_paused
-from clusters.operations.join import lock_fleet
+from clusters.operations.change_log import lock_fleet
 from clusters.queries import current_fleet
 from fleetui.access.secret_values import plain_manifest
 from fleetui.apimachinery.errors import InvalidManifest

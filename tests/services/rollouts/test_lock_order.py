@@ -15,8 +15,8 @@ import pytest
 from django.db import connection, connections, transaction
 
 from clusters.models import FleetState
+from clusters.operations.change_log import lock_fleet, share_fleet
 from clusters.operations.edit import change_labels
-from clusters.operations.join import lock_fleet, share_fleet
 from fleetui.apimachinery.yaml import dump_yaml, load_documents
 from fleetui.bulk import update_each
 from fleetui.concurrency import retry_on_conflict

@@ -1,0 +1,147 @@
+"""Counters of the fleet, and the log of changes that placements are rescheduled for."""
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from django.conf import settings
+from django.db import OperationalError, connection
+from django.db.models import F, Max
+from django.utils import timezone
+
+from clusters.models import ClusterTombstone, FleetChange, FleetState, MemberCluster
+from fleetui.bulk import BATCH_SIZE, batched
+from fleetui.hub_scope import current_hub_id
+from fleetui.task_queue import enqueue
+
+FLEET_CHANGED = "placements.tasks.fleet_changed"
+_FLEET_LOCK = 0xF1EE7
+"""With the hub, the key of an advisory lock."""
+_EXCLUSIVE = "SELECT pg_advisory_xact_lock(%s, %s)"
+_SHARED = "SELECT pg_advisory_xact_lock_shared(%s, %s)"
+_SHARED_SOON = (
+    "SELECT set_config('lock_timeout', '20ms', true), "
+    "pg_advisory_xact_lock_shared(%s, %s), set_config('lock_timeout', '0', true)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeLogEntry:
+    """What one operation changed in the fleet, as far as it can affect placements."""
+
+    reason: str
+    label_keys: Collection[str] = field(default_factory=frozenset)
+    property_names: Collection[str] = field(default_factory=frozenset)
+    opens: bool = False
+    joins: bool = False
+    gone: Collection[str] = field(default_factory=tuple)
+
+    @property
+    def moves_version(self) -> bool:
+        return self.opens or bool(self.label_keys) or bool(self.gone)
+
+
+def lock_fleet() -> FleetState:
+    """Lock the fleet: its changes are written one after another, and never beside a decision on it.
+
+    Requires a transaction. SQLite has one writer at a time anyway.
+    """
+    _lock(_EXCLUSIVE)
+    state = FleetState.objects.select_for_update().first()
+    if state is None:
+        FleetState.objects.get_or_create()
+        state = FleetState.objects.select_for_update().get()
+    return state
+
+
+def share_fleet() -> FleetState:
+    """Lock the fleet against changes, but not against other decisions on it; requires a transaction.
+
+    PostgreSQL lets those who wait for an advisory lock have it in their order: decisions that follow one
+    another cannot delay a change of the fleet, as they could with a lock of the row.
+    """
+    _lock(_SHARED)
+    return FleetState.objects.first() or FleetState()
+
+
+def share_fleet_at_end() -> FleetState | None:
+    """Lock the fleet as `share_fleet` does, for the commit alone; return None if another one keeps it locked.
+
+    For a transaction that holds other rows already. A change of the fleet may wait for these, so that this
+    waits for a moment only. The foreign keys are checked before, as otherwise the commit does that.
+    """
+    if connection.vendor == "postgresql":
+        connection.check_constraints()
+        try:
+            _lock(_SHARED_SOON)
+        except OperationalError:
+            return None
+    return FleetState.objects.first() or FleetState()
+
+
+def _lock(statement: str) -> None:
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute(statement, [_FLEET_LOCK, current_hub_id()])
+
+
+def raise_counters(
+    *, moves: bool, reads: bool, changed: Collection[int], removed: Collection[str] = ()
+) -> int:
+    """Increase the counters of the fleet; return the new sequence number, which what changed keeps.
+
+    `changed` are the primary keys of changed and new clusters, `removed` the names of deleted ones: all that
+    other processes will not see otherwise. The update of the one row of the fleet serializes these
+    transactions, so sequence numbers are committed in order.
+    """
+    moved = {"version": F("version") + 1} if moves else {}
+    read = {"readings": F("readings") + 1} if reads else {}
+    if not moved and not read:
+        return 0
+    FleetState.objects.update(**moved, **read, sequence=F("sequence") + 1)
+    sequence = FleetState.objects.values_list("sequence", flat=True).get()
+    for pks in batched(list(changed), 10 * BATCH_SIZE):
+        MemberCluster.objects.filter(pk__in=pks).update(changed_in=sequence)
+    if removed:
+        now = timezone.now()
+        ClusterTombstone.objects.bulk_create(
+            [
+                ClusterTombstone(name=name, changed_in=sequence, deleted_at=now)
+                for name in removed
+            ],
+            batch_size=BATCH_SIZE,
+        )
+        expired = ClusterTombstone.objects.filter(
+            deleted_at__lt=now - settings.KEEP_TOMBSTONES
+        )
+        if last := expired.aggregate(last=Max("changed_in"))["last"]:
+            expired.delete()
+            FleetState.objects.update(tombstones_deleted_to=last)
+    return sequence
+
+
+def log_change(
+    change: ChangeLogEntry, *, changed: Collection[int], removed: Collection[str] = ()
+) -> None:
+    """Increase the counters and enqueue the affected placements, in the transaction of the operation.
+
+    `changed` and `removed` as for `raise_counters`.
+    """
+    if not change.moves_version and not change.property_names:
+        return
+    lock_fleet()
+    sequence = raise_counters(
+        moves=change.moves_version,
+        reads=bool(change.property_names),
+        changed=changed,
+        removed=removed,
+    )
+    FleetChange.objects.create(
+        sequence=sequence,
+        joins=change.joins,
+        label_keys=sorted(change.label_keys),
+        property_names=sorted(change.property_names),
+        opens=change.opens,
+        gone=sorted(change.gone),
+        reason=change.reason[:200],
+    )
+    enqueue(FLEET_CHANGED)
