@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from itertools import pairwise
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
 
@@ -16,6 +17,7 @@ from fleetui.apimachinery.model import DEFAULT_SEMANTICS, Semantics
 from placements.manifests.binding import (
     BindingsByClass,
     PlacedBinding,
+    active,
     classify_bindings,
 )
 from placements.manifests.ocm_options import OcmOptions, parse_ocm_options
@@ -81,6 +83,20 @@ class Cycle:
         )
         return cycle
 
+    def on(self, fleet: Fleet) -> "Cycle":
+        """Return the cycle on another fleet: its bindings are sorted and its options are read already."""
+        cycle = Cycle.__new__(Cycle)
+        kept = self.__dict__.keys() - _OF_FLEET
+        cycle.__dict__.update({name: self.__dict__[name] for name in kept}, fleet=fleet)
+        return cycle
+
+    def with_bindings(self, bindings: tuple[PlacedBinding, ...]) -> "Cycle":
+        """Return the cycle with other bindings; its options are read already."""
+        cycle = replace(self, bindings=bindings)
+        if "ocm_options" in self.__dict__:
+            cycle.__dict__["ocm_options"] = self.ocm_options
+        return cycle
+
     def rescheduled(self) -> "Cycle":
         """Return the cycle as rescheduling runs it: no cluster is kept, each counts as placed before."""
         obsolete = tuple(one._replace(is_current=False) for one in self.bindings)
@@ -90,7 +106,12 @@ class Cycle:
     def live_bindings(self) -> tuple[PlacedBinding, ...]:
         """Return the bindings that are not being deleted, by cluster name."""
         live = (binding for binding in self.bindings if not binding.is_deleting)
-        return tuple(sorted(live, key=lambda binding: binding.cluster))
+        return tuple(sorted(live, key=attrgetter("cluster")))
+
+    @cached_property
+    def active_names(self) -> frozenset[str]:
+        """Return the clusters with a scheduled or bound binding, in the fleet or not."""
+        return active(self.live_bindings)
 
     @cached_property
     def binding_classes(self) -> BindingsByClass:
@@ -132,3 +153,9 @@ class Cycle:
         mask = np.zeros(len(self.fleet), dtype=np.bool_)
         mask[positions] = True
         return mask
+
+
+_OF_FLEET = frozenset(
+    {"binding_classes", "placed", "was_here", "is_active", "is_placed"}
+)
+"""What is cached of a cycle and depends on its fleet."""
