@@ -29,7 +29,7 @@ from placements.engine.scheduling.picker import pick
 from placements.engine.scheduling.profile import profile_of
 from placements.engine.scheduling.scheduler import schedule
 from placements.engine.scheduling.spread.base import SpreadInput
-from placements.manifests.binding import BindingState
+from placements.manifests.binding import BindingState, PlacedBinding
 from placements.manifests.policy import PlacementPolicy, PlacementType
 
 CORDON = Taint(CORDON_KEY, CORDON_VALUE, NO_SCHEDULE)
@@ -103,7 +103,7 @@ def without(cycle: Cycle, *clusters: str) -> Cycle:
         else binding
         for binding in cycle.bindings
     )
-    return cycle.with_bindings(bindings)
+    return replace(cycle, bindings=bindings)
 
 
 def decisions_until_rest(start: Cycle) -> list[Decision]:
@@ -116,7 +116,7 @@ def decisions_until_rest(start: Cycle) -> list[Decision]:
     if not profile_of(start).chooses_again and not start.binding_classes.obsolete:
         return chain
     while len(chain) < MOST_CYCLES and _has_changes(chain[-1]):
-        following = schedule(start.with_bindings(chain[-1].bindings_after))
+        following = schedule(replace(start, bindings=chain[-1].bindings_after))
         if not _has_changes(following):
             break
         chain.append(following)
@@ -124,8 +124,9 @@ def decisions_until_rest(start: Cycle) -> list[Decision]:
 
 
 def _has_changes(decision: Decision) -> bool:
-    before = decision.cycle.active_names
-    return not decision.is_failed and placed_after(decision) != before
+    return not decision.is_failed and placed_after(decision) != active(
+        decision.cycle.live_bindings
+    )
 
 
 def placed_after(decision: Decision) -> frozenset[str]:
@@ -134,7 +135,11 @@ def placed_after(decision: Decision) -> frozenset[str]:
         kept = (*binding_classes.current, *binding_classes.obsolete)
         return frozenset(binding.cluster for binding in kept)
     ended = frozenset(decision.unscheduled)
-    return (decision.cycle.active_names - ended).union(decision.picked_names)
+    return (active(decision.cycle.live_bindings) - ended).union(decision.picked_names)
+
+
+def active(bindings: Iterable[PlacedBinding]) -> frozenset[str]:
+    return frozenset(binding.cluster for binding in bindings if binding.is_active)
 
 
 def skew_of(
@@ -359,9 +364,9 @@ class EvaluatedPlacement:
     name: str = ""
     objects: int = 0
 
-    @property
+    @cached_property
     def placed(self) -> frozenset[str]:
-        return self.cycle.active_names
+        return active(self.cycle.live_bindings)
 
     @cached_property
     def why_stays(self) -> KeptReason | None:

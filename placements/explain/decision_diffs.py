@@ -5,10 +5,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from clusters.fleet import Fleet
+from placements.engine.loss import active
 from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.outcome import ClusterOutcome
 from placements.explain.vocabulary import OUTCOME_WORDS, reason_sentence
-from placements.manifests.binding import active
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,12 +89,6 @@ def classify_bindings(
     return BindingsByClass(*map(tuple, classes))
 
 
-def active(bindings: Iterable[PlacedBinding]) -> frozenset[str]:
-    """Return the clusters that have, or are about to have, the resources."""
-    unscheduled = BindingState.UNSCHEDULED
-    return frozenset(one.cluster for one in bindings if one.state is not unscheduled)
-
-
 BINDING_KIND = "ClusterResourceBinding"
 NAMESPACED_BINDING_KIND = "ResourceBinding"
 BINDING_KINDS = (BINDING_KIND, NAMESPACED_BINDING_KIND)

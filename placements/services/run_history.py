@@ -46,20 +46,14 @@ def history_of(run: Rollout) -> RunHistory:
     for name, what, *moments in updates.values_list("cluster_name", "what", *texts):
         for text in moments:
             if text not in seconds:
-                seconds[text] = seconds_between(run.started_at, _moment(text))
+                moment = datetime.fromisoformat(text).replace(tzinfo=UTC)
+                seconds[text] = seconds_between(run.started_at, moment)
         at, ended = map(seconds.__getitem__, moments)
         first = starts.get(name)
         starts[name] = Start(name, first.at if first else at or 0.0, ended)
         adds = adds or what == UpdateReason.ADD
     samples = moments_of(run, since=run.started_at)
     return RunHistory(tuple(starts.values()), tuple(samples), adds)
-
-
-def _moment(text: str) -> datetime:
-    moment = datetime.fromisoformat(text)
-    if moment.tzinfo is None:  # SQLite stores UTC without saying so
-        moment = moment.replace(tzinfo=UTC)
-    return moment
 
 
 def moments_of(

@@ -109,7 +109,10 @@ def plan_waves(state: RolloutState) -> WavePlan:
     clear = replace(state, suspension=Suspension.NONE, clusters=clusters)
     work = plan_work(clear)
     wave_input = WaveInput.of(clear, work)
-    waves = tuple(_waves(wave_input))
+    waves = tuple(
+        Wave(number, tuple(update.action for update in started), budgets)
+        for number, (started, budgets) in enumerate(_batches(wave_input), 1)
+    )
     everything = (action for wave in waves for action in wave.actions)
     rest = next_actions(completed(clear, everything))
     return WavePlan(state, wave_input, waves, rest, work.in_progress)
@@ -143,14 +146,14 @@ def compare_limits(plan: WavePlan) -> list[ComparedLimit]:
     return compared
 
 
-def _waves(wave_input: WaveInput) -> Iterator[Wave]:
-    """Yield what starts together, wave after wave, and the budgets after each."""
+def _batches(
+    wave_input: WaveInput,
+) -> Iterator[tuple[list[PendingUpdate], Budgets]]:
+    """Yield what starts together, batch after batch, and the budgets after each."""
     queues = queue_by_budget(wave_input.updates)
     started, budgets = choose(queues, wave_input.budgets)
-    number = 0
     if started:
-        number = 1
-        yield Wave(number, tuple(update.action for update in started), budgets)
+        yield started, budgets
     # From here on nothing is in flight and no update is free, so that numbers are all there is to follow.
     additions = [*queues[BudgetKind.ADDITION], *wave_input.later]
     additions.sort(key=lambda update: update.cluster.name)
@@ -167,8 +170,7 @@ def _waves(wave_input: WaveInput) -> Iterator[Wave]:
         started, budgets = choose(queues, before)
         if not started:
             return
-        number += 1
-        yield Wave(number, tuple(update.action for update in started), budgets)
+        yield started, budgets
 
 
 _REMOVALS = (BudgetKind.REMOVAL, BudgetKind.DELETION)

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from itertools import pairwise
-from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
 
@@ -17,7 +16,6 @@ from fleetui.apimachinery.model import DEFAULT_SEMANTICS, Semantics
 from placements.manifests.binding import (
     BindingsByClass,
     PlacedBinding,
-    active,
     classify_bindings,
 )
 from placements.manifests.ocm_options import OcmOptions, parse_ocm_options
@@ -86,15 +84,9 @@ class Cycle:
     def on(self, fleet: Fleet) -> "Cycle":
         """Return the cycle on another fleet: its bindings are sorted and its options are read already."""
         cycle = Cycle.__new__(Cycle)
-        kept = self.__dict__.keys() - _OF_FLEET
-        cycle.__dict__.update({name: self.__dict__[name] for name in kept}, fleet=fleet)
-        return cycle
-
-    def with_bindings(self, bindings: tuple[PlacedBinding, ...]) -> "Cycle":
-        """Return the cycle with other bindings; its options are read already."""
-        cycle = replace(self, bindings=bindings)
-        if "ocm_options" in self.__dict__:
-            cycle.__dict__["ocm_options"] = self.ocm_options
+        cycle.__dict__.update(self.__dict__, fleet=fleet)
+        for name in ("binding_classes", "placed", "was_here", "is_active", "is_placed"):
+            cycle.__dict__.pop(name, None)
         return cycle
 
     def rescheduled(self) -> "Cycle":
@@ -106,12 +98,7 @@ class Cycle:
     def live_bindings(self) -> tuple[PlacedBinding, ...]:
         """Return the bindings that are not being deleted, by cluster name."""
         live = (binding for binding in self.bindings if not binding.is_deleting)
-        return tuple(sorted(live, key=attrgetter("cluster")))
-
-    @cached_property
-    def active_names(self) -> frozenset[str]:
-        """Return the clusters with a scheduled or bound binding, in the fleet or not."""
-        return active(self.live_bindings)
+        return tuple(sorted(live, key=lambda binding: binding.cluster))
 
     @cached_property
     def binding_classes(self) -> BindingsByClass:
@@ -153,9 +140,3 @@ class Cycle:
         mask = np.zeros(len(self.fleet), dtype=np.bool_)
         mask[positions] = True
         return mask
-
-
-_OF_FLEET = frozenset(
-    {"binding_classes", "placed", "was_here", "is_active", "is_placed"}
-)
-"""What is cached of a cycle and depends on its fleet."""
