@@ -317,7 +317,7 @@ class PlacementLoss:
         """Return whether hard limits are exceeded by more than before, or by other domains."""
         if not self.exceeded_limits:
             return False
-        before = replace(self.cycle, fleet=self.fleet_before)
+        before = self.cycle.on(self.fleet_before)
         return list(self.exceeded_limits) != exceeded_limits(before, self.before)
 
     @property
@@ -467,7 +467,7 @@ class EvaluatedPlacement:
 def loss(facts: EvaluatedPlacement, change: ChangedFleet) -> PlacementLoss:
     """Return what a change of the fleet does to a placement, scheduled until nothing changes."""
     inside = facts.placed & change.lost
-    cycle = replace(facts.cycle, fleet=change.after)
+    cycle = facts.cycle.on(change.after)
     if change.variant is LossVariant.DOWN and change.lost:
         return PlacementLoss(
             facts.name,

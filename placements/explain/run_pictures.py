@@ -4,6 +4,7 @@ Columns and line share one axis. A column has its own piece of it, as wide as th
 an approval, which take most of the time, do not press the updates together.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -78,15 +79,8 @@ class RunColumn:
     @property
     def counts(self) -> list[tuple[str, str, int]]:
         """The level, the words and the number of clusters of each state."""
-        states = dict.fromkeys((one.level, one.words) for one in self.dots)
-        return [
-            (
-                level,
-                words,
-                sum((one.level, one.words) == (level, words) for one in self.dots),
-            )
-            for level, words in states
-        ]
+        states = Counter((one.level, one.words) for one in self.dots)
+        return [(level, words, count) for (level, words), count in states.items()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,11 +296,18 @@ def _column(
     *,
     note: str = "",
 ) -> RunColumn:
-    order = ("failed", "attention", "unknown", "progress", "pending", "healthy")
     own = [dots[one] for one in clusters if one in dots]
-    own.sort(key=lambda one: order.index(one.level))
+    own.sort(key=lambda one: _WORST_FIRST[one.level])
     done = sum(one.level == "healthy" for one in own)
     return RunColumn(name, note or f"{done:,} of {len(own):,}", tuple(own))
+
+
+_WORST_FIRST = {
+    level: rank
+    for rank, level in enumerate(
+        ("failed", "attention", "unknown", "progress", "pending", "healthy")
+    )
+}
 
 
 def _merged(columns: list[RunColumn]) -> list[RunColumn]:

@@ -2,9 +2,9 @@
 
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from django.db.models import (
@@ -71,8 +71,14 @@ _UNREACHABLE = (EligibilityKind.STALE_HEARTBEAT, EligibilityKind.NO_AGENT)
 _PHASES = {phase.value: phase for phase in Phase}
 
 
+_FIRST_MOMENT = datetime.min.replace(tzinfo=UTC)
+
+
 class BindingColumns(NamedTuple):
-    """A binding as plain values, with JSON as text, as there may be thousands."""
+    """A binding as plain values, with JSON as text, as there may be thousands.
+
+    A plan reads those without a default: what the state of a rollout consists of.
+    """
 
     pk: int
     cluster_name: str
@@ -83,13 +89,13 @@ class BindingColumns(NamedTuple):
     untrackable_since: datetime | None
     attempts: int
     retry_at: datetime | None
-    picked_at: datetime
-    message: str
-    failure: str
-    overrides_text: str
-    conditions_text: str
-    strategy_text: str | None
-    started_versions: str
+    picked_at: datetime = _FIRST_MOMENT
+    message: str = ""
+    failure: str = ""
+    overrides_text: str = "[]"
+    conditions_text: str = "{}"
+    strategy_text: str | None = None
+    started_versions: str = ""
 
     @property
     def apply_type(self) -> str:
@@ -164,28 +170,44 @@ def load_rollout_context(placement: Placement, *, now: datetime) -> RolloutConte
     return load_rollout_contexts([placement], now=now)[placement.pk]
 
 
+def load_plan_context(placement: Placement, *, now: datetime) -> RolloutContext:
+    """Return what a plan follows from: the same, but of the bindings only what is in the state."""
+    contexts = load_rollout_contexts([placement], now=now, columns=_STATE_COLUMNS)
+    return contexts[placement.pk]
+
+
+# Of what is available no plan needs to know since when, and to read a time takes long.
+_CHANGED_AT = Case(When(phase=Phase.APPLIED.value, then=F("phase_changed_at")))
+_STATE_COLUMNS: tuple[Any, ...] = tuple(
+    {"phase_changed_at": _CHANGED_AT}.get(name, name)
+    for name in BindingColumns._fields
+    if name not in BindingColumns._field_defaults
+)
 _EVERYWHERE = Q()
 
 
 @collector_paused()
 def load_rollout_contexts(
-    placements: Collection[Placement], *, now: datetime, where: Q = _EVERYWHERE
+    placements: Collection[Placement],
+    *,
+    now: datetime,
+    where: Q = _EVERYWHERE,
+    columns: Sequence[Any] = BindingColumns._fields,
 ) -> dict[int, RolloutContext]:
     """Return what a sync of each of these rollouts starts from, by placement; four queries.
 
-    `where` is which of their bindings are read: a large placement has thousands.
+    `where` is which of their bindings are read, and `columns` what of each: a large placement has thousands.
     """
     ids = [placement.pk for placement in placements]
     own = Binding.objects.filter(where, placement__in=ids)
-    columns = {
-        "overrides_text": Cast("override_snapshots", TextField()),
-        "conditions_text": Cast("conditions", TextField()),
-        "strategy_text": Cast("apply_strategy", TextField()),
-    }
-    rows = own.order_by("cluster_name").annotate(**columns)
+    rows = own.order_by("cluster_name").annotate(
+        overrides_text=Cast("override_snapshots", TextField()),
+        conditions_text=Cast("conditions", TextField()),
+        strategy_text=Cast("apply_strategy", TextField()),
+    )
     bindings: dict[int, list[BindingColumns]] = {pk: [] for pk in ids}
-    for pk, *values in rows.values_list("placement_id", *BindingColumns._fields):
-        bindings[pk].append(BindingColumns._make(values))
+    for pk, *values in rows.values_list("placement_id", *columns):
+        bindings[pk].append(BindingColumns(*values))
     targets = _targets_of(placements)
     overrides = applying_to_each(
         {one.full_name: targets[one.pk] for one in placements if one.pk in targets}

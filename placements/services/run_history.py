@@ -1,7 +1,10 @@
 """The history of a rollout for its pictures: the progress over time, and every start."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
+
+from django.db.models import TextField
+from django.db.models.functions import Cast
 
 from placements.engine.rollout.actions import UpdateReason
 from placements.engine.rollout.waves import RolloutProgress
@@ -36,19 +39,21 @@ class RunHistory:
 def history_of(run: Rollout) -> RunHistory:
     starts: dict[str, Start] = {}
     adds = False
+    seconds: dict[str | None, float | None] = {None: None}
+    # Times are read as text: most are those of a whole wave.
     updates = ClusterUpdate.objects.filter(rollout=run).order_by("pk")
-    for name, what, started_at, ended_at in updates.values_list(
-        "cluster_name", "what", "started_at", "ended_at"
-    ):
-        ended = None
-        if ended_at:
-            ended = seconds_between(run.started_at, ended_at)
+    texts = (Cast(name, TextField()) for name in ("started_at", "ended_at"))
+    for name, what, *moments in updates.values_list("cluster_name", "what", *texts):
+        for text in moments:
+            if text not in seconds:
+                moment = datetime.fromisoformat(text).replace(tzinfo=UTC)
+                seconds[text] = seconds_between(run.started_at, moment)
+        at, ended = map(seconds.__getitem__, moments)
         first = starts.get(name)
-        at = first.at if first else seconds_between(run.started_at, started_at)
-        starts[name] = Start(name, at, ended)
+        starts[name] = Start(name, first.at if first else at or 0.0, ended)
         adds = adds or what == UpdateReason.ADD
-    moments = moments_of(run, since=run.started_at)
-    return RunHistory(tuple(starts.values()), tuple(moments), adds)
+    samples = moments_of(run, since=run.started_at)
+    return RunHistory(tuple(starts.values()), tuple(samples), adds)
 
 
 def moments_of(

@@ -35,7 +35,7 @@ from placements.explain.preview import MOST_PICKS, passed_over, pick_lines
 from placements.explain.steps import placed_panels
 from placements.explain.vocabulary import OUTCOME_WORDS
 from placements.models import Placement, ResilienceReport
-from placements.services.loss.evaluation import Impact, chosen_clusters, losses
+from placements.services.loss.evaluation import Impact, chosen_clusters, losses_at
 from placements.services.loss.queries import (
     ReportAge,
     age_of,
@@ -61,6 +61,7 @@ _KEPT_SECONDS = 60
 @for_readers
 @costly
 @require_safe
+@live_page
 def what_if(request: HttpRequest) -> HttpResponse:
     """Show what the loss of the chosen clusters does; without a choice, of the worst single domain."""
     names, labels = _choice(request)
@@ -86,7 +87,8 @@ def what_if(request: HttpRequest) -> HttpResponse:
             context["errors"] = error.errors
             status = 422
         else:
-            impacts = losses(clusters)
+            version: str = request.version  # type: ignore[attr-defined]  # of `live_page`
+            impacts = losses_at(version, clusters)
             chosen = choice_words(names, labels, len(clusters))
             context |= {"chosen": chosen, "clusters": clusters}
             context |= _loss_context(request, impacts, variant)

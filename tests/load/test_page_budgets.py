@@ -17,6 +17,7 @@ from html.parser import HTMLParser
 from http import HTTPStatus
 from time import process_time
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from django.contrib.auth.models import User
@@ -39,6 +40,7 @@ from placements.engine.scheduling.scheduler import schedule
 from placements.models import Binding, Draft, Placement
 from placements.services.checks import current_report
 from placements.services.demo import load
+from placements.services.loss import evaluation
 from placements.services.placements import save_placement
 from placements.services.rollouts.controller import sync_due_rollouts
 from placements.services.rollouts.worker import run_cluster_calls
@@ -233,6 +235,19 @@ def test_a_row_of_a_list_takes_few_nodes_addresses_and_compiled_queries(
         for name, number in counts.items()
         if number > MOST_OF_THE_LIST[name]
     } == {}
+
+
+def test_the_links_of_a_loss_evaluate_no_placement_again(
+    operator: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = operator.get("/what-if/")
+    counted = Mock(wraps=evaluation.loss)
+    monkeypatch.setattr(evaluation, "loss", counted)
+
+    other = operator.get("/what-if/?variant=cordon&impact=moves")
+
+    assert first.context["clusters"] == other.context["clusters"]
+    assert counted.call_count == 0
 
 
 def test_the_checks_take_few_engine_runs(monkeypatch: pytest.MonkeyPatch) -> None:

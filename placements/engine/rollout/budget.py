@@ -3,7 +3,8 @@
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from placements.engine.rollout.state import Phase, RolloutState
+from fleetui.apimachinery.model import IntOrPercent
+from placements.engine.rollout.state import Deletion, Phase, RolloutState
 
 
 class BudgetKind(StrEnum):
@@ -114,23 +115,37 @@ class Budgets:
 
 
 def budgets_of(state: RolloutState) -> Budgets:
-    """Return the budgets before anything starts; a percentage is of its own N, rounded up."""
-    selected, required = state.number_selected, state.number_required
+    """Return the budgets before anything starts."""
+    selected = state.number_selected
     ready = sum(map(state.is_available, state.clusters))
     holding = sum(
         cluster.has_resources and cluster.is_reachable for cluster in state.clusters
     )
-    unavailable, surge = state.strategy.max_unavailable, state.strategy.max_surge
     deletion = None
     if state.deletion is not None:
         running = sum(
             each.phase is Phase.REMOVING and each.is_reachable
             for each in state.clusters
         )
-        deletion = Concurrency(max(1, unavailable.of(state.deletion.number)), running)
-    return Budgets(
-        MinAvailable(selected, unavailable.of(selected), ready),
-        MinAvailable(required, unavailable.of(required), ready),
-        MaxTotal(selected, surge.of(selected), holding),
+        deletion = Concurrency(0, running)
+    budgets = Budgets(
+        MinAvailable(selected, 0, ready),
+        MinAvailable(state.number_required, 0, ready),
+        MaxTotal(selected, state.strategy.max_surge.of(selected), holding),
         deletion,
     )
+    return limited(budgets, state.strategy.max_unavailable, state.deletion)
+
+
+def limited(
+    budgets: Budgets, unavailable: IntOrPercent, deletion: Deletion | None
+) -> Budgets:
+    """Return the budgets with this `maxUnavailable`; a percentage is of its own N, rounded up."""
+    updates, removals = (
+        replace(one, limit=unavailable.of(one.number))
+        for one in (budgets.updates, budgets.removals)
+    )
+    at_once = budgets.deletion
+    if deletion is not None and at_once is not None:
+        at_once = replace(at_once, limit=max(1, unavailable.of(deletion.number)))
+    return Budgets(updates, removals, budgets.additions, at_once)

@@ -1,7 +1,7 @@
 """The rolling update: the updates needed, and those to start (`rules/lifecycle.md#starts`)."""
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TypeAlias
@@ -122,6 +122,8 @@ def plan_work(state: RolloutState) -> PendingWork:
     in_progress: list[InProgressCluster] = []
     clusters = sorted(state.clusters, key=lambda each: each.name)
     for cluster in clusters:
+        if cluster.is_reachable and state.is_done(cluster):
+            continue  # most of a large placement, at rest or at the end of a plan
         update = next_step(cluster, state)
         reason = _block_reason(cluster, update, state)
         if reason is not None:
@@ -272,15 +274,11 @@ def choose(queues: Queues, budgets: Budgets) -> tuple[list[PendingUpdate], Budge
     Return the updates in their order and the budgets afterwards; what may not start stays in its queue.
     """
     are_removals_last = budgets.updates.limit == 0
-    order = [BudgetKind.REMOVAL, BudgetKind.UPDATE]
-    if are_removals_last:
-        order.reverse()
-    started: list[PendingUpdate] = []
-    for kind in (BudgetKind.FREE, *order, BudgetKind.ADDITION, BudgetKind.DELETION):
-        queue, room = queues[kind], budgets.room(kind)
-        count = len(queue) if room is None else min(room, len(queue))
-        started += [queue.popleft() for _ in range(count)]
-        budgets = budgets.after(kind, count)
+    waiting = {kind: len(queue) for kind, queue in queues.items()}
+    counts, budgets = starts_within(waiting, budgets)
+    started = [
+        queues[kind].popleft() for kind, count in counts.items() for _ in range(count)
+    ]
 
     def rank(
         update: PendingUpdate,
@@ -292,3 +290,18 @@ def choose(queues: Queues, budgets: Budgets) -> tuple[list[PendingUpdate], Budge
         ), update.cluster.name
 
     return sorted(started, key=rank), budgets
+
+
+def starts_within(
+    waiting: Mapping[BudgetKind, int], budgets: Budgets
+) -> tuple[dict[BudgetKind, int], Budgets]:
+    """Return how many of the waiting updates may start, by their budget, and the budgets afterwards."""
+    order = [BudgetKind.REMOVAL, BudgetKind.UPDATE]
+    if budgets.updates.limit == 0:
+        order.reverse()
+    counts: dict[BudgetKind, int] = {}
+    for kind in (BudgetKind.FREE, *order, BudgetKind.ADDITION, BudgetKind.DELETION):
+        room = budgets.room(kind)
+        counts[kind] = waiting[kind] if room is None else min(room, waiting[kind])
+        budgets = budgets.after(kind, counts[kind])
+    return counts, budgets

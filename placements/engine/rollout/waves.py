@@ -1,5 +1,6 @@
 """The preview of a rolling update in waves, and the progress of a run as counts and limits."""
 
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -7,12 +8,18 @@ from typing import NamedTuple
 from fleetui.apimachinery.model import IntOrPercent
 from placements.engine.rollout.actions import (
     Action,
+    BlockReason,
     InProgressCluster,
     Remove,
     RollingUpdateResult,
     StartUpdate,
 )
-from placements.engine.rollout.budget import BudgetKind, Budgets, budgets_of
+from placements.engine.rollout.budget import (
+    BudgetKind,
+    Budgets,
+    budgets_of,
+    limited,
+)
 from placements.engine.rollout.rolling_update import (
     PendingUpdate,
     PendingWork,
@@ -21,10 +28,12 @@ from placements.engine.rollout.rolling_update import (
     only_released,
     plan_work,
     queue_by_budget,
+    starts_within,
 )
 from placements.engine.rollout.staged_run import StagedUpdateResult
 from placements.engine.rollout.state import (
     ClusterState,
+    Deletion,
     Phase,
     RolloutState,
     Suspension,
@@ -41,13 +50,45 @@ class Wave:
 
 
 @dataclass(frozen=True, slots=True)
+class WaveInput:
+    """What the waves follow from: the updates by name, and the budgets before the first wave.
+
+    `later` are additions that wait for a removal in progress. `settled` are the budgets once everything has
+    succeeded that is in progress or needs no budget.
+    """
+
+    updates: tuple[PendingUpdate, ...]
+    later: tuple[PendingUpdate, ...]
+    budgets: Budgets
+    settled: Budgets
+
+    @classmethod
+    def of(cls, state: RolloutState, work: PendingWork) -> "WaveInput":
+        if state.deletion and state.deletion.abandons:
+            state = only_released(state)
+            work = plan_work(state)
+        free = (one.action for one in work.updates if one.budget is BudgetKind.FREE)
+        later = tuple(
+            PendingUpdate(
+                ClusterState(one.cluster, one.wanted), one.action, BudgetKind.ADDITION
+            )
+            for one in work.blocked
+            if one.reason is BlockReason.BEING_REMOVED and one.action
+        )
+        settled = budgets_of(completed(state, free))
+        return cls(work.updates, later, budgets_of(state), settled)
+
+
+@dataclass(frozen=True, slots=True)
 class WavePlan:
     """The waves, and the result when none is left: finished, or which clusters are blocked and by what.
 
-    `state` is what was planned, and `in_progress` what was started already and is in no wave.
+    `state` is what was planned, from `wave_input`, and `in_progress` what was started already and is in no
+    wave.
     """
 
     state: RolloutState = field(compare=False)
+    wave_input: WaveInput = field(compare=False)
     waves: tuple[Wave, ...]
     rest: RollingUpdateResult
     in_progress: tuple[InProgressCluster, ...] = ()
@@ -67,14 +108,14 @@ def plan_waves(state: RolloutState) -> WavePlan:
     )
     clear = replace(state, suspension=Suspension.NONE, clusters=clusters)
     work = plan_work(clear)
-    batches = list(_batches(clear, work))
-    waves = [
+    wave_input = WaveInput.of(clear, work)
+    waves = tuple(
         Wave(number, tuple(update.action for update in started), budgets)
-        for number, (started, budgets) in enumerate(batches, 1)
-    ]
-    everything = [update.action for started, _ in batches for update in started]
+        for number, (started, budgets) in enumerate(_batches(wave_input), 1)
+    )
+    everything = (action for wave in waves for action in wave.actions)
     rest = next_actions(completed(clear, everything))
-    return WavePlan(state, tuple(waves), rest, work.in_progress)
+    return WavePlan(state, wave_input, waves, rest, work.in_progress)
 
 
 class ComparedLimit(NamedTuple):
@@ -100,33 +141,65 @@ def compare_limits(plan: WavePlan) -> list[ComparedLimit]:
     by_size = {limit.of(number): limit for limit in (*_COMPARED, own)}
     compared = []
     for at_once, limit in sorted(by_size.items()):
-        strategy = state.strategy.model_copy(update={"max_unavailable": limit})
-        waves = plan_waves(replace(state, strategy=strategy)).waves
-        compared.append(
-            ComparedLimit(limit, at_once, max(0, number - at_once), len(waves))
-        )
+        waves = _waves_within(plan.wave_input, limit, state.deletion)
+        compared.append(ComparedLimit(limit, at_once, max(0, number - at_once), waves))
     return compared
 
 
 def _batches(
-    state: RolloutState, work: PendingWork
+    wave_input: WaveInput,
 ) -> Iterator[tuple[list[PendingUpdate], Budgets]]:
     """Yield what starts together, batch after batch, and the budgets after each."""
-    if state.deletion and state.deletion.abandons:
-        state = only_released(state)
-        work = plan_work(state)
-    started, budgets = choose(queue_by_budget(work.updates), budgets_of(state))
+    queues = queue_by_budget(wave_input.updates)
+    started, budgets = choose(queues, wave_input.budgets)
     if started:
         yield started, budgets
     # From here on nothing is in flight and no update is free, so that numbers are all there is to follow.
-    state = completed(state, [update.action for update in started])
-    queues, before = queue_by_budget(plan_work(state).updates), budgets_of(state)
+    additions = [*queues[BudgetKind.ADDITION], *wave_input.later]
+    additions.sort(key=lambda update: update.cluster.name)
+    queues[BudgetKind.ADDITION] = deque(additions)
+    before = wave_input.settled
     while True:
+        removed = [one for one in started if one.budget in _REMOVALS]
+        before = _completed_budgets(
+            before,
+            added=sum(one.budget is BudgetKind.ADDITION for one in started),
+            removed=len(removed),
+            no_longer_ready=sum(one.cluster.phase in _ENDS_READY for one in removed),
+        )
         started, budgets = choose(queues, before)
         if not started:
             return
         yield started, budgets
-        before = _completed_budgets(before, started)
+
+
+_REMOVALS = (BudgetKind.REMOVAL, BudgetKind.DELETION)
+_ENDS_READY = (Phase.AVAILABLE, Phase.APPLYING, Phase.APPLIED)
+"""The phases of clusters that are available once what is in progress has succeeded."""
+
+
+def _waves_within(
+    wave_input: WaveInput, limit: IntOrPercent, deletion: Deletion | None
+) -> int:
+    """Return how many waves there would be with another `maxUnavailable`."""
+    waiting = Counter(update.budget for update in wave_input.updates)
+    starts, _ = starts_within(waiting, limited(wave_input.budgets, limit, deletion))
+    waves = int(any(starts.values()))
+    waiting[BudgetKind.ADDITION] += len(wave_input.later)
+    before = limited(wave_input.settled, limit, deletion)
+    while True:
+        waiting.subtract(starts)
+        removed = sum(starts[kind] for kind in _REMOVALS)
+        before = _completed_budgets(
+            before,
+            added=starts[BudgetKind.ADDITION],
+            removed=removed,
+            no_longer_ready=removed,
+        )
+        starts, _ = starts_within(waiting, before)
+        if not any(starts.values()):
+            return waves
+        waves += 1
 
 
 def completed(state: RolloutState, actions: Iterable[Action]) -> RolloutState:
@@ -152,15 +225,12 @@ def _completed(cluster: ClusterState, actions: Mapping[str, Action]) -> ClusterS
     return cluster
 
 
-def _completed_budgets(budgets: Budgets, started: list[PendingUpdate]) -> Budgets:
-    removed = [update for update in started if isinstance(update.action, Remove)]
-    added = sum(update.budget is BudgetKind.ADDITION for update in started)
-    ready = (
-        budgets.updates.ready
-        + added
-        - sum(each.cluster.phase is Phase.AVAILABLE for each in removed)
-    )
-    holding = budgets.additions.holding + added - len(removed)
+def _completed_budgets(
+    budgets: Budgets, *, added: int, removed: int, no_longer_ready: int
+) -> Budgets:
+    """Return the budgets once a wave has succeeded; `no_longer_ready` of the removed ones were available."""
+    ready = budgets.updates.ready + added - no_longer_ready
+    holding = budgets.additions.holding + added - removed
     deletion = (
         replace(budgets.deletion, running=0, started=0) if budgets.deletion else None
     )

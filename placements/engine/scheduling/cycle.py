@@ -81,6 +81,14 @@ class Cycle:
         )
         return cycle
 
+    def on(self, fleet: Fleet) -> "Cycle":
+        """Return the cycle on another fleet: its bindings are sorted and its options are read already."""
+        cycle = Cycle.__new__(Cycle)
+        cycle.__dict__.update(self.__dict__, fleet=fleet)
+        for name in ("binding_classes", "placed", "was_here", "is_active", "is_placed"):
+            cycle.__dict__.pop(name, None)
+        return cycle
+
     def rescheduled(self) -> "Cycle":
         """Return the cycle as rescheduling runs it: no cluster is kept, each counts as placed before."""
         obsolete = tuple(one._replace(is_current=False) for one in self.bindings)

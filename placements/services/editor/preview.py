@@ -89,7 +89,7 @@ from placements.services.resources.queries import (
 )
 from placements.services.results import name_on_hub
 from placements.services.rollout_state import (
-    load_rollout_contexts,
+    load_plan_context,
     version_of,
     version_of_content,
 )
@@ -344,7 +344,7 @@ class SchedulePreview:
             if saved is None:
                 state = RolloutState((), manifest.spec.policy, strategy, now)
             else:
-                context = load_rollout_contexts([saved], now=now)[saved.pk]
+                context = load_plan_context(saved, now=now)
                 state = replace(context.state, strategy=strategy)
                 if saved.pinned_snapshot is not None and context.target:
                     version = version_of(context.target, manifest)

@@ -8,6 +8,7 @@ impact_of(lost=names, variant=LossVariant.CORDON) clusters that are drained
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from threading import Lock
 
 from django.db.models import QuerySet
 
@@ -17,6 +18,7 @@ from clusters.models import MemberCluster
 from clusters.queries import current_fleet
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.bulk import batched
+from fleetui.hub_scope import LatestByHub
 from placements.engine.loss import (
     ChangedFleet,
     EvaluatedPlacement,
@@ -159,6 +161,28 @@ def losses(clusters: Collection[str]) -> dict[LossVariant, Impact]:
     placements = {*affected, *losing_a_cluster(clusters)}
     impacts = _evaluated(placements, changes, named=(), most=MOST_IN_ANALYSIS)
     return dict(zip(LossVariant, impacts, strict=True))
+
+
+_lock = Lock()
+_latest: LatestByHub[tuple[object, dict[LossVariant, Impact]]] = LatestByHub()
+_LARGEST_KEPT = 10_000
+"""Of a larger fleet nothing is kept: the decisions hold all bindings."""
+
+
+def losses_at(version: str, clusters: Collection[str]) -> dict[LossVariant, Impact]:
+    """Return the same; this process keeps the latest result while the `version` of the hub is the same.
+
+    A page shows it by variant, by impact and by placement.
+    """
+    fleet = current_fleet().fleet
+    key = (fleet, version, frozenset(clusters))
+    kept = _latest.get()
+    if kept is None or kept[0] != key:
+        kept = key, losses(clusters)
+        if len(fleet) <= _LARGEST_KEPT:
+            with _lock:
+                _latest.put(kept)
+    return kept[1]
 
 
 def _evaluated(

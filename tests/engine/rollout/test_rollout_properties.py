@@ -12,7 +12,12 @@ from placements.engine.rollout.actions import Remove, RunPhase
 from placements.engine.rollout.budget import BudgetKind, Budgets, budgets_of
 from placements.engine.rollout.rolling_update import needs_run, next_actions, next_step
 from placements.engine.rollout.state import Deletion, Phase, RolloutState, Suspension
-from placements.engine.rollout.waves import Wave, completed, plan_waves
+from placements.engine.rollout.waves import (
+    Wave,
+    compare_limits,
+    completed,
+    plan_waves,
+)
 from tests.engine.rollout.random_rollouts import Event, events, rollouts
 from tests.engine.rollout.states import NOON
 from tests.engine.rollout.world import World
@@ -138,6 +143,11 @@ def test_budgets_recompute_from_the_clusters(rollout: RolloutState) -> None:
         )
 
 
+def _deleted(rollout: RolloutState) -> RolloutState:
+    deletion = Deletion(NOON, len(rollout.clusters), abandons=False)
+    return replace(rollout.with_wanted({}), deletion=deletion)
+
+
 def _without_starts(budgets: Budgets) -> Budgets:
     return replace(
         budgets,
@@ -147,7 +157,7 @@ def _without_starts(budgets: Budgets) -> Budgets:
     )
 
 
-@given(rollouts())
+@given(st.one_of(rollouts(), rollouts().map(_deleted)))
 def test_waves_are_what_repeated_syncs_would_start(rollout: RolloutState) -> None:
     made = plan_waves(rollout)
 
@@ -163,6 +173,18 @@ def test_waves_are_what_repeated_syncs_would_start(rollout: RolloutState) -> Non
         world = completed(world, answer.actions)
     assert made.waves == tuple(waves)
     assert made.rest == next_actions(world)
+
+
+@given(st.one_of(rollouts(), rollouts().map(_deleted)))
+def test_a_compared_limit_has_as_many_waves_as_its_plan(rollout: RolloutState) -> None:
+    compared = compare_limits(plan_waves(rollout))
+
+    strategies = [
+        rollout.strategy.model_copy(update={"max_unavailable": one.max_unavailable})
+        for one in compared
+    ]
+    plans = [plan_waves(replace(rollout, strategy=one)) for one in strategies]
+    assert [one.waves for one in compared] == [len(plan.waves) for plan in plans]
 
 
 @pytest.mark.nightly

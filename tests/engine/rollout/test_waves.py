@@ -1,5 +1,10 @@
 """The waves beforehand: who is in which, for saved changes and for drafts."""
 
+from unittest.mock import Mock
+
+import pytest
+
+from placements.engine.rollout import waves
 from placements.engine.rollout.actions import RunPhase
 from placements.engine.rollout.state import Phase, Suspension
 from placements.engine.rollout.waves import compare_limits, plan_waves
@@ -85,3 +90,19 @@ def test_other_limits_are_compared_with_that_of_the_strategy() -> None:
         ("8", 8, 32, 5),
         ("25%", 10, 30, 4),
     ]
+
+
+def test_limits_are_compared_without_another_look_at_the_clusters(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    running = state(*(done(f"c{number:02}") for number in range(40)))
+    plan = plan_waves(
+        running.with_wanted({f"c{number:02}": "v3" for number in range(40)})
+    )
+    counted = Mock(wraps=waves.plan_work)
+    monkeypatch.setattr(waves, "plan_work", counted)
+
+    compared = compare_limits(plan)
+
+    assert len(compared) == 4
+    assert counted.call_count == 0
