@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from placements.manifests.disruption import DisruptionBudgetSpec, budget_errors
 from placements.manifests.policy import PlacementType
@@ -21,9 +22,19 @@ class ClusterAvailability(StrEnum):
     """The removal was started."""
 
 
+class AvailableOf(NamedTuple):
+    """Of so many clusters, how many are available."""
+
+    available: int
+    total: int
+
+
+NO_CLUSTERS = AvailableOf(0, 0)
+
+
 @dataclass(frozen=True, slots=True)
 class EvictionContext:
-    """What an eviction has to know of its placement."""
+    """What an eviction has to know of its placement; the clusters of `others` are only counted."""
 
     placement_type: PlacementType
     clusters: Mapping[str, ClusterAvailability]
@@ -32,6 +43,7 @@ class EvictionContext:
     is_namespaced: bool = False
     is_held: bool = False
     """Paused or stopped: no replacement could start."""
+    others: AvailableOf = NO_CLUSTERS
 
 
 class EvictionReason(StrEnum):
@@ -137,10 +149,10 @@ _WITHOUT_BUDGET: dict[ClusterAvailability | None, Verdict] = {
 def budget_numbers(placement: EvictionContext, budget: DisruptionBudgetSpec) -> Numbers:
     """Return what a budget allows; percentages are of the number of clusters wanted, and round up."""
     availabilities = list(placement.clusters.values())
-    available, total = (
-        availabilities.count(ClusterAvailability.AVAILABLE),
-        len(availabilities),
+    available = (
+        availabilities.count(ClusterAvailability.AVAILABLE) + placement.others.available
     )
+    total = len(availabilities) + placement.others.total
     wanted = placement.number_of_clusters or 0
     if budget.max_unavailable is not None:
         allowed = budget.max_unavailable.of(wanted) - (total - available)

@@ -181,6 +181,17 @@ class ChangedFleet:
         )
 
     @cached_property
+    def names(self) -> frozenset[str]:
+        return self.lost.union(cluster.name for cluster in self.changed)
+
+    @cached_property
+    def part(self) -> "ChangedFleet":
+        """The same change of a fleet that has these clusters alone."""
+        at, clusters = self.before.positions, self.before.clusters
+        before = Fleet(clusters[at[name]] for name in self.names if name in at)
+        return replace(self, before=before)
+
+    @cached_property
     def positions(self) -> list[int]:
         """The positions of the lost clusters in the fleet before."""
         return [
@@ -214,7 +225,8 @@ class PlacementLoss:
 
     `cycle` is its last one on the fleet after the change; `inside` are the lost clusters that it is on.
     `stays` says why it is not evictable, `obstacle` why nothing is decided, and `message` is the sentence
-    about all of this (`placements.explain.loss`). Two are equal if their results are.
+    about all of this (`placements.explain.loss`). `elsewhere` is the number of its clusters beside those in
+    `before` and `after`, which the change leaves as they are. Two are equal if their results are.
     """
 
     placement: str
@@ -230,6 +242,7 @@ class PlacementLoss:
     obstacle: PlacementImpact | None = None
     objects: int = 0
     message: str = ""
+    elsewhere: int = 0
 
     @cached_property
     def joins(self) -> tuple[str, ...]:
@@ -254,15 +267,15 @@ class PlacementLoss:
 
     @property
     def placed_before(self) -> int:
-        return len(self.before)
+        return len(self.before) + self.elsewhere
 
     @property
     def placed_after(self) -> int:
-        return len(self.after)
+        return len(self.after) + self.elsewhere
 
     @property
     def is_empty(self) -> bool:
-        return bool(self.before) and not self.after
+        return bool(self.placed_before) and not self.placed_after
 
     @property
     def objects_out_of_service(self) -> int:
@@ -321,6 +334,10 @@ class PlacementLoss:
         return list(self.exceeded_limits) != exceeded_limits(before, self.before)
 
     @property
+    def is_affected(self) -> bool:
+        return self.is_touched or self.gets_worse or self.exceeds_more
+
+    @property
     def counts(self) -> LossCounts:
         is_unfulfilled = (
             bool(self.decisions)
@@ -357,12 +374,16 @@ def _counts(
 
 @dataclass(frozen=True)
 class EvaluatedPlacement:
-    """A placement: its cycle on the fleet as it is, and whether it is fulfilled there."""
+    """A placement: its cycle on the fleet as it is, and whether it is fulfilled there.
+
+    `elsewhere` is how many clusters it has beside those of the cycle.
+    """
 
     cycle: Cycle
     was_fulfilled: bool | None
     name: str = ""
     objects: int = 0
+    elsewhere: int = 0
 
     @cached_property
     def placed(self) -> frozenset[str]:
@@ -479,6 +500,7 @@ def loss(facts: EvaluatedPlacement, change: ChangedFleet) -> PlacementLoss:
             facts.was_fulfilled,
             bool(facts.was_fulfilled),
             objects=facts.objects,
+            elsewhere=facts.elsewhere,
         )
     stays = facts.why_stays if change.variant is LossVariant.CORDON else None
     if change.variant is LossVariant.CORDON and stays is None:
@@ -504,6 +526,7 @@ def decided_loss(
         last.is_fulfilled and not last.is_failed,
         tuple(decisions),
         objects=facts.objects,
+        elsewhere=facts.elsewhere,
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from django.db.models import (
     Case,
+    Count,
     DateTimeField,
     Exists,
     F,
@@ -16,6 +17,7 @@ from django.db.models import (
     Q,
     QuerySet,
     TextField,
+    Value,
     When,
 )
 from django.db.models.functions import Cast
@@ -26,7 +28,12 @@ from clusters.fleet import EligibilityKind, collector_paused
 from clusters.models import MemberCluster, Membership
 from clusters.queries import current_fleet
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id
-from placements.engine.disruption import ClusterAvailability, EvictionContext
+from placements.engine.disruption import (
+    NO_CLUSTERS,
+    AvailableOf,
+    ClusterAvailability,
+    EvictionContext,
+)
 from placements.engine.overrides import cluster_version
 from placements.engine.rollout.staged_run import (
     Approval,
@@ -418,30 +425,86 @@ def _hash(content: object) -> str:
 
 
 def eviction_context(context: RolloutContext) -> EvictionContext:
-    state = context.state
+    is_available = context.state.is_available
+    availabilities = {
+        one.name: _availability(one.phase, is_available=is_available(one))
+        for one in context.state.clusters
+    }
+    return _eviction_context(context.placement, availabilities)
 
-    def availability(cluster: ClusterState) -> ClusterAvailability:
-        if cluster.phase in EMPTY:
-            return ClusterAvailability.PLANNED
-        if cluster.phase in (Phase.REMOVING, Phase.REMOVE_FAILED):
-            return ClusterAvailability.LEAVING
-        if cluster.phase is Phase.FAILED:
-            return ClusterAvailability.FAILED
-        is_available = state.is_available(cluster)
-        return (
-            ClusterAvailability.AVAILABLE
-            if is_available
-            else ClusterAvailability.WORKING
+
+def eviction_contexts(
+    placements: Collection[Placement],
+    clusters: Collection[str],
+    *,
+    limited: Collection[Placement],
+    now: datetime,
+) -> dict[int, EvictionContext]:
+    """Return what evictions from these clusters have to know, by placement; two queries.
+
+    The other clusters of the `limited` placements are counted, for a budget needs no more: in an index, but
+    for those that time alone makes available.
+    """
+    staying = MemberCluster.objects.exclude(membership=Membership.LEAVING)
+    is_called = Q(driver__in=DRIVERS) & ~Q(verdict__in=_UNREACHABLE)
+    reachable = staying.filter(~Q(hub=LOCAL_HUB) | is_called).values("name")
+    is_there = ~Q(state=BindingState.UNSCHEDULED)
+    is_there |= Q(cluster_name__in=staying.values("name"))
+    rows = Binding.objects.filter(is_there, placement__in=placements)
+    started = Value(now, DateTimeField()) - F("placement__unavailable_period")
+    by_time = Q(phase=Phase.APPLIED, untrackable_since__lte=started)
+    is_ready = Q(phase=Phase.AVAILABLE, cluster_name__in=reachable)
+    read = rows.filter(
+        Q(cluster_name__in=clusters) | Q(phase=Phase.APPLIED, placement__in=limited)
+    ).annotate(
+        is_ready=Case(
+            When(is_ready | by_time & Q(cluster_name__in=reachable), then=True),
+            default=False,
         )
+    )
+    here: dict[int, dict[str, ClusterAvailability]] = {one.pk: {} for one in placements}
+    for pk, name, phase, is_available in read.values_list(
+        "placement", "cluster_name", "phase", "is_ready"
+    ):
+        here[pk][name] = _availability(_PHASES[phase], is_available=is_available)
+    counted = rows.filter(~Q(phase=Phase.APPLIED), placement__in=limited)
+    counts = counted.exclude(cluster_name__in=clusters).order_by().values("placement")
+    counts = counts.annotate(ready=Count("pk", filter=is_ready), total=Count("pk"))
+    others = {
+        pk: AvailableOf(*both)
+        for pk, *both in counts.values_list("placement", "ready", "total")
+    }
+    return {
+        one.pk: _eviction_context(one, here[one.pk], others.get(one.pk, NO_CLUSTERS))
+        for one in placements
+    }
 
+
+def _availability(phase: Phase, *, is_available: bool) -> ClusterAvailability:
+    if phase in EMPTY:
+        return ClusterAvailability.PLANNED
+    if phase in (Phase.REMOVING, Phase.REMOVE_FAILED):
+        return ClusterAvailability.LEAVING
+    if phase is Phase.FAILED:
+        return ClusterAvailability.FAILED
+    if is_available:
+        return ClusterAvailability.AVAILABLE
+    return ClusterAvailability.WORKING
+
+
+def _eviction_context(
+    placement: Placement,
+    clusters: Mapping[str, ClusterAvailability],
+    others: AvailableOf = NO_CLUSTERS,
+) -> EvictionContext:
     return EvictionContext(
-        context.manifest.spec.policy.placement_type,
-        {one.name: availability(one) for one in state.clusters},
-        context.placement.number_of_clusters,
-        is_being_deleted=context.placement.deleting_since is not None,
-        is_namespaced=bool(context.placement.namespace),
-        is_held=context.placement.paused_since is not None
-        or context.placement.is_stopped,
+        PlacementType(placement.placement_type),
+        clusters,
+        placement.number_of_clusters,
+        is_being_deleted=placement.deleting_since is not None,
+        is_namespaced=bool(placement.namespace),
+        is_held=placement.paused_since is not None or placement.is_stopped,
+        others=others,
     )
 
 

@@ -1,17 +1,19 @@
 """What the loss or a change of clusters does to placements, before it happens."""
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 import pytest
 from pytest_django import DjangoAssertNumQueries
 
-from clusters.fleet import Taint
+from clusters.fleet import Cluster, Taint
 from clusters.operations.edit import change_labels, cordon
 from clusters.operations.join import ClusterSpec, dry_run, upsert_clusters
 from clusters.operations.leave import leave
 from clusters.queries import cluster_of, current_fleet
 from placements.engine.limits import ExceededLimit
+from placements.engine.loss import LossVariant
 from placements.models import Placement
 from placements.services.fleet_events import enqueue_affected_placements
 from placements.services.loss import evaluation
@@ -170,6 +172,59 @@ def test_foretells_what_the_scheduler_then_does(change: Callable[[], Any]) -> No
     run_due()
 
     assert run_later == {one: placed(Placement.objects.get(name=one)) for one in names}
+
+
+def _changed(name: str, **changes: Any) -> Impact:
+    fleet = current_fleet().fleet
+    return impact_of([fleet.clusters[fleet.positions[name]]._replace(**changes)])
+
+
+@pytest.mark.parametrize(
+    "impact",
+    [
+        lambda: _leaving("nimblefox"),
+        lambda: _leaving("jumpingcat", "nimblefox"),
+        lambda: impact_of(lost=["nimblefox"], variant=LossVariant.CORDON),
+        lambda: impact_of(lost=["nimblefox"], variant=LossVariant.DOWN),
+        lambda: _changed("nimblefox", taints=(Taint("cordon-key"),)),
+        lambda: _changed("nimblefox", labels={"region": "east"}),
+        lambda: _changed("bravelion", labels={"region": "west"}),
+        lambda: impact_of([Cluster("palemoth", {"region": "west"})]),
+    ],
+    ids=["leave", "both leave", "drain", "down", "cordon", "loses", "gets", "joins"],
+)
+def test_a_placement_on_all_clusters_of_a_kind_is_evaluated_on_the_changed_ones(
+    impact: Callable[[], Impact],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    west = {"clusterSelectorTerms": [labelled(region="west")]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": west}
+    decided("all", spec())
+    policy = {"placementType": "PickAll", "affinity": {"clusterAffinity": required}}
+    decided("west", spec(policy))
+    enqueue_affected_placements()
+    run_due()
+
+    def facts() -> list[tuple[Any, ...]]:
+        read = attrgetter(
+            *(
+                "placement",
+                "impact",
+                "joins",
+                "leaves",
+                "placed_before",
+                "placed_after",
+            ),
+            *("was_fulfilled", "is_fulfilled", "is_empty", "gets_worse", "message"),
+        )
+        return list(map(read, impact().rows))
+
+    on_changed = facts()
+    elsewhere = {row.elsewhere for row in impact().rows}
+    monkeypatch.setattr(evaluation, "keeps_others", lambda _: False)
+
+    assert on_changed == facts()
+    assert elsewhere != {row.elsewhere for row in impact().rows} == {0}
 
 
 def _impact_of_change(before: Any, after: Any, gone: tuple[str, ...]) -> Impact:

@@ -7,7 +7,7 @@ from typing import Any
 from django.db.models import Case, Count, QuerySet, Value, When
 
 from placements.engine.disruption import (
-    ClusterAvailability,
+    AvailableOf,
     EvictionContext,
     EvictionReason,
     Executed,
@@ -19,7 +19,7 @@ from placements.engine.disruption import (
     budget_numbers,
 )
 from placements.engine.loss import why_stays
-from placements.engine.rollout.state import EMPTY, Phase
+from placements.engine.rollout.state import Phase
 from placements.explain.staged_updates import (
     STAYS_SENTENCES,
     eviction_sentence,
@@ -145,14 +145,6 @@ _STEPS = {
 }
 
 
-_AVAILABILITIES = {
-    Phase.REMOVING: ClusterAvailability.LEAVING,
-    Phase.REMOVE_FAILED: ClusterAvailability.LEAVING,
-    Phase.FAILED: ClusterAvailability.FAILED,
-    Phase.AVAILABLE: ClusterAvailability.AVAILABLE,
-}
-
-
 @dataclass(frozen=True, slots=True)
 class BudgetState:
     """A budget with its limit in words, and what it allows now; `problem` is why it allows nothing."""
@@ -223,22 +215,16 @@ def _state_of(
         return BudgetState(
             row, limit, placement, None, f"Not allowed for {kind}: {errors[0].message}."
         )
-    clusters = {
-        f"{phase}-{number}": availability_of(phase)
-        for phase, count in counts.get(placement.pk, {}).items()
-        for number in range(count)
-    }
+    of_phases = counts.get(placement.pk, {})
+    total = sum(of_phases.values())
     wanted = placement.number_of_clusters
     context = EvictionContext(
-        kind, clusters, len(clusters) if wanted is None else wanted
+        kind,
+        {},
+        total if wanted is None else wanted,
+        others=AvailableOf(of_phases.get(Phase.AVAILABLE, 0), total),
     )
     return BudgetState(row, limit, placement, budget_numbers(context, spec))
-
-
-def availability_of(phase: str) -> ClusterAvailability:
-    if Phase(phase) in EMPTY:
-        return ClusterAvailability.PLANNED
-    return _AVAILABILITIES.get(Phase(phase), ClusterAvailability.WORKING)
 
 
 @dataclass(frozen=True, slots=True)

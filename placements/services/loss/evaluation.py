@@ -6,14 +6,15 @@ impact_of(lost=names, variant=LossVariant.CORDON) clusters that are drained
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from clusters.filters import ClusterFilter, clusters_matching
 from clusters.fleet import Cluster
-from clusters.models import MemberCluster
+from clusters.models import FleetChange, MemberCluster
 from clusters.queries import current_fleet
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.bulk import batched
@@ -32,6 +33,7 @@ from placements.explain.loss import loss_message
 from placements.models import Placement
 from placements.services.fleet_events import (
     affected_by_change,
+    keeps_others,
     losing_a_cluster,
     reading_labels,
 )
@@ -93,6 +95,28 @@ def facts_of(placement: Placement, cycle: Cycle) -> EvaluatedPlacement:
     )
 
 
+def evaluable(
+    placements: Collection[Placement], change: ChangedFleet
+) -> Iterator[tuple[Placement, EvaluatedPlacement, ChangedFleet]]:
+    """Yield each placement with what a change is to it.
+
+    To a placement that keeps all other clusters it is one of the changed clusters alone, of which the
+    bindings are read: it may have thousands of others.
+    """
+    is_settled = not FleetChange.objects.exists()
+    kept = [one.pk for one in placements if is_settled and keeps_others(one)]
+    part = change.part
+    where = ~Q(placement__in=kept) | Q(cluster_name__in=part.names)
+    for placement, cycle in cycles_of(placements, change.before, where=where):
+        facts = facts_of(placement, cycle)
+        if placement.pk not in kept:
+            yield placement, facts, change
+            continue
+        elsewhere = placement.placed_count - len(facts.placed)
+        there = replace(cycle, fleet=part.before)
+        yield placement, replace(facts, cycle=there, elsewhere=elsewhere), part
+
+
 def valid_placements() -> QuerySet[Placement]:
     return Placement.objects.filter(deleting_since=None, selection_faults=[])
 
@@ -142,12 +166,20 @@ def impact_on(
 
     Those in `named` are included although nothing would change.
     """
-    [impact] = _evaluated(placements, [change], named=named, most=MOST_EVALUATED)
-    return impact
+    evaluated, not_evaluated = _evaluated(placements, most=MOST_EVALUATED)
+    rows = (loss(facts, part) for _, facts, part in evaluable(evaluated, change))
+    return Impact.of(
+        [row for row in rows if row.is_affected or row.placement in named],
+        evaluated=len(evaluated),
+        not_evaluated=not_evaluated,
+    )
 
 
 def losses(clusters: Collection[str]) -> dict[LossVariant, Impact]:
-    """Return what the loss of clusters does, in each variant, on at most 2,000 placements by name."""
+    """Return what the loss of clusters does, in each variant, on at most 2,000 placements by name.
+
+    Their decisions are those on the whole fleet.
+    """
     affected = affected_by_change(
         opens=True, label_keys=set(), property_names=frozenset()
     )
@@ -157,37 +189,32 @@ def losses(clusters: Collection[str]) -> dict[LossVariant, Impact]:
         for variant in LossVariant
     ]
     placements = {*affected, *losing_a_cluster(clusters)}
-    impacts = _evaluated(placements, changes, named=(), most=MOST_IN_ANALYSIS)
-    return dict(zip(LossVariant, impacts, strict=True))
-
-
-def _evaluated(
-    placements: Collection[int],
-    changes: Sequence[ChangedFleet],
-    *,
-    named: Collection[str],
-    most: int,
-) -> list[Impact]:
-    """Return the impact of each of several changes of one fleet."""
-    rows = valid_placements().filter(pk__in=sorted(placements))
-    evaluated = list(rows.order_by("name")[:most])
-    not_evaluated = rows.count() - len(evaluated) if len(evaluated) == most else 0
-    concerned: list[list[PlacementLoss]] = [[] for _ in changes]
-    for placement, cycle in cycles_of(evaluated, changes[0].before):
+    evaluated, not_evaluated = _evaluated(placements, most=MOST_IN_ANALYSIS)
+    rows: dict[LossVariant, list[PlacementLoss]] = {one: [] for one in LossVariant}
+    for placement, cycle in cycles_of(evaluated, fleet):
         facts = facts_of(placement, cycle)
-        for change, losses_of_change in zip(changes, concerned, strict=True):
+        for change in changes:
             row = loss(facts, change)
-            if (
-                row.is_touched
-                or row.gets_worse
-                or row.exceeds_more
-                or row.placement in named
-            ):
-                losses_of_change.append(row)
-    return [
-        Impact.of(rows, evaluated=len(evaluated), not_evaluated=not_evaluated)
-        for rows in concerned
-    ]
+            if row.is_affected:
+                rows[change.variant].append(row)
+    return {
+        variant: Impact.of(worse, evaluated=len(evaluated), not_evaluated=not_evaluated)
+        for variant, worse in rows.items()
+    }
+
+
+def _evaluated(placements: Collection[int], *, most: int) -> tuple[list[Any], int]:
+    rows = valid_placements().filter(pk__in=sorted(placements))
+    return first_of(rows.order_by("name"), most=most)
+
+
+def first_of(rows: QuerySet[Any], *, most: int) -> tuple[list[Any], int]:
+    """Return the first of these rows, and the number of the others."""
+    first = list(rows[:most])
+    others = 0
+    if len(first) == most:
+        others = rows.count() - most
+    return first, others
 
 
 def impact_of_decision(placement: Placement, decision: Decision) -> PlacementLoss:
