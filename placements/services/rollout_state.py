@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from django.db.models import (
@@ -71,7 +71,7 @@ from placements.models import (
     StagedRun,
     WaitingRemoval,
 )
-from placements.services.overrides.queries import Applying, applying_to_each, frozen_of
+from placements.services.overrides.queries import Applying, applying_to, frozen_of
 from placements.services.snapshots import hash_of
 
 _UNREACHABLE = (EligibilityKind.STALE_HEARTBEAT, EligibilityKind.NO_AGENT)
@@ -167,59 +167,36 @@ class RolloutContext:
         return self.state.deletion is not None and self.state.deletion.abandons
 
 
-def load_rollout_context(placement: Placement, *, now: datetime) -> RolloutContext:
-    return load_rollout_contexts([placement], now=now)[placement.pk]
-
-
-_EVERYWHERE = Q()
+_TEXTS = {
+    "overrides_text": Cast("override_snapshots", TextField()),
+    "conditions_text": Cast("conditions", TextField()),
+    "strategy_text": Cast("apply_strategy", TextField()),
+}
+_PLANNED = {
+    "phase_changed_at": Case(When(phase=Phase.APPLIED, then="phase_changed_at"))
+}
+"""Of other clusters a plan needs no time: a conversion of each would take long."""
+_NOT_PLANNED = (datetime.min.replace(tzinfo=UTC), "", "", "[]", "{}", None, "")
+"""In place of the last columns of a binding, which no state has."""
 
 
 @collector_paused()
-def load_rollout_contexts(
-    placements: Collection[Placement], *, now: datetime, where: Q = _EVERYWHERE
-) -> dict[int, RolloutContext]:
-    """Return what a sync of each of these rollouts starts from, by placement; four queries.
-
-    `where` is which of their bindings are read: a large placement has thousands.
-    """
-    ids = [placement.pk for placement in placements]
-    own = Binding.objects.filter(where, placement__in=ids)
-    columns = {
-        "overrides_text": Cast("override_snapshots", TextField()),
-        "conditions_text": Cast("conditions", TextField()),
-        "strategy_text": Cast("apply_strategy", TextField()),
-    }
-    rows = own.order_by("cluster_name").annotate(**columns)
-    bindings: dict[int, list[BindingColumns]] = {pk: [] for pk in ids}
-    for pk, *values in rows.values_list("placement_id", *BindingColumns._fields):
-        bindings[pk].append(BindingColumns._make(values))
-    targets = _targets_of(placements)
-    overrides = applying_to_each(
-        {one.full_name: targets[one.pk] for one in placements if one.pk in targets}
-    )
-    members = _members(own)
-    return {
-        one.pk: _context(
-            one,
-            tuple(bindings[one.pk]),
-            targets.get(one.pk),
-            overrides.get(one.full_name, {}),
-            members,
-            now=now,
-        )
-        for one in placements
-    }
-
-
-def _context(
-    placement: Placement,
-    bindings: tuple[BindingColumns, ...],
-    target: ResourceSnapshot | None,
-    overrides: Applying,
-    members: Mapping[str, Member],
-    *,
-    now: datetime,
+def load_rollout_context(
+    placement: Placement, *, now: datetime, plans: bool = False
 ) -> RolloutContext:
+    """Return what a sync of a rollout starts from; four queries.
+
+    A plan needs only those columns of bindings that the state has: a large placement has thousands.
+    """
+    own = Binding.objects.filter(placement=placement).order_by("cluster_name")
+    rest: tuple[Any, ...] = _NOT_PLANNED if plans else ()
+    names = BindingColumns._fields[: len(BindingColumns._fields) - len(rest)]
+    read = {**_TEXTS, **_PLANNED} if plans else _TEXTS
+    rows = own.values_list(*(read.get(name, name) for name in names))
+    bindings = tuple(BindingColumns(*values, *rest) for values in rows)
+    members = _members(own.order_by())
+    target = target_of(placement)
+    overrides = applying_to(placement.full_name, target) if target else {}
     manifest = parse_placement(placement.document)
     versions = Versions.of(target, manifest, overrides) if target else None
     staying = {
@@ -325,16 +302,9 @@ def cluster_state(
 
 def target_of(placement: Placement) -> ResourceSnapshot | None:
     """Return the resource snapshot to roll out: the latest, or the one that a rollback has pinned."""
-    return _targets_of([placement]).get(placement.pk)
-
-
-def _targets_of(placements: Iterable[Placement]) -> dict[int, ResourceSnapshot]:
-    wanted = Q(pk__in=())
-    for placement in placements:
-        number = placement.pinned_snapshot
-        one = Q(is_latest=True) if number is None else Q(number=number)
-        wanted |= Q(one, placement=placement)
-    return {row.placement_id: row for row in ResourceSnapshot.objects.filter(wanted)}
+    number = placement.pinned_snapshot
+    wanted = Q(is_latest=True) if number is None else Q(number=number)
+    return ResourceSnapshot.objects.filter(wanted, placement=placement).first()
 
 
 @dataclass(frozen=True, slots=True)

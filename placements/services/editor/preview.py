@@ -30,6 +30,7 @@ from placements.engine.checks.examination import fleet_warnings
 from placements.engine.checks.findings import Finding
 from placements.engine.checks.predicates import AssertionResult, AssertionState
 from placements.engine.exact.record import ExactVerdict, SearchOptions, inline_search
+from placements.engine.loss import active, placed_after
 from placements.engine.overlaps import Overlap, keys_of, overlaps_of, to_place
 from placements.engine.rollout.state import RolloutState
 from placements.engine.rollout.waves import Wave, WavePlan, plan_waves
@@ -55,7 +56,6 @@ from placements.explain.steps import (
     placed_panels,
 )
 from placements.explain.vocabulary import OUTCOME_WORDS, policy_sentence
-from placements.manifests.binding import BindingState
 from placements.manifests.placement import (
     ClusterResourcePlacement,
     ResourceSelector,
@@ -89,7 +89,7 @@ from placements.services.resources.queries import (
 )
 from placements.services.results import name_on_hub
 from placements.services.rollout_state import (
-    load_rollout_contexts,
+    load_rollout_context,
     version_of,
     version_of_content,
 )
@@ -218,20 +218,17 @@ class SchedulePreview:
 
     @cached_property
     def leaves(self) -> tuple[str, ...]:
-        return tuple(sorted(set(self.decision.unscheduled) & self._placed_before))
+        return tuple(
+            sorted(self._placed_before.intersection(self.decision.unscheduled))
+        )
 
     @cached_property
     def stays(self) -> tuple[str, ...]:
-        return tuple(sorted(set(self.placed_after) & self._placed_before))
+        return tuple(sorted(self._placed_before.intersection(self.placed_after)))
 
     @cached_property
-    def _placed_before(self) -> set[str]:
-        live = self.decision.cycle.live_bindings
-        return {
-            binding.cluster
-            for binding in live
-            if binding.state is not BindingState.UNSCHEDULED
-        }
+    def _placed_before(self) -> frozenset[str]:
+        return active(self.decision.cycle.live_bindings)
 
     @cached_property
     def rescored(self) -> tuple[str, ...]:
@@ -254,9 +251,7 @@ class SchedulePreview:
 
     @cached_property
     def placed_after(self) -> tuple[str, ...]:
-        return tuple(
-            one.cluster for one in self.decision.bindings_after if one.is_active
-        )
+        return tuple(sorted(placed_after(self.decision)))
 
     @cached_property
     def sentence(self) -> str:
@@ -344,7 +339,7 @@ class SchedulePreview:
             if saved is None:
                 state = RolloutState((), manifest.spec.policy, strategy, now)
             else:
-                context = load_rollout_contexts([saved], now=now)[saved.pk]
+                context = load_rollout_context(saved, now=now, plans=True)
                 state = replace(context.state, strategy=strategy)
                 if saved.pinned_snapshot is not None and context.target:
                     version = version_of(context.target, manifest)

@@ -135,7 +135,7 @@ def plan_now(
 
     `applied` are the `applied_names`, if they are known.
     """
-    context = load_rollout_context(placement, now=now)
+    context = load_rollout_context(placement, now=now, plans=True)
     versions = {cluster.wanted for cluster in context.state.clusters if cluster.wanted}
     target = (
         dict.fromkeys(
@@ -151,6 +151,6 @@ def plan_now(
 
 def plan_of_revision(placement: Placement, *, now: datetime) -> WavePlan:
     """Plan the waves that rolling out another revision to all selected clusters would need."""
-    state = load_rollout_context(placement, now=now).state
+    state = load_rollout_context(placement, now=now, plans=True).state
     versions = {one.name: "another revision" for one in state.clusters if one.wanted}
     return plan_waves(state.with_wanted(versions))
