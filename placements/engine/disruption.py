@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
 
 from placements.manifests.disruption import DisruptionBudgetSpec, budget_errors
 from placements.manifests.policy import PlacementType
@@ -22,19 +21,9 @@ class ClusterAvailability(StrEnum):
     """The removal was started."""
 
 
-class AvailableOf(NamedTuple):
-    """Of so many clusters, how many are available."""
-
-    available: int
-    total: int
-
-
-NO_CLUSTERS = AvailableOf(0, 0)
-
-
 @dataclass(frozen=True, slots=True)
 class EvictionContext:
-    """What an eviction has to know of its placement; the clusters of `others` are only counted."""
+    """What an eviction has to know of its placement; beside its `clusters` others may be only counted."""
 
     placement_type: PlacementType
     clusters: Mapping[str, ClusterAvailability]
@@ -43,7 +32,8 @@ class EvictionContext:
     is_namespaced: bool = False
     is_held: bool = False
     """Paused or stopped: no replacement could start."""
-    others: AvailableOf = NO_CLUSTERS
+    others_available: int = 0
+    others: int = 0
 
 
 class EvictionReason(StrEnum):
@@ -150,9 +140,9 @@ def budget_numbers(placement: EvictionContext, budget: DisruptionBudgetSpec) -> 
     """Return what a budget allows; percentages are of the number of clusters wanted, and round up."""
     availabilities = list(placement.clusters.values())
     available = (
-        availabilities.count(ClusterAvailability.AVAILABLE) + placement.others.available
+        availabilities.count(ClusterAvailability.AVAILABLE) + placement.others_available
     )
-    total = len(availabilities) + placement.others.total
+    total = len(availabilities) + placement.others
     wanted = placement.number_of_clusters or 0
     if budget.max_unavailable is not None:
         allowed = budget.max_unavailable.of(wanted) - (total - available)

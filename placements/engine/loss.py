@@ -79,12 +79,8 @@ def why_stays(policy: PlacementPolicy, *, is_namespaced: bool) -> KeptReason | N
 
 
 def cordoned(fleet: Fleet, *names: str) -> Fleet:
-    positions = [
-        fleet.positions[name]
-        for name in dict.fromkeys(names)
-        if name in fleet.positions
-    ]
-    members = [fleet.clusters[position] for position in positions]
+    at = fleet.positions
+    members = [fleet.clusters[at[name]] for name in set(names) if name in at]
     return fleet.with_clusters(
         member._replace(taints=(*member.taints, CORDON))
         for member in members
@@ -130,12 +126,8 @@ def _has_changes(decision: Decision) -> bool:
 
 
 def placed_after(decision: Decision) -> frozenset[str]:
-    if decision.is_failed:
-        binding_classes = decision.cycle.binding_classes
-        kept = (*binding_classes.current, *binding_classes.obsolete)
-        return frozenset(binding.cluster for binding in kept)
-    ended = frozenset(decision.unscheduled)
-    return (active(decision.cycle.live_bindings) - ended).union(decision.picked_names)
+    kept = active(decision.cycle.live_bindings).difference(decision.unscheduled)
+    return kept.union(decision.picked_names)
 
 
 def active(bindings: Iterable[PlacedBinding]) -> frozenset[str]:

@@ -81,8 +81,9 @@ def _unchanged(
         failed = set(
             latest.filter(kind=CycleKind.FAILED).values_list("placement_id", flat=True)
         )
-        here = Q(cluster_name__in=fleet.names)
-        for placement, cycle in cycles_of(rows, fleet, where=here):
+        for placement, cycle in cycles_of(
+            rows, fleet, where=Q(cluster_name__in=fleet.names)
+        ):
             if not can_change_picks(
                 cycle,
                 label_keys=keys,

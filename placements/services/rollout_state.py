@@ -29,8 +29,6 @@ from clusters.models import MemberCluster, Membership
 from clusters.queries import current_fleet
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id
 from placements.engine.disruption import (
-    NO_CLUSTERS,
-    AvailableOf,
     ClusterAvailability,
     EvictionContext,
 )
@@ -441,31 +439,35 @@ def eviction_contexts(
     counts = counted.exclude(cluster_name__in=clusters).order_by().values("placement")
     counts = counts.annotate(ready=Count("pk", filter=is_ready), total=Count("pk"))
     others = {
-        pk: AvailableOf(*both)
-        for pk, *both in counts.values_list("placement", "ready", "total")
+        pk: both for pk, *both in counts.values_list("placement", "ready", "total")
     }
     return {
-        one.pk: _eviction_context(one, here[one.pk], others.get(one.pk, NO_CLUSTERS))
+        one.pk: _eviction_context(one, here[one.pk], *others.get(one.pk, ()))
         for one in placements
     }
 
 
 def _availability(phase: Phase, *, is_available: bool) -> ClusterAvailability:
-    if phase in EMPTY:
-        return ClusterAvailability.PLANNED
-    if phase in (Phase.REMOVING, Phase.REMOVE_FAILED):
-        return ClusterAvailability.LEAVING
-    if phase is Phase.FAILED:
-        return ClusterAvailability.FAILED
+    is_working = ClusterAvailability.WORKING
     if is_available:
-        return ClusterAvailability.AVAILABLE
-    return ClusterAvailability.WORKING
+        is_working = ClusterAvailability.AVAILABLE
+    return _AVAILABILITIES.get(phase, is_working)
+
+
+_AVAILABILITIES = {
+    **dict.fromkeys(EMPTY, ClusterAvailability.PLANNED),
+    Phase.REMOVING: ClusterAvailability.LEAVING,
+    Phase.REMOVE_FAILED: ClusterAvailability.LEAVING,
+    Phase.FAILED: ClusterAvailability.FAILED,
+}
+"""By the phases in which no cluster is available."""
 
 
 def _eviction_context(
     placement: Placement,
     clusters: Mapping[str, ClusterAvailability],
-    others: AvailableOf = NO_CLUSTERS,
+    others_available: int = 0,
+    others: int = 0,
 ) -> EvictionContext:
     return EvictionContext(
         PlacementType(placement.placement_type),
@@ -474,6 +476,7 @@ def _eviction_context(
         is_being_deleted=placement.deleting_since is not None,
         is_namespaced=bool(placement.namespace),
         is_held=placement.paused_since is not None or placement.is_stopped,
+        others_available=others_available,
         others=others,
     )
 

@@ -7,7 +7,6 @@ from typing import Any
 from django.db.models import Case, Count, QuerySet, Value, When
 
 from placements.engine.disruption import (
-    AvailableOf,
     EvictionContext,
     EvictionReason,
     Executed,
@@ -222,7 +221,8 @@ def _state_of(
         kind,
         {},
         total if wanted is None else wanted,
-        others=AvailableOf(of_phases.get(Phase.AVAILABLE, 0), total),
+        others_available=of_phases.get(Phase.AVAILABLE, 0),
+        others=total,
     )
     return BudgetState(row, limit, placement, budget_numbers(context, spec))
 

@@ -8,16 +8,16 @@ impact_of(lost=names, variant=LossVariant.CORDON) clusters that are drained
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any
 
 from django.db.models import Q, QuerySet
 
 from clusters.filters import ClusterFilter, clusters_matching
 from clusters.fleet import Cluster
-from clusters.models import FleetChange, MemberCluster
+from clusters.models import FleetChange
 from clusters.queries import current_fleet
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
-from fleetui.bulk import batched
 from placements.engine.loss import (
     ChangedFleet,
     EvaluatedPlacement,
@@ -41,6 +41,8 @@ from placements.services.snapshots import cycles_of
 
 MOST_EVALUATED = 200
 MOST_IN_ANALYSIS = 2_000
+_OPENING = attrgetter("taints", "eligibility.kind", "properties", "usage")
+"""What concerns all placements; which properties a policy reads is not known here."""
 _RANKS = {impact: rank for rank, impact in enumerate(PlacementImpact)}
 
 
@@ -109,12 +111,12 @@ def evaluable(
     where = ~Q(placement__in=kept) | Q(cluster_name__in=part.names)
     for placement, cycle in cycles_of(placements, change.before, where=where):
         facts = facts_of(placement, cycle)
-        if placement.pk not in kept:
+        if placement.pk in kept:
+            elsewhere = placement.placed_count - len(facts.placed)
+            there = replace(cycle, fleet=part.before)
+            yield placement, replace(facts, cycle=there, elsewhere=elsewhere), part
+        else:
             yield placement, facts, change
-            continue
-        elsewhere = placement.placed_count - len(facts.placed)
-        there = replace(cycle, fleet=part.before)
-        yield placement, replace(facts, cycle=there, elsewhere=elsewhere), part
 
 
 def valid_placements() -> QuerySet[Placement]:
@@ -136,20 +138,17 @@ def impact_of(
         if cluster.name not in at or before.clusters[at[cluster.name]] != cluster
     }
     change = ChangedFleet(before, tuple(changes.values()), frozenset(lost), variant)
-    opens = bool(lost) and variant is not LossVariant.DOWN
-    keys = set[str]()
-    for name, new in changes.items():
-        if name not in at:
-            opens = True
-            continue
-        old = before.clusters[at[name]]
-        opens = opens or (old.taints, old.eligibility.kind) != (
-            new.taints,
-            new.eligibility.kind,
-        )
-        keys |= {key for key, _ in set(old.labels.items()) ^ set(new.labels.items())}
-        if (old.properties, old.usage) != (new.properties, new.usage):
-            opens = True  # which properties a policy reads is not known here, so all placements are affected
+    pairs = [
+        (before.clusters[at[name]], new) for name, new in changes.items() if name in at
+    ]
+    keys = {
+        key for old, new in pairs for key, _ in old.labels.items() ^ new.labels.items()
+    }
+    opens = (
+        (bool(lost) and variant is not LossVariant.DOWN)
+        or len(pairs) < len(changes)
+        or any(_OPENING(old) != _OPENING(new) for old, new in pairs)
+    )
     affected = affected_by_change(
         opens=opens, label_keys=keys, property_names=frozenset()
     )
@@ -211,9 +210,7 @@ def _evaluated(placements: Collection[int], *, most: int) -> tuple[list[Any], in
 def first_of(rows: QuerySet[Any], *, most: int) -> tuple[list[Any], int]:
     """Return the first of these rows, and the number of the others."""
     first = list(rows[:most])
-    others = 0
-    if len(first) == most:
-        others = rows.count() - most
+    others = rows.count() - most if len(first) == most else 0
     return first, others
 
 
@@ -226,11 +223,7 @@ def chosen_clusters(names: Collection[str], labels: Sequence[str]) -> tuple[str,
 
     Raise InvalidManifest for an unknown name, labels that no cluster has, and an empty choice.
     """
-    known = set[str]()
-    for part in batched(names):
-        known |= set(
-            MemberCluster.objects.filter(name__in=part).values_list("name", flat=True)
-        )
+    known = current_fleet().fleet.positions
     errors = [
         FieldError(
             f"clusters[{at}]",
