@@ -336,10 +336,12 @@ class PlacementLoss:
             and self.was_fulfilled is True
             and not self.is_fulfilled
         )
-        policy = self.cycle.policy
-        fleet = self.cycle.fleet
         return _counts(
-            policy, fleet, self.before, self.after, is_unfulfilled=is_unfulfilled
+            self.cycle.policy,
+            self.cycle.fleet,
+            self.before,
+            self.after,
+            is_unfulfilled=is_unfulfilled,
         )
 
 
@@ -353,10 +355,9 @@ def _counts(
 ) -> LossCounts:
     kept = len(before & after)
     moved = len(after) - kept
-    constraints = policy.topology_spread_constraints
     skews = [
         skew_of(fleet, one.topology_key, one.topology_key_type, after)
-        for one in constraints
+        for one in policy.topology_spread_constraints
     ]
     lost = max(0, len(before) - kept - moved)
     return LossCounts(

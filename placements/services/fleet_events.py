@@ -99,9 +99,9 @@ def keeps_others(placement: Placement) -> bool:
 
     Properties of clusters may have changed without a cycle.
     """
-    is_at_rest = not placement.is_due and placement.is_fulfilled is True
     return (
-        is_at_rest
+        placement.is_fulfilled is True
+        and not placement.is_due
         and placement.placement_type == PlacementType.PICK_ALL
         and not placement.is_mirrored
         and not placement.property_names_read

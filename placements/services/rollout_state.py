@@ -393,9 +393,9 @@ def _hash(content: object) -> str:
 
 
 def eviction_context(context: RolloutContext) -> EvictionContext:
-    is_available = context.state.is_available
+    state = context.state
     availabilities = {
-        one.name: _availability(one.phase, is_available=is_available(one))
+        one.name: _availability(one.phase, is_available=state.is_available(one))
         for one in context.state.clusters
     }
     return _eviction_context(context.placement, availabilities)
@@ -416,9 +416,10 @@ def eviction_contexts(
     staying = MemberCluster.objects.exclude(membership=Membership.LEAVING)
     is_called = Q(driver__in=DRIVERS) & ~Q(verdict__in=_UNREACHABLE)
     reachable = staying.filter(~Q(hub=LOCAL_HUB) | is_called).values("name")
-    is_there = ~Q(state=BindingState.UNSCHEDULED)
-    is_there |= Q(cluster_name__in=staying.values("name"))
-    rows = Binding.objects.filter(is_there, placement__in=placements)
+    rows = Binding.objects.filter(
+        ~Q(state=BindingState.UNSCHEDULED) | Q(cluster_name__in=staying.values("name")),
+        placement__in=placements,
+    )
     started = Value(now, DateTimeField()) - F("placement__unavailable_period")
     by_time = Q(phase=Phase.APPLIED, untrackable_since__lte=started)
     is_ready = Q(phase=Phase.AVAILABLE, cluster_name__in=reachable)
@@ -448,10 +449,10 @@ def eviction_contexts(
 
 
 def _availability(phase: Phase, *, is_available: bool) -> ClusterAvailability:
-    is_working = ClusterAvailability.WORKING
-    if is_available:
-        is_working = ClusterAvailability.AVAILABLE
-    return _AVAILABILITIES.get(phase, is_working)
+    usual = (
+        ClusterAvailability.AVAILABLE if is_available else ClusterAvailability.WORKING
+    )
+    return _AVAILABILITIES.get(phase, usual)
 
 
 _AVAILABILITIES = {

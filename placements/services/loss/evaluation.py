@@ -105,8 +105,8 @@ def evaluable(
     To a placement that keeps all other clusters it is one of the changed clusters alone, of which the
     bindings are read: it may have thousands of others.
     """
-    is_settled = not FleetChange.objects.exists()
-    kept = [one.pk for one in placements if is_settled and keeps_others(one)]
+    is_moving = FleetChange.objects.exists()
+    kept = [one.pk for one in placements if not is_moving and keeps_others(one)]
     part = change.part
     where = ~Q(placement__in=kept) | Q(cluster_name__in=part.names)
     for placement, cycle in cycles_of(placements, change.before, where=where):
@@ -203,8 +203,8 @@ def losses(clusters: Collection[str]) -> dict[LossVariant, Impact]:
 
 
 def _evaluated(placements: Collection[int], *, most: int) -> tuple[list[Any], int]:
-    rows = valid_placements().filter(pk__in=sorted(placements))
-    return first_of(rows.order_by("name"), most=most)
+    rows = valid_placements().filter(pk__in=sorted(placements)).order_by("name")
+    return first_of(rows, most=most)
 
 
 def first_of(rows: QuerySet[Any], *, most: int) -> tuple[list[Any], int]:
