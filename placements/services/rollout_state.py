@@ -266,10 +266,9 @@ def _members(bindings: QuerySet[Binding]) -> Mapping[str, Member]:
         When(verdict__in=_UNREACHABLE, then=F("verdict_since")),
         output_field=DateTimeField(null=True),
     )
-    names = bindings.values("cluster_name")
-    rows = MemberCluster.objects.filter(name__in=names).annotate(
-        unreachable_since=unreachable_since
-    )
+    rows = MemberCluster.objects.filter(
+        name__in=bindings.values("cluster_name")
+    ).annotate(unreachable_since=unreachable_since)
     return {values[0]: Member(*values) for values in rows.values_list(*Member._fields)}
 
 
@@ -393,12 +392,14 @@ def _hash(content: object) -> str:
 
 
 def eviction_context(context: RolloutContext) -> EvictionContext:
-    state = context.state
-    availabilities = {
-        one.name: _availability(one.phase, is_available=state.is_available(one))
-        for one in context.state.clusters
-    }
-    return _eviction_context(context.placement, availabilities)
+    is_available = context.state.is_available
+    return _eviction_context(
+        context.placement,
+        {
+            one.name: _availability(one.phase, is_available=is_available(one))
+            for one in context.state.clusters
+        },
+    )
 
 
 def eviction_contexts(
@@ -414,8 +415,9 @@ def eviction_contexts(
     for those that time alone makes available.
     """
     staying = MemberCluster.objects.exclude(membership=Membership.LEAVING)
-    is_called = Q(driver__in=DRIVERS) & ~Q(verdict__in=_UNREACHABLE)
-    reachable = staying.filter(~Q(hub=LOCAL_HUB) | is_called).values("name")
+    reachable = staying.filter(
+        ~Q(hub=LOCAL_HUB) | (Q(driver__in=DRIVERS) & ~Q(verdict__in=_UNREACHABLE))
+    ).values("name")
     rows = Binding.objects.filter(
         ~Q(state=BindingState.UNSCHEDULED) | Q(cluster_name__in=staying.values("name")),
         placement__in=placements,
@@ -437,8 +439,12 @@ def eviction_contexts(
     ):
         here[pk][name] = _availability(_PHASES[phase], is_available=is_available)
     counted = rows.filter(~Q(phase=Phase.APPLIED), placement__in=limited)
-    counts = counted.exclude(cluster_name__in=clusters).order_by().values("placement")
-    counts = counts.annotate(ready=Count("pk", filter=is_ready), total=Count("pk"))
+    counts = (
+        counted.exclude(cluster_name__in=clusters)
+        .order_by()
+        .values("placement")
+        .annotate(ready=Count("pk", filter=is_ready), total=Count("pk"))
+    )
     others = {
         pk: both for pk, *both in counts.values_list("placement", "ready", "total")
     }
@@ -576,10 +582,14 @@ BEHIND, WAITING, CONFIRMED = "behind", "waiting", "confirmed"
 
 def orphans_to_decide() -> QuerySet[WaitingRemoval]:
     """Return the orphans on members that wait for a person; callable in `across_hubs` too."""
-    members = MemberCluster.objects.filter(
-        hub=OuterRef("hub"), name=OuterRef("cluster_name")
+    return WaitingRemoval.objects.filter(
+        Exists(
+            MemberCluster.objects.filter(
+                hub=OuterRef("hub"), name=OuterRef("cluster_name")
+            )
+        ),
+        confirmed_at=None,
     )
-    return WaitingRemoval.objects.filter(Exists(members), confirmed_at=None)
 
 
 def prunes_to_decide() -> QuerySet[Binding]:

@@ -56,13 +56,15 @@ def drain_impact(*clusters: str, now: datetime) -> Impact:
     change = ChangedFleet(
         current_fleet().fleet, lost=frozenset(clusters), variant=LossVariant.CORDON
     )
-    losses = []
-    for placement, facts, part in evaluable(evaluated, change):
-        there = [
-            one.cluster for one in facts.cycle.bindings if one.cluster in change.lost
-        ]
-        row = loss(facts, part)
-        losses.append(_obstructed(row, placement, contexts[placement.pk], there))
+    losses = [
+        _obstructed(
+            loss(facts, part),
+            placement,
+            contexts[placement.pk],
+            [one.cluster for one in facts.cycle.bindings if one.cluster in change.lost],
+        )
+        for placement, facts, part in evaluable(evaluated, change)
+    ]
     return Impact.of(losses, evaluated=len(evaluated), not_evaluated=not_evaluated)
 
 
@@ -91,9 +93,8 @@ def _obstructed(
 def _obstacle(
     placement: Any, context: EvictionContext, cluster: str
 ) -> tuple[PlacementImpact, str] | None:
-    budget = None
-    if placement.budget is not None:
-        budget = parse_disruption_budget(placement.budget).spec
+    written = placement.budget
+    budget = parse_disruption_budget(written).spec if written is not None else None
     verdict = judge_eviction(context, cluster, budget)
     if verdict.why is EvictionReason.LEAVING:
         return PlacementImpact.LEAVING, "Removal in progress."

@@ -62,10 +62,9 @@ def has_started_run(placement: Placement) -> bool:
 
     See `rules/lifecycle.md#staged-update-runs`.
     """
-    started = StagedRun.objects.filter(
+    return StagedRun.objects.filter(
         placement=placement, ended_at=None, started_at__isnull=False
-    )
-    return started.exists()
+    ).exists()
 
 
 def numbers_facts(numbers: Numbers | None) -> dict[str, int] | None:
@@ -73,13 +72,14 @@ def numbers_facts(numbers: Numbers | None) -> dict[str, int] | None:
 
 
 def verdict_of(eviction: Eviction) -> Verdict:
-    why, numbers = EvictionReason(eviction.why), _numbers(eviction.numbers)
-    match eviction.outcome:
-        case Eviction.Outcome.EXECUTED:
-            return Executed(why, numbers)
-        case Eviction.Outcome.NOT_EXECUTED:
-            return NotExecuted(why, numbers)
-    return Invalid(why)
+    verdict = _VERDICTS.get(eviction.outcome, Invalid)
+    return verdict(EvictionReason(eviction.why), _numbers(eviction.numbers))
+
+
+_VERDICTS = {
+    Eviction.Outcome.EXECUTED: Executed,
+    Eviction.Outcome.NOT_EXECUTED: NotExecuted,
+}
 
 
 def event_line(eviction: Eviction) -> str:
@@ -105,13 +105,12 @@ def left_of(drain: Drain) -> list[DrainStep]:
 
 def taken_over(drain: Drain) -> dict[str, list[Binding]]:
     """Return, by placement of a drain, the bindings that were selected since its start."""
-    names = drain.steps.values("placement_name")
     rows = Binding.objects.filter(
-        placement__full_name__in=names, picked_at__gte=drain.started_at
-    )
+        placement__full_name__in=drain.steps.values("placement_name"),
+        picked_at__gte=drain.started_at,
+    ).exclude(cluster_name=drain.cluster_name)
     by_placement: dict[str, list[Binding]] = {}
-    rows = rows.exclude(cluster_name=drain.cluster_name).select_related("placement")
-    for row in rows.order_by("cluster_name"):
+    for row in rows.select_related("placement").order_by("cluster_name"):
         by_placement.setdefault(row.placement.full_name, []).append(row)
     return by_placement
 
@@ -176,15 +175,13 @@ def budget_states(rows: list[DisruptionBudget]) -> list[BudgetState]:
     placements = {
         one.full_name: one for one in Placement.objects.filter(full_name__in=names)
     }
-    bindings = Binding.objects.filter(
-        placement__in=[one.pk for one in placements.values()]
-    )
     phase = Case(
         When(state=BindingState.UNSCHEDULED, then=Value(Phase.REMOVING)),
         default="phase",
     )
     grouped = (
-        bindings.order_by()
+        Binding.objects.filter(placement__in=placements.values())
+        .order_by()
         .annotate(now=phase)
         .values("placement", "now")
         .annotate(count=Count("pk"))

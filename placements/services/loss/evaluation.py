@@ -63,18 +63,14 @@ class Impact:
     ) -> "Impact":
         """Order the rows, with their messages."""
         worst_first = sorted(
-            rows,
+            (replace(row, message=row.message or loss_message(row)) for row in rows),
             key=lambda row: (
                 _RANKS[row.impact],
                 not row.exceeded_limits,
                 row.placement,
             ),
         )
-        explained = tuple(
-            replace(row, message=row.message or loss_message(row))
-            for row in worst_first
-        )
-        return cls(explained, evaluated, not_evaluated)
+        return cls(tuple(worst_first), evaluated, not_evaluated)
 
     @property
     def counts(self) -> dict[PlacementImpact, int]:
@@ -112,9 +108,12 @@ def evaluable(
     for placement, cycle in cycles_of(placements, change.before, where=where):
         facts = facts_of(placement, cycle)
         if placement.pk in kept:
-            elsewhere = placement.placed_count - len(facts.placed)
-            there = replace(cycle, fleet=part.before)
-            yield placement, replace(facts, cycle=there, elsewhere=elsewhere), part
+            facts = replace(
+                facts,
+                cycle=replace(cycle, fleet=part.before),
+                elsewhere=placement.placed_count - len(facts.placed),
+            )
+            yield placement, facts, part
         else:
             yield placement, facts, change
 
