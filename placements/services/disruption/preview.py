@@ -41,18 +41,22 @@ from placements.services.rollout_state import eviction_contexts
 
 def drain_impact(*clusters: str, now: datetime) -> Impact:
     """Return the impact of draining clusters on at most 200 placements, by name."""
-    here = Binding.objects.filter(cluster_name__in=clusters)
     started = StagedRun.objects.filter(
         placement=OuterRef("pk"), ended_at=None, started_at__isnull=False
     )
     budgets = DisruptionBudget.objects.filter(name=OuterRef("full_name"))
-    rows = Placement.objects.filter(pk__in=here.values("placement")).annotate(
+    here = Binding.objects.filter(cluster_name__in=clusters).values("placement")
+    rows = Placement.objects.filter(pk__in=here).annotate(
         has_started_run=Exists(started),
         budget=Subquery(budgets.values("document")[:1]),
     )
     evaluated, not_evaluated = first_of(rows.order_by("full_name"), most=MOST_EVALUATED)
-    limited = [one for one in evaluated if one.budget is not None]
-    contexts = eviction_contexts(evaluated, clusters, limited=limited, now=now)
+    contexts = eviction_contexts(
+        evaluated,
+        clusters,
+        limited=[one for one in evaluated if one.budget is not None],
+        now=now,
+    )
     change = ChangedFleet(
         current_fleet().fleet, lost=frozenset(clusters), variant=LossVariant.CORDON
     )

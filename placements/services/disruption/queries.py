@@ -76,7 +76,7 @@ def verdict_of(eviction: Eviction) -> Verdict:
     return verdict(EvictionReason(eviction.why), _numbers(eviction.numbers))
 
 
-_VERDICTS = {
+_VERDICTS: dict[str, type[Verdict]] = {
     Eviction.Outcome.EXECUTED: Executed,
     Eviction.Outcome.NOT_EXECUTED: NotExecuted,
 }
