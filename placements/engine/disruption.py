@@ -23,7 +23,7 @@ class ClusterAvailability(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EvictionContext:
-    """What an eviction has to know of its placement."""
+    """What an eviction has to know of its placement; beside its `clusters` others may be only counted."""
 
     placement_type: PlacementType
     clusters: Mapping[str, ClusterAvailability]
@@ -32,6 +32,8 @@ class EvictionContext:
     is_namespaced: bool = False
     is_held: bool = False
     """Paused or stopped: no replacement could start."""
+    others_available: int = 0
+    others: int = 0
 
 
 class EvictionReason(StrEnum):
@@ -137,10 +139,10 @@ _WITHOUT_BUDGET: dict[ClusterAvailability | None, Verdict] = {
 def budget_numbers(placement: EvictionContext, budget: DisruptionBudgetSpec) -> Numbers:
     """Return what a budget allows; percentages are of the number of clusters wanted, and round up."""
     availabilities = list(placement.clusters.values())
-    available, total = (
-        availabilities.count(ClusterAvailability.AVAILABLE),
-        len(availabilities),
+    available = (
+        availabilities.count(ClusterAvailability.AVAILABLE) + placement.others_available
     )
+    total = len(availabilities) + placement.others
     wanted = placement.number_of_clusters or 0
     if budget.max_unavailable is not None:
         allowed = budget.max_unavailable.of(wanted) - (total - available)

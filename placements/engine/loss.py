@@ -79,12 +79,8 @@ def why_stays(policy: PlacementPolicy, *, is_namespaced: bool) -> KeptReason | N
 
 
 def cordoned(fleet: Fleet, *names: str) -> Fleet:
-    positions = [
-        fleet.positions[name]
-        for name in dict.fromkeys(names)
-        if name in fleet.positions
-    ]
-    members = [fleet.clusters[position] for position in positions]
+    at = fleet.positions
+    members = [fleet.clusters[at[name]] for name in set(names) if name in at]
     return fleet.with_clusters(
         member._replace(taints=(*member.taints, CORDON))
         for member in members
@@ -130,12 +126,8 @@ def _has_changes(decision: Decision) -> bool:
 
 
 def placed_after(decision: Decision) -> frozenset[str]:
-    if decision.is_failed:
-        binding_classes = decision.cycle.binding_classes
-        kept = (*binding_classes.current, *binding_classes.obsolete)
-        return frozenset(binding.cluster for binding in kept)
-    ended = frozenset(decision.unscheduled)
-    return (active(decision.cycle.live_bindings) - ended).union(decision.picked_names)
+    kept = active(decision.cycle.live_bindings).difference(decision.unscheduled)
+    return kept.union(decision.picked_names)
 
 
 def active(bindings: Iterable[PlacedBinding]) -> frozenset[str]:
@@ -181,6 +173,17 @@ class ChangedFleet:
         )
 
     @cached_property
+    def names(self) -> frozenset[str]:
+        return self.lost.union(cluster.name for cluster in self.changed)
+
+    @cached_property
+    def part(self) -> "ChangedFleet":
+        """The same change of a fleet that has these clusters alone."""
+        at, clusters = self.before.positions, self.before.clusters
+        before = Fleet(clusters[at[name]] for name in self.names if name in at)
+        return replace(self, before=before)
+
+    @cached_property
     def positions(self) -> list[int]:
         """The positions of the lost clusters in the fleet before."""
         return [
@@ -214,7 +217,8 @@ class PlacementLoss:
 
     `cycle` is its last one on the fleet after the change; `inside` are the lost clusters that it is on.
     `stays` says why it is not evictable, `obstacle` why nothing is decided, and `message` is the sentence
-    about all of this (`placements.explain.loss`). Two are equal if their results are.
+    about all of this (`placements.explain.loss`). `elsewhere` is the number of its clusters beside those in
+    `before` and `after`, which the change leaves as they are. Two are equal if their results are.
     """
 
     placement: str
@@ -230,6 +234,7 @@ class PlacementLoss:
     obstacle: PlacementImpact | None = None
     objects: int = 0
     message: str = ""
+    elsewhere: int = 0
 
     @cached_property
     def joins(self) -> tuple[str, ...]:
@@ -254,15 +259,15 @@ class PlacementLoss:
 
     @property
     def placed_before(self) -> int:
-        return len(self.before)
+        return len(self.before) + self.elsewhere
 
     @property
     def placed_after(self) -> int:
-        return len(self.after)
+        return len(self.after) + self.elsewhere
 
     @property
     def is_empty(self) -> bool:
-        return bool(self.before) and not self.after
+        return bool(self.placed_before) and not self.placed_after
 
     @property
     def objects_out_of_service(self) -> int:
@@ -321,16 +326,22 @@ class PlacementLoss:
         return list(self.exceeded_limits) != exceeded_limits(before, self.before)
 
     @property
+    def is_affected(self) -> bool:
+        return self.is_touched or self.gets_worse or self.exceeds_more
+
+    @property
     def counts(self) -> LossCounts:
         is_unfulfilled = (
             bool(self.decisions)
             and self.was_fulfilled is True
             and not self.is_fulfilled
         )
-        policy = self.cycle.policy
-        fleet = self.cycle.fleet
         return _counts(
-            policy, fleet, self.before, self.after, is_unfulfilled=is_unfulfilled
+            self.cycle.policy,
+            self.cycle.fleet,
+            self.before,
+            self.after,
+            is_unfulfilled=is_unfulfilled,
         )
 
 
@@ -344,10 +355,9 @@ def _counts(
 ) -> LossCounts:
     kept = len(before & after)
     moved = len(after) - kept
-    constraints = policy.topology_spread_constraints
     skews = [
         skew_of(fleet, one.topology_key, one.topology_key_type, after)
-        for one in constraints
+        for one in policy.topology_spread_constraints
     ]
     lost = max(0, len(before) - kept - moved)
     return LossCounts(
@@ -357,12 +367,16 @@ def _counts(
 
 @dataclass(frozen=True)
 class EvaluatedPlacement:
-    """A placement: its cycle on the fleet as it is, and whether it is fulfilled there."""
+    """A placement: its cycle on the fleet as it is, and whether it is fulfilled there.
+
+    `elsewhere` is how many clusters it has beside those of the cycle.
+    """
 
     cycle: Cycle
     was_fulfilled: bool | None
     name: str = ""
     objects: int = 0
+    elsewhere: int = 0
 
     @cached_property
     def placed(self) -> frozenset[str]:
@@ -479,6 +493,7 @@ def loss(facts: EvaluatedPlacement, change: ChangedFleet) -> PlacementLoss:
             facts.was_fulfilled,
             bool(facts.was_fulfilled),
             objects=facts.objects,
+            elsewhere=facts.elsewhere,
         )
     stays = facts.why_stays if change.variant is LossVariant.CORDON else None
     if change.variant is LossVariant.CORDON and stays is None:
@@ -504,6 +519,7 @@ def decided_loss(
         last.is_fulfilled and not last.is_failed,
         tuple(decisions),
         objects=facts.objects,
+        elsewhere=facts.elsewhere,
     )
 
 

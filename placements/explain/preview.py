@@ -1,12 +1,13 @@
 """What a preview shows of a decision: groups against their band, the first picks, clusters passed over."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
 
 from clusters.columns import Codes, Ints
+from placements.engine.loss import placed_after
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import CycleKind, Decision, Picked
 from placements.engine.scheduling.outcome import Outcome
@@ -71,7 +72,7 @@ def _worth(cycle: Cycle, joint: str = "; ") -> str:
     return f"{joint}existing placements {'only win ties' if only_ties else 'have no effect'}"
 
 
-def _positions(decision: Decision, names: list[str]) -> Codes:
+def _positions(decision: Decision, names: Iterable[str]) -> Codes:
     positions = decision.cycle.fleet.positions
     return np.array(
         [positions[name] for name in names if name in positions], dtype=np.int32
@@ -102,9 +103,8 @@ def pick_lines(decision: Decision) -> Iterator[PickLine]:
 def passed_over(decision: Decision) -> list[tuple[Outcome, int]]:
     """Return how many clusters are not placed afterwards, by outcome, without a loop over clusters."""
     total = len(decision.cycle.fleet)
-    active = {one.cluster for one in decision.bindings_after if one.is_active}
-    placed = _positions(decision, [*active])
-    ended = np.setdiff1d(_positions(decision, list(decision.unscheduled)), placed)
+    placed = _positions(decision, placed_after(decision))
+    ended = np.setdiff1d(_positions(decision, decision.unscheduled), placed)
     rest = np.ones(total, dtype=np.bool_)
     rest[placed] = False
     rest[ended] = False

@@ -25,6 +25,7 @@ from placements.engine.checks.predicates import (
     assertions_about,
     evaluate_assertions,
 )
+from placements.engine.loss import active, placed_after
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import CycleKind
 from placements.engine.scheduling.decision import Decision as DecisionValue
@@ -326,11 +327,8 @@ def assertion_results(
         return []
     facts = _facts_for(saved, items, now=now)
     if saved is not None and facts.churn is not None:
-        before = {one.cluster for one in decision.cycle.live_bindings if one.is_active}
-        after = {one.cluster for one in decision.bindings_after if one.is_active}
-        facts = AssertionFacts(
-            facts.others, facts.survived, facts.churn + len(before ^ after)
-        )
+        moved = active(decision.cycle.live_bindings) ^ placed_after(decision)
+        facts = AssertionFacts(facts.others, facts.survived, facts.churn + len(moved))
     return evaluate_assertions(items, decision, facts)
 
 

@@ -16,7 +16,6 @@ from clusters.filters import ClusterFilter, clusters_matching
 from clusters.fleet import Cluster, Fleet, Taint
 from clusters.health import leaving
 from clusters.manifest import parse_member
-from clusters.models import MemberCluster
 from clusters.operations.change_log import lock_fleet
 from clusters.operations.edit import CORDON, UnknownClusterError, clusters_named
 from clusters.queries import current_fleet
@@ -175,9 +174,7 @@ def selected_clusters(
         if cluster_filter
         else ()
     )
-    known = (
-        set(MemberCluster.objects.values_list("name", flat=True)) if names else set()
-    )
+    known = current_fleet().fleet.positions
     errors = [
         FieldError(
             f"names[{at}]",

@@ -3,15 +3,18 @@
 from collections.abc import Iterable, Sequence, Set
 
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, Q
 
 from clusters.fleet import ANY_NAME, Fleet
 from clusters.models import FleetChange
 from clusters.queries import clusters_changed_in
+from fleetui.apimachinery.model import Semantics
 from fleetui.apimachinery.words import counted
 from fleetui.bulk import batched
 from placements.engine.scheduling.decision import CycleKind
 from placements.engine.scheduling.fleet_change import can_change_picks
+from placements.engine.scheduling.profile import chooses_again
+from placements.manifests.policy import PlacementType
 from placements.models import (
     AssertionCheck,
     Binding,
@@ -78,7 +81,9 @@ def _unchanged(
         failed = set(
             latest.filter(kind=CycleKind.FAILED).values_list("placement_id", flat=True)
         )
-        for placement, cycle in cycles_of(rows, fleet, only=fleet.names):
+        for placement, cycle in cycles_of(
+            rows, fleet, where=Q(cluster_name__in=fleet.names)
+        ):
             if not can_change_picks(
                 cycle,
                 label_keys=keys,
@@ -87,6 +92,21 @@ def _unchanged(
             ):
                 pks.add(placement.pk)
     return pks
+
+
+def keeps_others(placement: Placement) -> bool:
+    """Return whether a cycle would leave all clusters that stay as they are: a PickAll placement at rest.
+
+    Properties of clusters may have changed without a cycle.
+    """
+    return (
+        placement.is_fulfilled is True
+        and not placement.is_due
+        and placement.placement_type == PlacementType.PICK_ALL
+        and not placement.is_mirrored
+        and not placement.property_names_read
+        and not chooses_again(Semantics(placement.semantics))
+    )
 
 
 _MOST_CHANGED = 500

@@ -140,9 +140,12 @@ def reschedule_with_few_moves(
             write_decision(result, now=now)
         except (FleetChanged, PlacementChanged) as error:
             raise PreviewOutdatedError(is_text=False) from error
-        facts = {"moves": few.plan.chosen.limit}
         event = AuditEvent(
-            "rescheduled", PLACEMENT, name, revision=placement.revision, after=facts
+            "rescheduled",
+            PLACEMENT,
+            name,
+            revision=placement.revision,
+            after={"moves": few.plan.chosen.limit},
         )
         record(event, by=by, now=now)
     return placement

@@ -2,13 +2,14 @@
 
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from django.db.models import (
     Case,
+    Count,
     DateTimeField,
     Exists,
     F,
@@ -16,6 +17,7 @@ from django.db.models import (
     Q,
     QuerySet,
     TextField,
+    Value,
     When,
 )
 from django.db.models.functions import Cast
@@ -26,7 +28,10 @@ from clusters.fleet import EligibilityKind, collector_paused
 from clusters.models import MemberCluster, Membership
 from clusters.queries import current_fleet
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id
-from placements.engine.disruption import ClusterAvailability, EvictionContext
+from placements.engine.disruption import (
+    ClusterAvailability,
+    EvictionContext,
+)
 from placements.engine.overrides import cluster_version
 from placements.engine.rollout.staged_run import (
     Approval,
@@ -64,7 +69,7 @@ from placements.models import (
     StagedRun,
     WaitingRemoval,
 )
-from placements.services.overrides.queries import Applying, applying_to_each, frozen_of
+from placements.services.overrides.queries import Applying, applying_to, frozen_of
 from placements.services.snapshots import hash_of
 
 _UNREACHABLE = (EligibilityKind.STALE_HEARTBEAT, EligibilityKind.NO_AGENT)
@@ -166,75 +171,38 @@ class RolloutContext:
         return self.state.deletion is not None and self.state.deletion.abandons
 
 
-def load_rollout_context(placement: Placement, *, now: datetime) -> RolloutContext:
-    return load_rollout_contexts([placement], now=now)[placement.pk]
-
-
-def load_plan_context(placement: Placement, *, now: datetime) -> RolloutContext:
-    """Return what a plan follows from: the same, but of the bindings only what is in the state."""
-    contexts = load_rollout_contexts([placement], now=now, columns=_STATE_COLUMNS)
-    return contexts[placement.pk]
-
-
-# Of what is available no plan needs to know since when, and to read a time takes long.
-_CHANGED_AT = Case(When(phase=Phase.APPLIED.value, then=F("phase_changed_at")))
-_STATE_COLUMNS: tuple[Any, ...] = tuple(
-    {"phase_changed_at": _CHANGED_AT}.get(name, name)
-    for name in BindingColumns._fields
-    if name not in BindingColumns._field_defaults
-)
-_EVERYWHERE = Q()
+_TEXTS = {
+    "overrides_text": Cast("override_snapshots", TextField()),
+    "conditions_text": Cast("conditions", TextField()),
+    "strategy_text": Cast("apply_strategy", TextField()),
+}
+_PLANNED = {
+    "phase_changed_at": Case(When(phase=Phase.APPLIED, then="phase_changed_at"))
+}
+"""Of other clusters a plan needs no time: a conversion of each would take long."""
 
 
 @collector_paused()
-def load_rollout_contexts(
-    placements: Collection[Placement],
-    *,
-    now: datetime,
-    where: Q = _EVERYWHERE,
-    columns: Sequence[Any] = BindingColumns._fields,
-) -> dict[int, RolloutContext]:
-    """Return what a sync of each of these rollouts starts from, by placement; four queries.
-
-    `where` is which of their bindings are read, and `columns` what of each: a large placement has thousands.
-    """
-    ids = [placement.pk for placement in placements]
-    own = Binding.objects.filter(where, placement__in=ids)
-    rows = own.order_by("cluster_name").annotate(
-        overrides_text=Cast("override_snapshots", TextField()),
-        conditions_text=Cast("conditions", TextField()),
-        strategy_text=Cast("apply_strategy", TextField()),
-    )
-    bindings: dict[int, list[BindingColumns]] = {pk: [] for pk in ids}
-    for pk, *values in rows.values_list("placement_id", *columns):
-        bindings[pk].append(BindingColumns(*values))
-    targets = _targets_of(placements)
-    overrides = applying_to_each(
-        {one.full_name: targets[one.pk] for one in placements if one.pk in targets}
-    )
-    members = _members(own)
-    return {
-        one.pk: _context(
-            one,
-            tuple(bindings[one.pk]),
-            targets.get(one.pk),
-            overrides.get(one.full_name, {}),
-            members,
-            now=now,
-        )
-        for one in placements
-    }
-
-
-def _context(
-    placement: Placement,
-    bindings: tuple[BindingColumns, ...],
-    target: ResourceSnapshot | None,
-    overrides: Applying,
-    members: Mapping[str, Member],
-    *,
-    now: datetime,
+def load_rollout_context(
+    placement: Placement, *, now: datetime, plans: bool = False
 ) -> RolloutContext:
+    """Return what a sync of a rollout starts from; four queries.
+
+    A plan needs only those columns of bindings that the state has: a large placement has thousands.
+    """
+    own = Binding.objects.filter(placement=placement).order_by("cluster_name")
+    names = set(BindingColumns._fields)
+    read = _TEXTS
+    if plans:
+        names -= BindingColumns._field_defaults.keys()
+        read = _PLANNED
+    rows = own.values_list(
+        *(read.get(name, name) for name in BindingColumns._fields if name in names)
+    )
+    bindings = tuple(BindingColumns(*values) for values in rows)
+    members = _members(own.order_by())
+    target = target_of(placement)
+    overrides = applying_to(placement.full_name, target) if target else {}
     manifest = parse_placement(placement.document)
     versions = Versions.of(target, manifest, overrides) if target else None
     staying = {
@@ -306,10 +274,9 @@ def _members(bindings: QuerySet[Binding]) -> Mapping[str, Member]:
         When(verdict__in=_UNREACHABLE, then=F("verdict_since")),
         output_field=DateTimeField(null=True),
     )
-    names = bindings.values("cluster_name")
-    rows = MemberCluster.objects.filter(name__in=names).annotate(
-        unreachable_since=unreachable_since
-    )
+    rows = MemberCluster.objects.filter(
+        name__in=bindings.values("cluster_name")
+    ).annotate(unreachable_since=unreachable_since)
     return {values[0]: Member(*values) for values in rows.values_list(*Member._fields)}
 
 
@@ -340,16 +307,9 @@ def cluster_state(
 
 def target_of(placement: Placement) -> ResourceSnapshot | None:
     """Return the resource snapshot to roll out: the latest, or the one that a rollback has pinned."""
-    return _targets_of([placement]).get(placement.pk)
-
-
-def _targets_of(placements: Iterable[Placement]) -> dict[int, ResourceSnapshot]:
-    wanted = Q(pk__in=())
-    for placement in placements:
-        number = placement.pinned_snapshot
-        one = Q(is_latest=True) if number is None else Q(number=number)
-        wanted |= Q(one, placement=placement)
-    return {row.placement_id: row for row in ResourceSnapshot.objects.filter(wanted)}
+    number = placement.pinned_snapshot
+    wanted = Q(is_latest=True) if number is None else Q(number=number)
+    return ResourceSnapshot.objects.filter(wanted, placement=placement).first()
 
 
 @dataclass(frozen=True, slots=True)
@@ -440,30 +400,99 @@ def _hash(content: object) -> str:
 
 
 def eviction_context(context: RolloutContext) -> EvictionContext:
-    state = context.state
+    is_available = context.state.is_available
+    return _eviction_context(
+        context.placement,
+        {
+            one.name: _availability(one.phase, is_available=is_available(one))
+            for one in context.state.clusters
+        },
+    )
 
-    def availability(cluster: ClusterState) -> ClusterAvailability:
-        if cluster.phase in EMPTY:
-            return ClusterAvailability.PLANNED
-        if cluster.phase in (Phase.REMOVING, Phase.REMOVE_FAILED):
-            return ClusterAvailability.LEAVING
-        if cluster.phase is Phase.FAILED:
-            return ClusterAvailability.FAILED
-        is_available = state.is_available(cluster)
-        return (
-            ClusterAvailability.AVAILABLE
-            if is_available
-            else ClusterAvailability.WORKING
+
+def eviction_contexts(
+    placements: Collection[Placement],
+    clusters: Collection[str],
+    *,
+    limited: Collection[Placement],
+    now: datetime,
+) -> dict[int, EvictionContext]:
+    """Return what evictions from these clusters have to know, by placement; two queries.
+
+    The other clusters of the `limited` placements are counted, for a budget needs no more: in an index, but
+    for those that time alone makes available.
+    """
+    staying = MemberCluster.objects.exclude(membership=Membership.LEAVING)
+    reachable = staying.filter(
+        ~Q(hub=LOCAL_HUB) | (Q(driver__in=DRIVERS) & ~Q(verdict__in=_UNREACHABLE))
+    ).values("name")
+    rows = Binding.objects.filter(
+        ~Q(state=BindingState.UNSCHEDULED) | Q(cluster_name__in=staying.values("name")),
+        placement__in=placements,
+    )
+    started = Value(now, DateTimeField()) - F("placement__unavailable_period")
+    by_time = Q(phase=Phase.APPLIED, untrackable_since__lte=started)
+    is_ready = Q(phase=Phase.AVAILABLE, cluster_name__in=reachable)
+    read = rows.filter(
+        Q(cluster_name__in=clusters) | Q(phase=Phase.APPLIED, placement__in=limited)
+    ).annotate(
+        is_ready=Case(
+            When(is_ready | by_time & Q(cluster_name__in=reachable), then=True),
+            default=False,
         )
+    )
+    here: dict[int, dict[str, ClusterAvailability]] = {one.pk: {} for one in placements}
+    for pk, name, phase, is_available in read.values_list(
+        "placement", "cluster_name", "phase", "is_ready"
+    ):
+        here[pk][name] = _availability(_PHASES[phase], is_available=is_available)
+    counted = rows.filter(~Q(phase=Phase.APPLIED), placement__in=limited)
+    counts = (
+        counted.exclude(cluster_name__in=clusters)
+        .order_by()
+        .values("placement")
+        .annotate(ready=Count("pk", filter=is_ready), total=Count("pk"))
+    )
+    others = {
+        pk: both for pk, *both in counts.values_list("placement", "ready", "total")
+    }
+    return {
+        one.pk: _eviction_context(one, here[one.pk], *others.get(one.pk, ()))
+        for one in placements
+    }
 
+
+def _availability(phase: Phase, *, is_available: bool) -> ClusterAvailability:
+    usual = (
+        ClusterAvailability.AVAILABLE if is_available else ClusterAvailability.WORKING
+    )
+    return _AVAILABILITIES.get(phase, usual)
+
+
+_AVAILABILITIES = {
+    **dict.fromkeys(EMPTY, ClusterAvailability.PLANNED),
+    Phase.REMOVING: ClusterAvailability.LEAVING,
+    Phase.REMOVE_FAILED: ClusterAvailability.LEAVING,
+    Phase.FAILED: ClusterAvailability.FAILED,
+}
+"""By the phases in which no cluster is available."""
+
+
+def _eviction_context(
+    placement: Placement,
+    clusters: Mapping[str, ClusterAvailability],
+    others_available: int = 0,
+    others: int = 0,
+) -> EvictionContext:
     return EvictionContext(
-        context.manifest.spec.policy.placement_type,
-        {one.name: availability(one) for one in state.clusters},
-        context.placement.number_of_clusters,
-        is_being_deleted=context.placement.deleting_since is not None,
-        is_namespaced=bool(context.placement.namespace),
-        is_held=context.placement.paused_since is not None
-        or context.placement.is_stopped,
+        PlacementType(placement.placement_type),
+        clusters,
+        placement.number_of_clusters,
+        is_being_deleted=placement.deleting_since is not None,
+        is_namespaced=bool(placement.namespace),
+        is_held=placement.paused_since is not None or placement.is_stopped,
+        others_available=others_available,
+        others=others,
     )
 
 
@@ -561,10 +590,14 @@ BEHIND, WAITING, CONFIRMED = "behind", "waiting", "confirmed"
 
 def orphans_to_decide() -> QuerySet[WaitingRemoval]:
     """Return the orphans on members that wait for a person; callable in `across_hubs` too."""
-    members = MemberCluster.objects.filter(
-        hub=OuterRef("hub"), name=OuterRef("cluster_name")
+    return WaitingRemoval.objects.filter(
+        Exists(
+            MemberCluster.objects.filter(
+                hub=OuterRef("hub"), name=OuterRef("cluster_name")
+            )
+        ),
+        confirmed_at=None,
     )
-    return WaitingRemoval.objects.filter(Exists(members), confirmed_at=None)
 
 
 def prunes_to_decide() -> QuerySet[Binding]:

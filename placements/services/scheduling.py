@@ -21,6 +21,7 @@ from fleetui.bulk import batched, claim_batch, insert_alike, update_each
 from fleetui.errors import FleetError
 from fleetui.task_queue import enqueue
 from placements import models
+from placements.engine.loss import placed_after
 from placements.engine.rollout.state import EMPTY, Phase
 from placements.engine.scheduling.decision import (
     ENGINE_VERSION,
@@ -336,13 +337,12 @@ def write_decisions(
                 repeated[placement.pk] = columns
                 continue
             reschedules = reschedules_when_fulfilled(placement)
-            placed = sum(binding.is_active for binding in decision.bindings_after)
             decided[placement.pk] = {
                 **columns,
                 "decisions_made": placement.decisions_made + 1,
                 "is_fulfilled": decision.is_fulfilled,
                 "reschedules_on_fleet_change": reschedules or not decision.is_fulfilled,
-                "placed_count": placed,
+                "placed_count": len(placed_after(decision)),
             }
             new.append(result)
         for columns_of in filter(None, (repeated, decided)):

@@ -236,7 +236,6 @@ def _step(step: DrainStep, went: list[Binding]) -> DrainStepRow:
     clusters = [
         (one.cluster_name, phase_state(one.phase)) for one in went[:_NAMES_SHOWN]
     ]
-    more = max(0, len(went) - _NAMES_SHOWN)
     message = "" if step.state == DrainStep.State.GONE else step_sentence(step)
     state, is_evictable = (
         _STEPS[DrainStep.State(step.state)],
@@ -248,6 +247,6 @@ def _step(step: DrainStep, went: list[Binding]) -> DrainStepRow:
         message,
         step.changed_at,
         clusters,
-        more,
+        max(0, len(went) - _NAMES_SHOWN),
         is_evictable,
     )

@@ -8,6 +8,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_http_methods
 
+from clusters.fleet import collector_paused
 from clusters.models import MemberCluster
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.audit import events_since
@@ -98,6 +99,7 @@ def _cluster_to_restore(request: HttpRequest) -> str:
     return name if MemberCluster.objects.filter(name=name).exists() else ""
 
 
+@collector_paused()
 def _page(
     request: HttpRequest, placement: Placement, *, status: int = 200, **results: Any
 ) -> HttpResponse:

@@ -750,7 +750,10 @@ def run_action(
 def _unpin_context(placement: Placement) -> dict[str, Any]:
     """Return what unpinning would do: the clusters, the waves, the changes of resources."""
     context = {
-        "plan": plan_of_revision(placement, now=datetime.now(UTC)),
+        # Read only where nothing refuses it.
+        "plan": SimpleLazyObject(
+            partial(plan_of_revision, placement, now=datetime.now(UTC))
+        ),
         "selected": placement.placed_count,
     }
     try:

@@ -1,21 +1,24 @@
 """What the loss or a change of clusters does to placements, before it happens."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from operator import attrgetter
 from typing import Any
 
 import pytest
 from pytest_django import DjangoAssertNumQueries
 
-from clusters.fleet import Taint
+from clusters.fleet import Cluster, Taint
 from clusters.operations.edit import change_labels, cordon, leave
 from clusters.operations.join import ClusterSpec, dry_run, upsert_clusters
 from clusters.queries import cluster_of, current_fleet
 from placements.engine.limits import ExceededLimit
+from placements.engine.loss import LossVariant
 from placements.models import Placement
 from placements.services.fleet_events import enqueue_affected_placements
 from placements.services.loss import evaluation
 from placements.services.loss.evaluation import Impact, impact_of
 from placements.services.placements import delete_placement
+from placements.services.snapshots import cycles_of
 from tests.builders import labelled, spread
 from tests.rows import (
     NOW,
@@ -169,6 +172,59 @@ def test_foretells_what_the_scheduler_then_does(change: Callable[[], Any]) -> No
     run_due()
 
     assert run_later == {one: placed(Placement.objects.get(name=one)) for one in names}
+
+
+def _changed(name: str, **changes: Any) -> Impact:
+    fleet = current_fleet().fleet
+    return impact_of([fleet.clusters[fleet.positions[name]]._replace(**changes)])
+
+
+@pytest.mark.parametrize(
+    "impact",
+    [
+        lambda: _leaving("nimblefox"),
+        lambda: _leaving("jumpingcat", "nimblefox"),
+        lambda: impact_of(lost=["nimblefox"], variant=LossVariant.CORDON),
+        lambda: impact_of(lost=["nimblefox"], variant=LossVariant.DOWN),
+        lambda: _changed("nimblefox", taints=(Taint("cordon-key"),)),
+        lambda: _changed("nimblefox", labels={"region": "east"}),
+        lambda: _changed("bravelion", labels={"region": "west"}),
+        lambda: impact_of([Cluster("palemoth", {"region": "west"})]),
+    ],
+    ids=["leave", "both leave", "drain", "down", "cordon", "loses", "gets", "joins"],
+)
+def test_a_placement_on_all_clusters_of_a_kind_is_evaluated_on_the_changed_ones(
+    impact: Callable[[], Impact],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    west = {"clusterSelectorTerms": [labelled(region="west")]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": west}
+    decided("all", spec())
+    policy = {"placementType": "PickAll", "affinity": {"clusterAffinity": required}}
+    decided("west", spec(policy))
+    enqueue_affected_placements()
+    run_due()
+
+    read: list[int] = []
+
+    def noted(*arguments: Any, **options: Any) -> Iterator[Any]:
+        for placement, cycle in cycles_of(*arguments, **options):
+            read.append(len(cycle.bindings))
+            yield placement, cycle
+
+    monkeypatch.setattr(evaluation, "cycles_of", noted)
+    on_changed, read_of_changed = list(map(_FACTS, impact().rows)), sum(read)
+    monkeypatch.setattr(evaluation, "keeps_others", lambda _: False)
+    read.clear()
+
+    assert on_changed == list(map(_FACTS, impact().rows))
+    assert read_of_changed < sum(read)
+
+
+_FACTS = attrgetter(
+    *("placement", "impact", "joins", "leaves", "placed_before", "placed_after"),
+    *("was_fulfilled", "is_fulfilled", "is_empty", "gets_worse", "message"),
+)
 
 
 def _impact_of_change(before: Any, after: Any, gone: tuple[str, ...]) -> Impact:

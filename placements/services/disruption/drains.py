@@ -234,10 +234,8 @@ def why_not_drain(
     cluster: MemberCluster, _draining: Collection[str] | None = None
 ) -> str:
     """Return why a cluster cannot be drained; empty if it can."""
-    is_leaving = cluster.membership == Membership.LEAVING
-    return (
-        f"{cluster.name} is leaving the fleet; nothing to drain" if is_leaving else ""
-    )
+    words = f"{cluster.name} is leaving the fleet; nothing to drain"
+    return words if cluster.membership == Membership.LEAVING else ""
 
 
 def why_not_cancel(
@@ -298,11 +296,16 @@ def drain(
         ],
         batch_size=BATCH_SIZE,
     )
-    events = [
-        AuditEvent("drain started", CLUSTER, row.cluster_name, after=_pace_facts(row))
-        for row in started
-    ]
-    record_all(events, by=by, now=now)
+    record_all(
+        [
+            AuditEvent(
+                "drain started", CLUSTER, row.cluster_name, after=_pace_facts(row)
+            )
+            for row in started
+        ],
+        by=by,
+        now=now,
+    )
     return [*running.values(), *started]
 
 

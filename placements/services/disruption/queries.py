@@ -7,7 +7,6 @@ from typing import Any
 from django.db.models import Case, Count, QuerySet, Value, When
 
 from placements.engine.disruption import (
-    ClusterAvailability,
     EvictionContext,
     EvictionReason,
     Executed,
@@ -19,7 +18,7 @@ from placements.engine.disruption import (
     budget_numbers,
 )
 from placements.engine.loss import why_stays
-from placements.engine.rollout.state import EMPTY, Phase
+from placements.engine.rollout.state import Phase
 from placements.explain.staged_updates import (
     STAYS_SENTENCES,
     eviction_sentence,
@@ -63,10 +62,9 @@ def has_started_run(placement: Placement) -> bool:
 
     See `rules/lifecycle.md#staged-update-runs`.
     """
-    started = StagedRun.objects.filter(
+    return StagedRun.objects.filter(
         placement=placement, ended_at=None, started_at__isnull=False
-    )
-    return started.exists()
+    ).exists()
 
 
 def numbers_facts(numbers: Numbers | None) -> dict[str, int] | None:
@@ -74,13 +72,14 @@ def numbers_facts(numbers: Numbers | None) -> dict[str, int] | None:
 
 
 def verdict_of(eviction: Eviction) -> Verdict:
-    why, numbers = EvictionReason(eviction.why), _numbers(eviction.numbers)
-    match eviction.outcome:
-        case Eviction.Outcome.EXECUTED:
-            return Executed(why, numbers)
-        case Eviction.Outcome.NOT_EXECUTED:
-            return NotExecuted(why, numbers)
-    return Invalid(why)
+    verdict = _VERDICTS.get(eviction.outcome, Invalid)
+    return verdict(EvictionReason(eviction.why), _numbers(eviction.numbers))
+
+
+_VERDICTS: dict[str, type[Verdict]] = {
+    Eviction.Outcome.EXECUTED: Executed,
+    Eviction.Outcome.NOT_EXECUTED: NotExecuted,
+}
 
 
 def event_line(eviction: Eviction) -> str:
@@ -106,13 +105,12 @@ def left_of(drain: Drain) -> list[DrainStep]:
 
 def taken_over(drain: Drain) -> dict[str, list[Binding]]:
     """Return, by placement of a drain, the bindings that were selected since its start."""
-    names = drain.steps.values("placement_name")
     rows = Binding.objects.filter(
-        placement__full_name__in=names, picked_at__gte=drain.started_at
-    )
+        placement__full_name__in=drain.steps.values("placement_name"),
+        picked_at__gte=drain.started_at,
+    ).exclude(cluster_name=drain.cluster_name)
     by_placement: dict[str, list[Binding]] = {}
-    rows = rows.exclude(cluster_name=drain.cluster_name).select_related("placement")
-    for row in rows.order_by("cluster_name"):
+    for row in rows.select_related("placement").order_by("cluster_name"):
         by_placement.setdefault(row.placement.full_name, []).append(row)
     return by_placement
 
@@ -142,14 +140,6 @@ _STEPS = {
     DrainStep.State.WAITING: "Waiting for running evictions.",
     DrainStep.State.LEAVING: "Removing resources.",
     DrainStep.State.GONE: "Evicted.",
-}
-
-
-_AVAILABILITIES = {
-    Phase.REMOVING: ClusterAvailability.LEAVING,
-    Phase.REMOVE_FAILED: ClusterAvailability.LEAVING,
-    Phase.FAILED: ClusterAvailability.FAILED,
-    Phase.AVAILABLE: ClusterAvailability.AVAILABLE,
 }
 
 
@@ -185,15 +175,13 @@ def budget_states(rows: list[DisruptionBudget]) -> list[BudgetState]:
     placements = {
         one.full_name: one for one in Placement.objects.filter(full_name__in=names)
     }
-    bindings = Binding.objects.filter(
-        placement__in=[one.pk for one in placements.values()]
-    )
     phase = Case(
         When(state=BindingState.UNSCHEDULED, then=Value(Phase.REMOVING)),
         default="phase",
     )
     grouped = (
-        bindings.order_by()
+        Binding.objects.filter(placement__in=placements.values())
+        .order_by()
         .annotate(now=phase)
         .values("placement", "now")
         .annotate(count=Count("pk"))
@@ -223,22 +211,17 @@ def _state_of(
         return BudgetState(
             row, limit, placement, None, f"Not allowed for {kind}: {errors[0].message}."
         )
-    clusters = {
-        f"{phase}-{number}": availability_of(phase)
-        for phase, count in counts.get(placement.pk, {}).items()
-        for number in range(count)
-    }
+    of_phases = counts.get(placement.pk, {})
+    total = sum(of_phases.values())
     wanted = placement.number_of_clusters
     context = EvictionContext(
-        kind, clusters, len(clusters) if wanted is None else wanted
+        kind,
+        {},
+        total if wanted is None else wanted,
+        others_available=of_phases.get(Phase.AVAILABLE, 0),
+        others=total,
     )
     return BudgetState(row, limit, placement, budget_numbers(context, spec))
-
-
-def availability_of(phase: str) -> ClusterAvailability:
-    if Phase(phase) in EMPTY:
-        return ClusterAvailability.PLANNED
-    return _AVAILABILITIES.get(Phase(phase), ClusterAvailability.WORKING)
 
 
 @dataclass(frozen=True, slots=True)

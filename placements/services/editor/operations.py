@@ -37,7 +37,7 @@ from placements.services.editor.validation import PlacementDraft
 from placements.services.placements import changes_scheduling, save_placement
 from placements.services.resources.queries import selection_of
 from placements.services.results import PLACEMENT, OperationResult, SaveResult
-from placements.services.rollout_state import load_plan_context
+from placements.services.rollout_state import load_rollout_context
 from placements.services.rollouts.queries import applied_names
 from placements.services.scheduling import PreviewOutdatedError, schedule_confirmed
 from placements.services.snapshots import cycles_of
@@ -273,7 +273,7 @@ def plan_now(
 
     `applied` are the `applied_names`, if they are known.
     """
-    context = load_plan_context(placement, now=now)
+    context = load_rollout_context(placement, now=now, plans=True)
     versions = {cluster.wanted for cluster in context.state.clusters if cluster.wanted}
     target = (
         dict.fromkeys(
@@ -289,7 +289,7 @@ def plan_now(
 
 def plan_of_revision(placement: Placement, *, now: datetime) -> WavePlan:
     """Plan the waves that rolling out another revision to all selected clusters would need."""
-    state = load_plan_context(placement, now=now).state
+    state = load_rollout_context(placement, now=now, plans=True).state
     versions = {one.name: "another revision" for one in state.clusters if one.wanted}
     return plan_waves(state.with_wanted(versions))
 

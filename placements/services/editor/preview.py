@@ -10,7 +10,7 @@ from time import perf_counter
 from typing import Any
 
 from django.contrib.auth.models import User
-from django.db.models import prefetch_related_objects
+from django.db.models import Q, prefetch_related_objects
 
 from clusters.fleet import Fleet, collector_paused
 from clusters.queries import current_fleet
@@ -30,8 +30,9 @@ from placements.engine.checks.examination import fleet_warnings
 from placements.engine.checks.findings import Finding
 from placements.engine.checks.predicates import AssertionResult, AssertionState
 from placements.engine.exact.record import ExactVerdict, SearchOptions, inline_search
+from placements.engine.loss import active, placed_after
 from placements.engine.overlaps import Overlap, keys_of, overlaps_of, to_place
-from placements.engine.rollout.state import RolloutState
+from placements.engine.rollout.state import EMPTY, Phase, RolloutState
 from placements.engine.rollout.waves import Wave, WavePlan, plan_waves
 from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.profile import profile_of
@@ -62,7 +63,7 @@ from placements.manifests.placement import (
     is_reserved_namespace,
 )
 from placements.manifests.strategy import RollingUpdate, StrategyType
-from placements.models import Placement, ResourceSnapshot
+from placements.models import Binding, Placement, ResourceSnapshot
 from placements.services.assertions import assertion_results, assertion_warning
 from placements.services.checks import quick_findings
 from placements.services.editor.form import NAMESPACE, PlacementForm, at
@@ -89,7 +90,8 @@ from placements.services.resources.queries import (
 )
 from placements.services.results import name_on_hub
 from placements.services.rollout_state import (
-    load_plan_context,
+    load_rollout_context,
+    target_of,
     version_of,
     version_of_content,
 )
@@ -103,6 +105,9 @@ _MOST_CHOICES = 200  # a hub or a fleet may have too many for the list of a pick
 _MOST_PLANNED = 200
 _MOST_CHIPS, _MOST_KINDS = 20, 4
 _NAMESPACE = ("", "Namespace")
+_WITH_VERSION = (Phase.APPLYING, Phase.APPLIED, Phase.AVAILABLE)
+_WITHOUT = (*EMPTY, Phase.REMOVING)
+"""The phases of clusters on which nothing is to start: those that are wanted, and the others."""
 # Codes of errors that a field has because another one was changed.
 _CAUSED_ELSEWHERE = ("forbidden-for-type", "conflict")
 
@@ -218,20 +223,17 @@ class SchedulePreview:
 
     @cached_property
     def leaves(self) -> tuple[str, ...]:
-        return tuple(sorted(set(self.decision.unscheduled) & self._placed_before))
+        return tuple(
+            sorted(self._placed_before.intersection(self.decision.unscheduled))
+        )
 
     @cached_property
     def stays(self) -> tuple[str, ...]:
-        return tuple(sorted(set(self.placed_after) & self._placed_before))
+        return tuple(sorted(self._placed_before.intersection(self.placed_after)))
 
     @cached_property
-    def _placed_before(self) -> set[str]:
-        live = self.decision.cycle.live_bindings
-        return {
-            binding.cluster
-            for binding in live
-            if binding.state is not BindingState.UNSCHEDULED
-        }
+    def _placed_before(self) -> frozenset[str]:
+        return active(self.decision.cycle.live_bindings)
 
     @cached_property
     def rescored(self) -> tuple[str, ...]:
@@ -254,9 +256,7 @@ class SchedulePreview:
 
     @cached_property
     def placed_after(self) -> tuple[str, ...]:
-        return tuple(
-            one.cluster for one in self.decision.bindings_after if one.is_active
-        )
+        return tuple(sorted(placed_after(self.decision)))
 
     @cached_property
     def sentence(self) -> str:
@@ -339,17 +339,11 @@ class SchedulePreview:
         manifest, saved = self.manifest, self.saved
         strategy = manifest.spec.strategy.rolling_update or RollingUpdate()
         with collector_paused():
-            hashed = content_hash_of_resources(plain_objects(self.selection.objects))
-            version = version_of_content(hashed, manifest)
             if saved is None:
                 state = RolloutState((), manifest.spec.policy, strategy, now)
             else:
-                context = load_plan_context(saved, now=now)
+                context = load_rollout_context(saved, now=now, plans=True)
                 state = replace(context.state, strategy=strategy)
-                if saved.pinned_snapshot is not None and context.target:
-                    version = version_of(context.target, manifest)
-            if self.snapshot is not None:
-                version = version_of(self.snapshot, manifest)
             after: Iterable[str] = sorted(self.placed_after)
             if (
                 not self.selection.objects
@@ -358,7 +352,7 @@ class SchedulePreview:
             ):
                 holding = {one.name for one in state.clusters if one.has_resources}
                 after = [name for name in after if name in holding]
-            versions = dict.fromkeys(after, version)
+            versions = dict.fromkeys(after, self._version)
             return plan_waves(state.with_wanted(versions, manifest.spec.policy))
 
     def waves(self, *, now: datetime) -> tuple[Wave, ...] | None:
@@ -368,7 +362,29 @@ class SchedulePreview:
         """
         if self.is_staged or self.decision.is_failed:
             return None
+        if self._is_rolled_out():
+            return ()
         return self.plan(now=now).waves
+
+    def _is_rolled_out(self) -> bool:
+        """Return whether no cluster is to be called, in one query: a large placement has thousands."""
+        if self.saved is None or self.joins or self.leaves:
+            return False
+        has_version = Q(applied_version=self._version, phase__in=_WITH_VERSION)
+        ends = Q(state=BindingState.UNSCHEDULED)
+        is_done = (~ends & has_version) | (ends & Q(phase__in=_WITHOUT))
+        rows = Binding.objects.filter(placement=self.saved)
+        return not rows.exclude(is_done).exists()
+
+    @cached_property
+    def _version(self) -> str:
+        target = self.snapshot
+        if target is None and self.saved and self.saved.pinned_snapshot is not None:
+            target = target_of(self.saved)
+        if target is not None:
+            return version_of(target, self.manifest)
+        hashed = content_hash_of_resources(plain_objects(self.selection.objects))
+        return version_of_content(hashed, self.manifest)
 
 
 def preview(manifest: ClusterResourcePlacement) -> SchedulePreview:

@@ -6,18 +6,19 @@ impact_of(lost=names, variant=LossVariant.CORDON) clusters that are drained
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from threading import Lock
+from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from clusters.filters import ClusterFilter, clusters_matching
 from clusters.fleet import Cluster
-from clusters.models import MemberCluster
+from clusters.models import FleetChange
 from clusters.queries import current_fleet
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
-from fleetui.bulk import batched
 from fleetui.hub_scope import LatestByHub
 from placements.engine.loss import (
     ChangedFleet,
@@ -34,6 +35,7 @@ from placements.explain.loss import loss_message
 from placements.models import Placement
 from placements.services.fleet_events import (
     affected_by_change,
+    keeps_others,
     losing_a_cluster,
     reading_labels,
 )
@@ -41,6 +43,8 @@ from placements.services.snapshots import cycles_of
 
 MOST_EVALUATED = 200
 MOST_IN_ANALYSIS = 2_000
+_OPENING = attrgetter("taints", "eligibility.kind", "properties", "usage")
+"""What concerns all placements; which properties a policy reads is not known here."""
 _RANKS = {impact: rank for rank, impact in enumerate(PlacementImpact)}
 
 
@@ -61,18 +65,14 @@ class Impact:
     ) -> "Impact":
         """Order the rows, with their messages."""
         worst_first = sorted(
-            rows,
+            (replace(row, message=row.message or loss_message(row)) for row in rows),
             key=lambda row: (
                 _RANKS[row.impact],
                 not row.exceeded_limits,
                 row.placement,
             ),
         )
-        explained = tuple(
-            replace(row, message=row.message or loss_message(row))
-            for row in worst_first
-        )
-        return cls(explained, evaluated, not_evaluated)
+        return cls(tuple(worst_first), evaluated, not_evaluated)
 
     @property
     def counts(self) -> dict[PlacementImpact, int]:
@@ -95,6 +95,31 @@ def facts_of(placement: Placement, cycle: Cycle) -> EvaluatedPlacement:
     )
 
 
+def evaluable(
+    placements: Collection[Placement], change: ChangedFleet
+) -> Iterator[tuple[Placement, EvaluatedPlacement, ChangedFleet]]:
+    """Yield each placement with what a change is to it.
+
+    To a placement that keeps all other clusters it is one of the changed clusters alone, of which the
+    bindings are read: it may have thousands of others.
+    """
+    is_moving = FleetChange.objects.exists()
+    kept = [one.pk for one in placements if not is_moving and keeps_others(one)]
+    part = change.part
+    where = ~Q(placement__in=kept) | Q(cluster_name__in=part.names)
+    for placement, cycle in cycles_of(placements, change.before, where=where):
+        facts = facts_of(placement, cycle)
+        if placement.pk in kept:
+            facts = replace(
+                facts,
+                cycle=replace(cycle, fleet=part.before),
+                elsewhere=placement.placed_count - len(facts.placed),
+            )
+            yield placement, facts, part
+        else:
+            yield placement, facts, change
+
+
 def valid_placements() -> QuerySet[Placement]:
     return Placement.objects.filter(deleting_since=None, selection_faults=[])
 
@@ -114,20 +139,17 @@ def impact_of(
         if cluster.name not in at or before.clusters[at[cluster.name]] != cluster
     }
     change = ChangedFleet(before, tuple(changes.values()), frozenset(lost), variant)
-    opens = bool(lost) and variant is not LossVariant.DOWN
-    keys = set[str]()
-    for name, new in changes.items():
-        if name not in at:
-            opens = True
-            continue
-        old = before.clusters[at[name]]
-        opens = opens or (old.taints, old.eligibility.kind) != (
-            new.taints,
-            new.eligibility.kind,
-        )
-        keys |= {key for key, _ in set(old.labels.items()) ^ set(new.labels.items())}
-        if (old.properties, old.usage) != (new.properties, new.usage):
-            opens = True  # which properties a policy reads is not known here, so all placements are affected
+    pairs = [
+        (before.clusters[at[name]], new) for name, new in changes.items() if name in at
+    ]
+    keys = {
+        key for old, new in pairs for key, _ in old.labels.items() ^ new.labels.items()
+    }
+    opens = (
+        (bool(lost) and variant is not LossVariant.DOWN)
+        or len(pairs) < len(changes)
+        or any(_OPENING(old) != _OPENING(new) for old, new in pairs)
+    )
     affected = affected_by_change(
         opens=opens, label_keys=keys, property_names=frozenset()
     )
@@ -144,12 +166,20 @@ def impact_on(
 
     Those in `named` are included although nothing would change.
     """
-    [impact] = _evaluated(placements, [change], named=named, most=MOST_EVALUATED)
-    return impact
+    evaluated, not_evaluated = _evaluated(placements, most=MOST_EVALUATED)
+    rows = (loss(facts, part) for _, facts, part in evaluable(evaluated, change))
+    return Impact.of(
+        [row for row in rows if row.is_affected or row.placement in named],
+        evaluated=len(evaluated),
+        not_evaluated=not_evaluated,
+    )
 
 
 def losses(clusters: Collection[str]) -> dict[LossVariant, Impact]:
-    """Return what the loss of clusters does, in each variant, on at most 2,000 placements by name."""
+    """Return what the loss of clusters does, in each variant, on at most 2,000 placements by name.
+
+    Their decisions are those on the whole fleet.
+    """
     affected = affected_by_change(
         opens=True, label_keys=set(), property_names=frozenset()
     )
@@ -159,8 +189,18 @@ def losses(clusters: Collection[str]) -> dict[LossVariant, Impact]:
         for variant in LossVariant
     ]
     placements = {*affected, *losing_a_cluster(clusters)}
-    impacts = _evaluated(placements, changes, named=(), most=MOST_IN_ANALYSIS)
-    return dict(zip(LossVariant, impacts, strict=True))
+    evaluated, not_evaluated = _evaluated(placements, most=MOST_IN_ANALYSIS)
+    rows: dict[LossVariant, list[PlacementLoss]] = {one: [] for one in LossVariant}
+    for placement, cycle in cycles_of(evaluated, fleet):
+        facts = facts_of(placement, cycle)
+        for change in changes:
+            row = loss(facts, change)
+            if row.is_affected:
+                rows[change.variant].append(row)
+    return {
+        variant: Impact.of(worse, evaluated=len(evaluated), not_evaluated=not_evaluated)
+        for variant, worse in rows.items()
+    }
 
 
 _lock = Lock()
@@ -185,33 +225,16 @@ def losses_at(version: str, clusters: Collection[str]) -> dict[LossVariant, Impa
     return kept[1]
 
 
-def _evaluated(
-    placements: Collection[int],
-    changes: Sequence[ChangedFleet],
-    *,
-    named: Collection[str],
-    most: int,
-) -> list[Impact]:
-    """Return the impact of each of several changes of one fleet."""
-    rows = valid_placements().filter(pk__in=sorted(placements))
-    evaluated = list(rows.order_by("name")[:most])
-    not_evaluated = rows.count() - len(evaluated) if len(evaluated) == most else 0
-    concerned: list[list[PlacementLoss]] = [[] for _ in changes]
-    for placement, cycle in cycles_of(evaluated, changes[0].before):
-        facts = facts_of(placement, cycle)
-        for change, losses_of_change in zip(changes, concerned, strict=True):
-            row = loss(facts, change)
-            if (
-                row.is_touched
-                or row.gets_worse
-                or row.exceeds_more
-                or row.placement in named
-            ):
-                losses_of_change.append(row)
-    return [
-        Impact.of(rows, evaluated=len(evaluated), not_evaluated=not_evaluated)
-        for rows in concerned
-    ]
+def _evaluated(placements: Collection[int], *, most: int) -> tuple[list[Any], int]:
+    rows = valid_placements().filter(pk__in=sorted(placements)).order_by("name")
+    return first_of(rows, most=most)
+
+
+def first_of(rows: QuerySet[Any], *, most: int) -> tuple[list[Any], int]:
+    """Return the first of these rows, and the number of the others."""
+    first = list(rows[:most])
+    others = rows.count() - most if len(first) == most else 0
+    return first, others
 
 
 def impact_of_decision(placement: Placement, decision: Decision) -> PlacementLoss:
@@ -223,11 +246,7 @@ def chosen_clusters(names: Collection[str], labels: Sequence[str]) -> tuple[str,
 
     Raise InvalidManifest for an unknown name, labels that no cluster has, and an empty choice.
     """
-    known = set[str]()
-    for part in batched(names):
-        known |= set(
-            MemberCluster.objects.filter(name__in=part).values_list("name", flat=True)
-        )
+    known = current_fleet().fleet.positions
     errors = [
         FieldError(
             f"clusters[{at}]",

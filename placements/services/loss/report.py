@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.db.models import F, QuerySet
+from django.db.models import F, Q, QuerySet
 
 from clusters.fleet import Fleet
 from clusters.queries import counters, current_fleet
@@ -117,7 +117,7 @@ def start_report(
     if keys:
         levels = sorted(set(keys), key=level_rank)
     else:
-        cycles = cycles_of(valid_placements(), view.fleet, only=())
+        cycles = cycles_of(valid_placements(), view.fleet, where=Q(pk__in=()))
         levels = list(default_keys(view.fleet, [cycle.policy for _, cycle in cycles]))
     kinds = [one for one in allowed if one in variants or not variants]
     open_reports = ResilienceReport.objects.filter(evaluate_at__isnull=False)

@@ -47,32 +47,21 @@ def applying_to(placement: str, target: ResourceSnapshot) -> Applying:
 
     One query, without the fleet, if no override names one of the resources.
     """
-    return applying_to_each({placement: target})[placement]
-
-
-def applying_to_each(
-    targets: Mapping[str, ResourceSnapshot],
-) -> Mapping[str, Applying]:
-    """Return the same for the resource snapshots of several placements, by name."""
-    identities = {name: target.identities for name, target in targets.items()}
-    each: dict[str, dict[str, tuple[OverrideSnapshot, ...]]] = {}
-    for name, candidates in _candidates(identities).items():
-        rows = {(row.kind, str(row)): row for row in candidates}
-        each[name] = {}
-        if not rows:
-            continue
-        # What it selects needs no values of Secrets.
-        by_cluster = applicable_to_each(
-            (_content_of(row, row.document) for row in rows.values()),
-            placement=name,
-            fleet=current_fleet().fleet,
-            objects=list(_identified(identities[name])),
-        )
-        for cluster, several in by_cluster.items():
-            each[name][cluster] = tuple(
-                rows[one.override.kind, one.full_name] for one in several
-            )
-    return each
+    candidates = _candidates(placement, target)
+    if not candidates:
+        return {}
+    rows = {(row.kind, str(row)): row for row in candidates}
+    # What it selects needs no values of Secrets.
+    by_cluster = applicable_to_each(
+        (_content_of(row, row.document) for row in candidates),
+        placement=placement,
+        fleet=current_fleet().fleet,
+        objects=list(_identified(target.identities)),
+    )
+    return {
+        cluster: tuple(rows[one.override.kind, one.full_name] for one in several)
+        for cluster, several in by_cluster.items()
+    }
 
 
 def target_keys(identities: Iterable[Sequence[str]]) -> frozenset[TargetKey]:
@@ -91,37 +80,29 @@ def _identified(identities: Iterable[Sequence[str]]) -> Iterator[HubObject]:
         yield HubObject(group, version, kind, namespace, name, {}, {})
 
 
-def _candidates(
-    identities: Mapping[str, Iterable[Sequence[str]]],
-) -> dict[str, list[OverrideSnapshot]]:
+def _candidates(placement: str, target: ResourceSnapshot) -> list[OverrideSnapshot]:
     """Return the latest snapshots of overrides that name a resource of a placement, whatever the cluster."""
-    keys = {name: target_keys(several) for name, several in identities.items()}
-    targets = OverrideTarget.objects.filter(override__placement_name__in=["", *keys])
-    namespaces = {key[0] for several in keys.values() for key in several} | {""}
+    keys = target_keys(target.identities)
+    targets = OverrideTarget.objects.filter(
+        override__placement_name__in=["", placement]
+    )
+    namespaces = {key[0] for key in keys} | {""}
     if len(namespaces) <= _MOST_NAMESPACES:
         targets = targets.filter(namespace__in=namespaces)
-    named: dict[str, set[tuple[str, str, str]]] = {name: set() for name in keys}
-    columns = ("override_kind", "override__name", "override__placement_name", *KEY)
-    for override_kind, override_name, placement, *key in targets.values_list(*columns):
-        for name in [placement] if placement else keys:
-            if tuple(key) in keys[name]:
-                named[name].add((override_kind, key[0], override_name))
-    names = {name for several in named.values() for _, _, name in several}
-    latest = [
+    columns = ("override_kind", "override__name", *KEY)
+    named = {
+        (kind, key[0], name)
+        for kind, name, *key in targets.values_list(*columns)
+        if tuple(key) in keys
+    }
+    return [
         row
-        for part in batched(sorted(names))
+        for part in batched(sorted({name for _, _, name in named}))
         for row in OverrideSnapshot.objects.filter(
             is_latest=True, override_name__in=part
         )
+        if (row.kind, row.namespace, row.override_name) in named
     ]
-    return {
-        name: [
-            row
-            for row in latest
-            if (row.kind, row.namespace, row.override_name) in several
-        ]
-        for name, several in named.items()
-    }
 
 
 KEY = ("namespace", "group", "version", "kind", "name")

@@ -42,7 +42,7 @@ from placements.models import (
 from placements.services.pruning import prune_resource_snapshots
 from placements.services.resources.queries import selection_for
 from placements.services.results import PLACEMENT, OperationResult
-from placements.services.rollout_state import load_plan_context
+from placements.services.rollout_state import load_rollout_context
 from placements.services.rollouts.cluster_objects import REAPPLIED
 from placements.services.rollouts.controller import end_run, running_rollout
 from placements.services.rollouts.queries import UnknownRunError, why_not_approve
@@ -345,7 +345,7 @@ def abandon_cluster(
         raise ActionNotAllowed(
             f"{placement} is not being deleted; evict it from {cluster} instead"
         )
-    work = plan_work(load_plan_context(row, now=now).state)
+    work = plan_work(load_rollout_context(row, now=now, plans=True).state)
     allowed_from = {one.cluster: one.abandonable_from for one in work.blocked}.get(
         cluster
     )

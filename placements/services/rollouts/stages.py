@@ -32,7 +32,7 @@ from placements.models import (
     StagedStrategy,
 )
 from placements.services.rollout_state import (
-    load_plan_context,
+    load_rollout_context,
     placement_facts,
     strategy_of,
 )
@@ -303,7 +303,7 @@ def preview_of(
 ) -> RunPreview:
     """Return what a run with this strategy would do; nothing is written."""
     spec = parse_staged_strategy(strategy.document).spec
-    context = load_plan_context(placement, now=now)
+    context = load_rollout_context(placement, now=now, plans=True)
     plan, latest = initialise(spec, placement_facts(context, {})), context.target
     if placement.pinned_snapshot is not None:
         latest = placement.resource_snapshots.filter(is_latest=True).first()

@@ -4,11 +4,15 @@ from typing import Any
 
 import pytest
 
+from clusters.fleet import EligibilityKind
 from clusters.models import ClusterTaint, MemberCluster
 from clusters.operations.edit import UnknownClusterError, forget, leave, uncordon
+from placements.engine.disruption import Numbers, budget_numbers
 from placements.engine.limits import ExceededLimit
 from placements.engine.loss import PlacementImpact
+from placements.engine.rollout.state import Phase
 from placements.manifests.binding import BindingState
+from placements.manifests.disruption import parse_disruption_budget
 from placements.models import Binding, Drain, DrainStep, Eviction, Placement
 from placements.services.disruption import drains
 from placements.services.disruption.budgets import delete_budget, save_budget
@@ -22,6 +26,11 @@ from placements.services.disruption.preview import drain_impact
 from placements.services.disruption.queries import step_sentence
 from placements.services.fleet_events import enqueue_affected_placements
 from placements.services.placements import save_placement
+from placements.services.rollout_state import (
+    eviction_context,
+    eviction_contexts,
+    load_rollout_context,
+)
 from placements.services.rollouts import operations
 from placements.services.rollouts.controller import sync_due_rollouts
 from placements.services.rollouts.operations import ActionNotAllowed
@@ -329,6 +338,35 @@ def test_the_impact_says_who_joins_who_is_stuck_and_what_stays() -> None:
     }
     assert impact.counts[PlacementImpact.STUCK] == 1
     assert not Drain.objects.exists()
+
+
+def test_a_budget_counts_clusters_that_are_not_read_as_those_that_are() -> None:
+    world = world_with(8, web=spec())
+    web = Placement.objects.get()
+    just_now, long_ago = world.now, world.now - 2 * web.unavailable_period
+    states: dict[str, dict[str, Any]] = {
+        "c001": {"phase": Phase.APPLIED, "untrackable_since": long_ago},
+        "c002": {"phase": Phase.APPLIED, "untrackable_since": just_now},
+        "c003": {"phase": Phase.APPLIED},
+        "c004": {"phase": Phase.FAILED},
+        "c005": {"state": BindingState.UNSCHEDULED},
+        "c006": {"state": BindingState.UNSCHEDULED},
+    }
+    for name, columns in states.items():
+        Binding.objects.filter(cluster_name=name).update(**columns)
+    MemberCluster.objects.filter(name="c006").delete()
+    silent = {"verdict": EligibilityKind.STALE_HEARTBEAT}
+    MemberCluster.objects.filter(name="c007").update(**silent)
+    limit = parse_disruption_budget(budget(maxUnavailable=6)).spec
+
+    whole = eviction_context(load_rollout_context(web, now=world.now))
+    contexts = eviction_contexts([web], ["c000"], limited=[web], now=world.now)
+    part = contexts[web.pk]
+
+    assert "c004" in whole.clusters.keys() - part.clusters.keys()
+    assert whole.clusters.items() >= part.clusters.items()
+    assert budget_numbers(part, limit) == budget_numbers(whole, limit)
+    assert budget_numbers(part, limit) == Numbers(3, 7, 0, 2)
 
 
 @pytest.mark.nightly
