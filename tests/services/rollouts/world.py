@@ -44,11 +44,15 @@ class World:
     def __init__(self, clusters: int, *, connection: Mapping[str, Any] = QUICK) -> None:
         self.now = NOW
         self.call_takes = timedelta()
-        self.join(clusters, connection=connection)
-        self.tag = 0
+        self.tag = 1
         self.namespaces = ["shop"]
-        self.apply(namespace("shop"))
-        self.change()
+
+        def begin() -> None:
+            self.join(clusters, connection=connection)
+            self.apply(namespace("shop"))
+            self.apply(deployment("web", "web:1"))
+
+        load_once(f"{clusters} clusters, {dict(connection)}", begin)
 
     def join(self, clusters: int, *, connection: Mapping[str, Any] = QUICK) -> None:
         """Add clusters until there are so many."""
@@ -162,11 +166,21 @@ def one_at_a_time(**more: Any) -> dict[str, Any]:
     return spec(strategy={"type": "RollingUpdate", "rollingUpdate": rolling})
 
 
+def settled_world(clusters: int, wanted: Mapping[str, Any]) -> World:
+    """Return clusters with a placement `web` of this spec that has come to all of them."""
+
+    def make() -> World:
+        made = World(clusters)
+        made.place("web", wanted)
+        made.run(until=made.is_settled)
+        return made
+
+    return world_once(f"settled on {clusters}, {wanted}", make)
+
+
 def updating_world() -> World:
     """Make three clusters in the middle of an update, one cluster at a time."""
-    made = World(3)
-    made.place("web", one_at_a_time())
-    made.run(until=made.is_settled)
+    made = settled_world(3, one_at_a_time())
     made.change()
     made.work()
     return made
