@@ -329,7 +329,9 @@ def decisions_named(prefix: str, *, most: int = 20) -> list[Decision]:
     """
     decisions = Decision.objects.filter(record__in=records_named(prefix, most=most))
     latest = decisions.values("record").annotate(latest=Max("pk")).values("latest")
-    rows = Decision.objects.filter(pk__in=latest).select_related("record", "placement")
+    rows = Decision.objects.filter(pk__in=latest).select_related(
+        "record", "placement", "hub_decision__fleet_version"
+    )
     return list(
         rows.defer("record__content", "placement__document").order_by(
             "record__decision_id"
