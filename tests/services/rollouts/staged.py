@@ -14,7 +14,6 @@ from placements.models import ApprovalRequest, Binding, StagedRun
 from placements.services.rollouts.operations import approve, set_state
 from placements.services.rollouts.staged_runs import save_run
 from placements.services.rollouts.staged_strategies import save_strategy
-from tests.database import load_once
 from tests.rows import person, spec
 from tests.services.rollouts.world import World
 
@@ -84,21 +83,13 @@ class StagedWorld(World):
     ) -> None:
         names = sorted(name for several in members.values() for name in several)
         super().__init__(len(names))
-
-        def begin() -> None:
-            for label, several in members.items():
-                for name in several:
-                    change_labels(
-                        [name],
-                        put={"stage": label},
-                        replaces=True,
-                        by=None,
-                        now=self.now,
-                    )
-            save_strategy(strategy_document(*stages), by=None, now=self.now)
-
-        load_once(f"stages {members}, {stages}", begin)
+        for label, several in members.items():
+            for name in several:
+                change_labels(
+                    [name], put={"stage": label}, replaces=True, by=None, now=self.now
+                )
         self.approver = person("ann", "approver")
+        save_strategy(strategy_document(*stages), by=None, now=self.now)
 
     def begin(self, name: str, **more: Any) -> None:
         """Make a run and let the workers begin."""
