@@ -7,6 +7,7 @@ from typing import Any
 
 from django.utils.functional import SimpleLazyObject
 from kombu import Queue
+from whitenoise.compress import Compressor
 
 from fleetui import broker
 from fleetui.apimachinery.yaml import LARGEST_UPLOAD, MEBIBYTE
@@ -404,6 +405,8 @@ STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {"BACKEND": "fleetui.staticfiles.StaticFiles"},
 }
+# Source maps, which only the tools of developers read, are a third of all.
+WHITENOISE_SKIP_COMPRESS_EXTENSIONS = (*Compressor.SKIP_COMPRESS_EXTENSIONS, "map")
 
 # A client with this token, or a superuser, reads `/metrics`.
 METRICS_TOKEN = variables.METRICS_TOKEN

@@ -15,7 +15,12 @@ from whitenoise.storage import CompressedManifestStaticFilesStorage
 
 
 class StaticFiles(CompressedManifestStaticFilesStorage):
-    """Finds the address of each file once: a list has hundreds of icons. With `DEBUG` files may change."""
+    """Finds the address of each file once: a list has hundreds of icons. With `DEBUG` files may change.
+
+    Pages have the addresses with a hash, so the others are not kept: that halves what is compressed.
+    """
+
+    keep_only_hashed_files = True
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -75,9 +80,6 @@ class PackageFinder(BaseFinder):
             self._files += [
                 (file.relative_to(folder).as_posix(), storage) for file in files
             ]
-
-    def check(self, **kwargs: Any) -> list[Any]:
-        return []
 
     def find(self, path: str, find_all: bool = False, **kwargs: Any) -> Any:
         """Return the location of the file; an empty list for any other path, as Django requires."""

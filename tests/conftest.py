@@ -15,7 +15,12 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from django.db.models.signals import post_migrate
+from django.dispatch import receiver
+from django.template import Context, Template
 from django.test import override_settings
+from django.test.signals import template_rendered
+from django.utils.safestring import SafeString
 from pytest_django import DjangoDbBlocker
 from whitenoise import WhiteNoise
 
@@ -75,6 +80,21 @@ def _quick_passwords() -> Iterator[None]:
 def _encryption_keys() -> Iterator[None]:
     """Encrypt the credentials of clusters with a key of the tests: the key file is not theirs."""
     with override_settings(CREDENTIAL_KEYS=(new_encryption_key(),)):
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _contexts_of_pages(django_test_environment: None) -> Iterator[None]:
+    """Keep the context of a page for `response.context`, and no copy for each template that it includes."""
+    del django_test_environment
+
+    def render(template: Template, context: Context) -> SafeString:
+        if context.template is template:
+            template_rendered.send(sender=template, template=template, context=context)
+        return template.nodelist.render(context)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Template, "_render", render)
         yield
 
 
@@ -188,6 +208,16 @@ def collected_static(pytestconfig: pytest.Config) -> Iterator[Path]:
             yield folder
 
 
+flushed: set[str] = set()
+"""The databases that a test of this process left empty; empty where none did."""
+
+
+@receiver(post_migrate)
+def _remember_flush(using: str, **_signal: object) -> None:
+    """Note that Django's `flush` ran, after a test with real transactions."""
+    flushed.add(using)
+
+
 @pytest.fixture(autouse=True)
 def _roles(request: pytest.FixtureRequest) -> None:
     """Make the roles and the local hub of the migrations again where they were deleted.
@@ -197,7 +227,8 @@ def _roles(request: pytest.FixtureRequest) -> None:
     wants_database = {"db", "transactional_db"} & set(request.fixturenames)
     if wants_database or request.node.get_closest_marker("django_db"):
         request.getfixturevalue("db")
-        restore_migrated_rows()
+        if flushed:
+            restore_migrated_rows()
 
 
 @pytest.fixture(autouse=True)

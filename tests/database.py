@@ -91,10 +91,10 @@ def load_once(name: str, load: Callable[[], object]) -> None:
     ):  # few tests run there, so the types of columns are not worth it
         load()
         return
-    before = [_read(model) for model in _models()]
+    before = _read_all()
     if name not in _loaded:
         load()
-        _loaded[name] = before, [_read(model) for model in _models()]
+        _loaded[name] = before, _read_all()
     elif before != _loaded[name][0]:
         load()
     else:
@@ -123,6 +123,23 @@ def _stored(model: type[Model]) -> list[str]:
 @cache
 def _columns(model: type[Model]) -> str:
     return ", ".join(_stored(model))
+
+
+@cache
+def _which_are_filled() -> str:
+    tables = (model._meta.db_table for model in _models())
+    return f"SELECT {', '.join(f'EXISTS (SELECT 1 FROM {one})' for one in tables)}"
+
+
+def _read_all() -> list[Rows]:
+    """Return the rows of each table; one statement finds those that are empty, which are most."""
+    with connection.cursor() as cursor:
+        cursor.execute(_which_are_filled())
+        filled = cursor.fetchone()
+    return [
+        _read(model) if is_filled else []
+        for model, is_filled in zip(_models(), filled, strict=True)
+    ]
 
 
 def _read(model: type[Model]) -> Rows:

@@ -27,7 +27,7 @@ from placements.services.hub_version import stored_version
 from tests.conftest import OUR_APPS
 from tests.live_hubs import live_hub
 from tests.rows import NOW, joined, spec
-from tests.services.rollouts.world import World
+from tests.services.rollouts.world import settled_world
 
 pytestmark = pytest.mark.django_db
 
@@ -209,9 +209,7 @@ def test_reports_that_say_the_same_do_not_move_it() -> None:
 
 
 def test_a_console_at_rest_does_not_move_it() -> None:
-    world = World(3)
-    world.place("web", spec())
-    world.run(until=world.is_settled)
+    settled_world(3, spec())
     periodic = (
         observe,
         tasks.sweep,

@@ -24,7 +24,7 @@ from placements.manifests.binding import BindingState
 from placements.models import Binding
 from placements.services.rollouts.worker import THREADS, run_cluster_calls
 from tests.rows import pick_n_spec
-from tests.services.rollouts.world import World
+from tests.services.rollouts.world import settled_world
 from tests.source_code import PRODUCT, Module, nodes_of
 
 STARTS = {
@@ -194,9 +194,7 @@ def test_a_thread_gives_up_instead_of_waiting_for_ever(
 def test_calls_that_wait_for_a_cluster_hold_no_connection(
     monkeypatch: pytest.MonkeyPatch, opened: list[Any]
 ) -> None:
-    world = World(24)
-    world.place("web", pick_n_spec(24))
-    world.run(until=world.is_settled)
+    world = settled_world(24, pick_n_spec(24))
     for number in range(6):
         world.inject(
             f"c{number:03}", {"kind": "timeOut", "since": world.now.isoformat()}

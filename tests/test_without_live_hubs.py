@@ -19,7 +19,6 @@ from fleetui.hub_scope import LOCAL_HUB, in_hub
 
 settings.ALLOWED_HOSTS = ["*"]
 call_command("migrate", verbosity=0)
-call_command("collectstatic", interactive=False, verbosity=0)
 call_command("check")
 call_command("load_demo", "4")
 root = User.objects.create_superuser("root")
@@ -54,12 +53,15 @@ print(sorted(name for name in sys.modules if name.startswith("placements.hubs"))
 """
 
 
-def test_the_console_runs_without_the_wing(tmp_path: Path) -> None:
+def test_the_console_runs_without_the_wing(
+    tmp_path: Path, collected_static: Path
+) -> None:
     variables = {
         **os.environ,
         "DJANGO_SETTINGS_MODULE": "fleetui.settings",
         "FLEETUI_LIVE_HUBS": "0",
         "FLEETUI_VAR_DIR": str(tmp_path),
+        "FLEETUI_STATIC_DIR": str(collected_static),
         "DATABASE_URL": "",
     }
     variables.pop("DATABASE_URL")

@@ -48,7 +48,7 @@ class ClusterSelectorSerializer(CamelCaseSerializer):
         [str(one) for one in ClusterFilterState], required=False
     )
     verdict = serializers.ChoiceField(
-        [str(one) for one in EligibilityKind], required=False, default=""
+        [str(one) for one in EligibilityKind], required=False
     )
 
 

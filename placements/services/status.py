@@ -128,9 +128,7 @@ def status_of(placement: Placement, *, now: datetime | None = None) -> dict[str,
 
 
 def _bindings_of(placement: Placement) -> list[Binding]:
-    rows = Binding.objects.filter(placement=placement).exclude(
-        state=BindingState.UNSCHEDULED
-    )
+    rows = placement.bindings.exclude(state=BindingState.UNSCHEDULED)
     rows = rows.select_related("resource_snapshot").defer(
         "resource_snapshot__identities"
     )

@@ -157,12 +157,12 @@ def generate_typescript_client(
 def generate_python_client(schema_file: Path) -> subprocess.CompletedProcess[str]:
     """Write the package `client` beside the schema."""
     folder = schema_file.parent
-    # The generator knows JSON only; the same bodies are accepted as YAML.
+    # The generator knows JSON and files only; the same bodies are accepted as YAML.
     (folder / "config.yaml").write_text(
         "content_type_overrides:\n"
         "  application/yaml: application/json\n"
         "  application/merge-patch+json: application/json\n"
-        "  text/csv: text/plain\n"
+        "  text/csv: application/octet-stream\n"
         "post_hooks: []\n"
     )
     generator = Path(sys.executable).with_name("openapi-python-client")

@@ -8,7 +8,7 @@ from placements.services.disruption.drains import advance_drains
 from placements.services.results import stored_document
 from tests.rows import all_joined, decided, pick_n_spec, simulated, spec
 from tests.services.rollouts.test_evictions import budget
-from tests.services.rollouts.world import World
+from tests.services.rollouts.world import settled_world
 
 pytestmark = pytest.mark.django_db
 WEB = "/api/v1/placements/web"
@@ -44,9 +44,7 @@ def test_a_budget_that_does_not_go_with_the_type_is_refused(api: APIClient) -> N
 
 @pytest.mark.nightly
 def test_an_eviction_answers_what_became_of_it(api: APIClient) -> None:
-    world = World(3)
-    world.place("web", pick_n_spec(3))
-    world.run(until=world.is_settled)
+    settled_world(3, pick_n_spec(3))
     api.put(f"{WEB}/budget", budget(maxUnavailable=1), format="json")
 
     answers = [
@@ -82,9 +80,7 @@ def test_an_eviction_without_a_cluster_is_refused(api: APIClient, body: object) 
 def test_a_drain_shows_what_it_would_do_then_how_far_it_is_and_is_cancelled(
     api: APIClient,
 ) -> None:
-    world = World(2)
-    world.place("web", spec())
-    world.run(until=world.is_settled)
+    settled_world(2, spec())
     drain = "/api/v1/clusters/c001/drain"
     before = api.get(drain).json()
     assert before["drain"] is None

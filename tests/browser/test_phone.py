@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from placements.models import Decision
-from tests.services.rollouts.world import World, one_at_a_time
+from tests.services.rollouts.world import one_at_a_time, settled_world
 
 Enter = Callable[..., Page]
 WIDTH = 390
@@ -86,9 +86,7 @@ def test_rescheduling_fits(enter: Enter) -> None:
 
 
 def test_a_run_moves_by_itself(enter: Enter) -> None:
-    world = World(3)
-    world.place("web", one_at_a_time())
-    world.run(until=world.is_settled)
+    world = settled_world(3, one_at_a_time())
     world.change()
     world.work()
     page = enter("/help/glossary/", "operator", width=WIDTH)
@@ -139,9 +137,7 @@ def test_no_table_hides_its_last_columns(
 
 @pytest.mark.nightly
 def test_that_nothing_needs_attention_is_reported_in_full(enter: Enter) -> None:
-    world = World(3)
-    world.place("web", one_at_a_time())
-    world.run(until=world.is_settled)
+    settled_world(3, one_at_a_time())
     page = enter("/", "operator", width=WIDTH)
 
     box = page.get_by_text("Nothing needs attention").bounding_box()

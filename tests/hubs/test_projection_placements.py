@@ -532,11 +532,12 @@ def test_the_page_of_a_placement_states_the_conditions_of_the_hub(
     client = Client()
     client.force_login(person("boss", "operator"))
 
-    content = client.get("/hubs/prod-eu/placements/web/decision/").content.decode()
+    page = client.get("/hubs/prod-eu/placements/web/").content.decode()
+    decision = client.get("/hubs/prod-eu/placements/web/decision/").content.decode()
 
-    assert "ClusterResourcePlacementScheduled is True" in content
-    assert "Available" in content
-    assert "on the hub" in content
+    assert "ClusterResourcePlacementScheduled is True" in decision
+    assert "Available" in page
+    assert "on the hub" in page
 
 
 @pytest.mark.nightly

@@ -68,13 +68,15 @@ def watching(*arguments: str, **variables: str) -> Iterator[Watched]:
             watched.process.stdout.close()
 
 
-def eventually(what: Callable[[], Found], *, seconds: float = PATIENCE) -> Found:
-    """Call until the result is true, and return it."""
+def eventually(
+    what: Callable[[], Found], *, seconds: float = PATIENCE, pause: float = 0.02
+) -> Found:
+    """Call until the result is true, and return it; with a longer pause where a call takes processor time."""
     deadline = time.monotonic() + seconds
     while not (found := what()):
         if time.monotonic() > deadline:
             raise AssertionError(f"still {found!r} after {seconds} s")
-        time.sleep(0.02)
+        time.sleep(pause)
     return found
 
 

@@ -21,14 +21,21 @@ from tests.runtime.test_survives import Stage, stage
 __all__ = ["stage"]
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 CLUSTERS = 20
-RESTORE_EACH = """
+EACH = """
+from io import StringIO
 from django.core.management import CommandError
 from tests.commands import call_command
-for file in {files}:
+for words in {commands}:
     try:
-        call_command("restore", file, force=True)
+        call_command(*words, stdout=StringIO())
+        print(0)
     except CommandError as error:
         print(error.returncode, str(error).replace("\\n", " "))
+"""
+IS_READ = """
+from datetime import UTC, datetime
+from fleetui.task_queue import record_heartbeat
+record_heartbeat(["updates"], now=datetime.now(UTC))
 """
 FORGET = (
     "from fleetui.models import WorkerHeartbeat; WorkerHeartbeat.objects.all().delete()"
@@ -40,6 +47,12 @@ def _failure(stage: Stage, *arguments: str) -> tuple[int, str]:
     with pytest.raises(subprocess.CalledProcessError) as found:
         stage.manage(*arguments)
     return found.value.returncode, found.value.stderr
+
+
+def _run_each(stage: Stage, *commands: tuple[str, ...], before: str = "") -> list[str]:
+    """Run commands in one process; return the exit code and the error of each."""
+    code = before + EACH.format(commands=commands)
+    return stage.manage("shell", "-v0", "-c", code).splitlines()
 
 
 def _back_up(stage: Stage, file: str) -> None:
@@ -140,9 +153,11 @@ def test_a_file_that_cannot_be_restored_changes_nothing(
 ) -> None:
     backup = tmp_path / "fleet.backup"
     backup.touch()
-    message = f"CommandError: {backup} exists; --force replaces it\n"
-    assert _failure(stage, "backup", str(backup)) == (1, message)
-    stage.manage("backup", "--force", str(backup))
+    command = ("backup", str(backup))
+    assert _run_each(stage, command, (*command, "--force")) == [
+        f"1 {backup} exists; --force replaces it",
+        "0",
+    ]
     cut = tmp_path / "cut.backup"
     cut.write_bytes(backup.read_bytes()[:-5000])
     text = tmp_path / "text.backup"
@@ -165,13 +180,11 @@ def test_a_file_that_cannot_be_restored_changes_nothing(
         newer: "is of a newer version: placements.0999_newer is unknown here",
         tmp_path / "missing": "no such file",
     }
-    answers = stage.manage(
-        "shell",
-        "-v0",
-        "-c",
-        RESTORE_EACH.format(files=[str(file) for file in refusals]),
+    answers = _run_each(
+        stage, *(("restore", "--force", str(file)) for file in [*refusals, backup])
     )
-    for answer, words in zip(answers.splitlines(), refusals.values(), strict=True):
+    assert answers.pop() == "0"
+    for answer, words in zip(answers, refusals.values(), strict=True):
         assert answer.startswith("1 "), answer
         assert words in answer
 
@@ -182,27 +195,17 @@ def test_a_file_that_cannot_be_restored_changes_nothing(
         ][0]
         == 0
     )
-    stage.manage("restore", "--force", str(backup))
 
 
 @pytest.mark.skipif("DATABASE_URL" in os.environ, reason="of SQLite")
 def test_a_console_that_runs_is_not_restored(stage: Stage, tmp_path: Path) -> None:
     backup = str(tmp_path / "fleet.backup")
     stage.manage("backup", backup)
-    stage.manage(
-        "shell",
-        "-v0",
-        "-c",
-        "from datetime import UTC, datetime; from fleetui.task_queue import record_heartbeat;"
-        "record_heartbeat(['updates'], now=datetime.now(UTC))",
-    )
 
-    code, output = _failure(stage, "restore", "--force", backup)
+    (answer,) = _run_each(stage, ("restore", "--force", backup), before=IS_READ)
 
-    assert (
-        code,
-        "a worker has read updates in the last minute; stop all parts" in output,
-    ) == (1, True)
+    assert answer.startswith("1 ")
+    assert "a worker has read updates in the last minute; stop all parts" in answer
 
 
 def test_a_backup_needs_a_folder(tmp_path: Path) -> None:

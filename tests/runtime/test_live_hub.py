@@ -22,6 +22,8 @@ from tests.runtime.test_watch_hubs import connect
 
 PASSWORD = "the first password of anyone"
 BINDINGS = "clusterresourcebindings"
+PAUSE = 0.5
+"""Seconds between two looks at a page: without a pause they keep a core from what they wait for."""
 
 
 class Browser:
@@ -62,7 +64,7 @@ class Browser:
                 raise
             return found if all(one in found for one in words) else ""
 
-        return eventually(page)
+        return eventually(page, pause=PAUSE)
 
 
 def fleet() -> FakeHub:
@@ -131,7 +133,10 @@ def test_pages_follow_a_hub_until_it_goes_away(
                 "/hubs/prod-eu/placements/web/rollouts/", "changed on the hub"
             )
             fake.delete("memberclusters", "paris")
-            eventually(lambda: "paris" not in console.read("/hubs/prod-eu/clusters/"))
+            eventually(
+                lambda: "paris" not in console.read("/hubs/prod-eu/clusters/"),
+                pause=PAUSE,
+            )
             assert (
                 len(fake.seen) - requests <= 60
             )  # pages cause none: streams and checks only

@@ -1,5 +1,6 @@
 """Before the parts start: the database is waited for, static files are collected when they changed."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -76,4 +77,6 @@ def test_static_files_are_collected_only_when_one_changed(
     changed = collect_static_files(root=root, stamp=stamp)
 
     assert (first, again, changed) == (True, False, True)
-    assert (root / "a.css").read_text() == "a { color: red }"
+    paths = json.loads((root / "staticfiles.json").read_text())["paths"]
+    assert (root / paths["a.css"]).read_text() == "a { color: red }"
+    assert not (root / "a.css").exists(), "pages have the address with the hash"

@@ -26,7 +26,7 @@ def test_every_command_of_the_transcript_works(console_folder: Path) -> None:
         applying, reading = _transcript(address)
 
         applied = _run(applying)
-        read = eventually(lambda: _decided(_run(applying, *reading)))
+        read = eventually(lambda: _decided(_run(applying, *reading)), pause=0.5)
 
     assert '"did":"created"' in applied
     assert "clusterName: smartfish" in read

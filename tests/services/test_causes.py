@@ -28,7 +28,7 @@ from tests.rows import (
     spec,
 )
 from tests.services.rollouts.overrides import annotate, for_clusters, rule
-from tests.services.rollouts.world import World
+from tests.services.rollouts.world import settled_world
 
 pytestmark = pytest.mark.django_db
 
@@ -140,9 +140,7 @@ def test_several_clusters_with_one_change_share_the_cause() -> None:
 @pytest.mark.servers_only
 @pytest.mark.servers
 def test_a_rollout_for_an_override_names_the_override(ana: User) -> None:
-    world = World(2)
-    world.place("web", spec())
-    world.run(until=world.is_settled)
+    world = settled_world(2, spec())
     override = for_clusters("tier", rule(annotate(a="b")))
 
     save_override(override, by=ana, now=world.now)
@@ -164,9 +162,7 @@ def test_a_rollout_for_an_override_names_the_override(ana: User) -> None:
 @pytest.mark.servers_only
 @pytest.mark.servers
 def test_an_eviction_shows_what_left_as_well_as_what_joined(ana: User) -> None:
-    world = World(3)
-    world.place("web", pick_n_spec(2))
-    world.run(until=world.is_settled)
+    world = settled_world(3, pick_n_spec(2))
     leaving = sorted(world.phases())[0]
     cordon([leaving], by=None, now=world.now)
 

@@ -21,7 +21,7 @@ from placements.models import (
 from placements.services.demo.load import remove_demo
 from placements.services.disruption.drains import drain
 from tests.rows import person, spec
-from tests.services.rollouts.world import World
+from tests.services.rollouts.world import World, settled_world
 
 pytestmark = pytest.mark.django_db
 
@@ -57,9 +57,7 @@ def models_that_name(*names: str) -> set[str]:
 
 
 def world_with_histories() -> World:
-    world = World(3)
-    world.place("web", spec())
-    world.run(until=world.is_settled)
+    world = settled_world(3, spec())
     world.change()
     world.work()
     drain(["c000"], by=None, now=world.now)

@@ -36,7 +36,7 @@ from placements.services.rollouts.worker import run_cluster_calls
 from tests.database import compare_all
 from tests.rows import NOW, pick_n_spec, simulated
 from tests.services.rollouts.test_health import health
-from tests.services.rollouts.world import World, world_once
+from tests.services.rollouts.world import World, settled_world, world_once
 from tests.services.test_notifications import rule
 
 pytestmark = [
@@ -49,9 +49,7 @@ MINUTE = timedelta(minutes=1)
 
 def settled(clusters: int = 3) -> World:
     def make() -> World:
-        made = World(clusters)
-        made.place("web", pick_n_spec(clusters))
-        made.run(until=made.is_settled)
+        made = settled_world(clusters, pick_n_spec(clusters))
         made.pass_time(60, step=5)
         return made
 

@@ -34,7 +34,7 @@ from tests.clusters.kubernetes.certificates import authority
 from tests.clusters.kubernetes.servers import LocalServer, Request, serve
 from tests.problems import found, sentences
 from tests.rows import decided, joined, pick_n_spec
-from tests.services.rollouts.world import World, one_at_a_time
+from tests.services.rollouts.world import World, one_at_a_time, settled_world
 
 pytestmark = pytest.mark.django_db
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -178,9 +178,7 @@ def test_many_problems_at_once_are_one_message(sent: list[str]) -> None:
 
 def test_a_rollout_that_a_short_silence_stalls_is_sent_after_two_minutes() -> None:
     rule(events=["rollout-stalled"])
-    world = World(3)
-    world.place("web", one_at_a_time(maxUnavailable=2))
-    world.run(until=world.is_settled)
+    world = settled_world(3, one_at_a_time(maxUnavailable=2))
     world.change()
     world.work()
     for name in ("c000", "c001"):

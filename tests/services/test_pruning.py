@@ -33,7 +33,7 @@ from placements.services.pruning import prune
 from tests.commands import call_command
 from tests.rows import NOW, pick_n_spec, placement_document
 from tests.services.rollouts.overrides import annotate, for_clusters, rule
-from tests.services.rollouts.world import World
+from tests.services.rollouts.world import World, settled_world
 
 KEPT = timedelta(days=90)
 EVICTION = {
@@ -53,10 +53,7 @@ def _queue_folder(tmp_path: Path, settings: Any) -> None:
 @pytest.fixture
 def world(db: None) -> World:  # noqa: ARG001
     """Return a world of three clusters, with a placement on two of them."""
-    made = World(3)
-    made.place("web", pick_n_spec(2))
-    made.run(until=made.is_settled)
-    return made
+    return settled_world(3, pick_n_spec(2))
 
 
 def edited(world: World, times: int) -> None:

@@ -37,7 +37,7 @@ from tests.database import compare_all
 from tests.rows import decided, pick_n_spec, placement_document, saved, spec
 from tests.services.rollouts.staged import StagedWorld, stage, staged_spec
 from tests.services.rollouts.test_out_of_reach import cut_off
-from tests.services.rollouts.world import World, one_at_a_time
+from tests.services.rollouts.world import World, one_at_a_time, settled_world
 from tests.web.test_cluster_objects import drift
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("collected_static")]
@@ -69,11 +69,8 @@ def of(level: str, summary: str, *kinds: str) -> Callable[[Situation], Situation
     return add
 
 
-def settled(clusters: int = 3, **rolling: Any) -> World:
-    world = World(clusters)
-    world.place("web", one_at_a_time(**rolling))
-    world.run(until=world.is_settled)
-    return world
+def settled() -> World:
+    return settled_world(3, one_at_a_time())
 
 
 def bindings(*names: str, **values: Any) -> None:
@@ -111,16 +108,12 @@ def available_everywhere() -> None:
 
 @of("healthy", "Healthy (scaled to 0)")
 def scaled_to_zero() -> None:
-    world = World(2)
-    world.place("web", {**one_at_a_time(), **pick_n_spec(0)})
-    world.run(until=world.is_settled)
+    settled_world(2, {**one_at_a_time(), **pick_n_spec(0)})
 
 
 @of("progress", "Scheduling")
 def saved_and_not_decided() -> None:
-    world = World(3)
-    world.place("web", {**one_at_a_time(), **pick_n_spec(1)})
-    world.run(until=world.is_settled)
+    world = settled_world(3, {**one_at_a_time(), **pick_n_spec(1)})
     save_placement(placement_document("web", pick_n_spec(2)), by=None, now=world.now)
 
 
@@ -166,9 +159,7 @@ def being_deleted() -> None:
 
 @of("progress", "Deleting")
 def unfulfilled_and_being_deleted() -> None:
-    world = World(2)
-    world.place("web", {**one_at_a_time(), **pick_n_spec(9)})
-    world.run(until=world.is_settled)
+    world = settled_world(2, {**one_at_a_time(), **pick_n_spec(9)})
     delete_placement("web", by=None, now=world.now)
 
 
@@ -222,9 +213,7 @@ def nothing_selected() -> None:
 
 @of("attention", "Partially fulfilled (2 of 9)", "placement-not-fulfilled")
 def too_few_clusters() -> None:
-    world = World(2)
-    world.place("web", {**one_at_a_time(), **pick_n_spec(9)})
-    world.run(until=world.is_settled)
+    settled_world(2, {**one_at_a_time(), **pick_n_spec(9)})
 
 
 @of("failed", "Not fulfilled (0 of 1)", "placement-not-fulfilled")

@@ -44,7 +44,7 @@ from placements.services.problems.book import (
 )
 from placements.tasks import notify
 from tests.rows import pick_n_spec
-from tests.services.rollouts.world import World, one_at_a_time
+from tests.services.rollouts.world import World, one_at_a_time, settled_world
 
 pytestmark = pytest.mark.django_db
 
@@ -332,13 +332,10 @@ def differing(now: datetime) -> set[str]:
     return {row.name for row in rows if row.health != health_of(row, now=now).values}
 
 
-def settled_world() -> World:
-    """Return a world with a healthy placement, which is stored."""
-    world = World(2)
-    world.place("web", one_at_a_time())
-    world.run(until=world.is_settled)
+def stored_world() -> None:
+    """Make a world with a healthy placement, which is stored."""
+    settled_world(2, one_at_a_time())
     compare(now=NOW)
-    return world
 
 
 def fail() -> None:
@@ -352,7 +349,7 @@ def level() -> str:
 def test_a_reader_sees_what_a_user_did_at_once_and_what_a_worker_did_after_the_sweep() -> (
     None
 ):
-    settled_world()
+    stored_world()
     assert level() == "healthy"
 
     fail()
@@ -373,7 +370,7 @@ def test_a_reader_sees_what_a_user_did_at_once_and_what_a_worker_did_after_the_s
 
 
 def test_without_sweep_a_reader_compares_what_is_old() -> None:
-    settled_world()
+    stored_world()
     fail()
 
     assert not bring_up_to_date(now=NOW + 29 * SECOND)
@@ -384,7 +381,7 @@ def test_without_sweep_a_reader_compares_what_is_old() -> None:
 def test_what_is_marked_during_a_comparison_is_compared_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    settled_world()
+    stored_world()
 
     def fail_and_mark(*_arguments: Any, **_options: Any) -> list[Any]:
         fail()
@@ -400,7 +397,7 @@ def test_what_is_marked_during_a_comparison_is_compared_again(
 
 
 def test_the_version_increases_with_each_mark_and_with_what_is_stored() -> None:
-    settled_world()
+    stored_world()
 
     def version() -> int:
         return ProblemBook.objects.get().version
@@ -420,7 +417,7 @@ def test_the_version_increases_with_each_mark_and_with_what_is_stored() -> None:
 
 
 def test_a_placement_without_a_status_is_compared_before_it_is_read() -> None:
-    settled_world()
+    stored_world()
     Placement.objects.update(health_level="", health=None)
 
     assert bring_up_to_date(now=NOW)
@@ -467,7 +464,7 @@ def test_each_door_shows_the_effect_of_an_own_request(
     client: Client, door: str
 ) -> None:
     client.force_login(User.objects.create_superuser("root"))
-    settled_world()
+    stored_world()
     compare(now=datetime.now(UTC))
     assert not DOORS[door](client)
 
@@ -478,7 +475,7 @@ def test_each_door_shows_the_effect_of_an_own_request(
 
 
 def test_the_sweep_stores_what_a_worker_has_marked() -> None:
-    settled_world()
+    stored_world()
     compare(now=datetime.now(UTC))
     fail()
     outdate(LOCAL_HUB, by_request=False)

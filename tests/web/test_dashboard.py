@@ -47,7 +47,7 @@ from tests.rows import (
 )
 from tests.services.rollouts.staged import StagedWorld, stage, staged_spec
 from tests.services.rollouts.test_out_of_reach import cut_off
-from tests.services.rollouts.world import World
+from tests.services.rollouts.world import settled_world
 from tests.web.reading import Outline
 
 pytestmark = pytest.mark.django_db
@@ -155,9 +155,7 @@ def test_a_lost_cluster_absorbs_the_rollout_and_the_placement(
     viewer: Client, text_of: Fetch, monkeypatch: pytest.MonkeyPatch, many: int
 ) -> None:
     monkeypatch.setattr(root_causes, "GROUPED_FROM", many)
-    world = World(3)
-    world.place("web", pick_n_spec(3))
-    world.run(until=world.is_settled)
+    world = settled_world(3, pick_n_spec(3))
     cut_off(world, "c001")
     world.change()
     world.work()

@@ -575,10 +575,16 @@ def _picked(client: Client, typed: str, button: str, *, htmx: bool = True) -> An
 
 
 @pytest.mark.parametrize(
-    "typed", ["v1 Namespace shop", " shop ", "Namespace shop", "ho"]
-)
-@pytest.mark.parametrize(
-    "button", ["pick=resource", "do=update", "review=1", "as=yaml"]
+    ("typed", "button"),
+    [
+        ("v1 Namespace shop", "pick=resource"),
+        ("v1 Namespace shop", "do=update"),
+        ("v1 Namespace shop", "review=1"),
+        ("v1 Namespace shop", "as=yaml"),
+        (" shop ", "review=1"),
+        ("Namespace shop", "review=1"),
+        ("ho", "review=1"),
+    ],
 )
 def test_a_typed_resource_is_selected_by_every_button(
     operator: Client, typed: str, button: str

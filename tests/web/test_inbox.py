@@ -25,7 +25,7 @@ from tests.hubs.projecting import ProjectedHub
 from tests.hubs.test_projection_placements import put_web
 from tests.hubs.test_projection_staged import RUN, WAITS, canary, progressing
 from tests.rows import joined, person, pick_n_spec, saved
-from tests.services.rollouts.world import World, one_at_a_time
+from tests.services.rollouts.world import one_at_a_time, settled_world
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("collected_static")]
 MOST_QUERIES = 16
@@ -125,9 +125,7 @@ def test_the_inbox_lists_every_kind_of_all_hubs_by_a_constant_number_of_queries(
 
 
 def test_the_inbox_lists_what_fails_until_somebody_pauses_it(client: Client) -> None:
-    world = World(3)
-    world.place("web", one_at_a_time())
-    world.run(until=world.is_settled)
+    world = settled_world(3, one_at_a_time())
     client.force_login(person("ana", "viewer"))
     empty = client.get("/inbox/").content.decode()
     assert "Nothing needs attention." in empty

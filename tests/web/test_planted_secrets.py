@@ -323,6 +323,18 @@ def admin_addresses() -> list[str]:
     return found
 
 
+def read_as(user: User) -> tuple[dict[str, str], ...]:
+    """Return the headers of whole pages and of fragments; `make test` reads one of them as each user.
+
+    Whole pages as a viewer are those of `test_secret_values.py`.
+    """
+    pages: dict[str, str] = {}
+    fragments = {"HX-Request": "true"}
+    if IS_FULL:
+        return pages, fragments
+    return (fragments,) if user.username == "reader-viewer" else (pages,)
+
+
 @pytest.mark.larger
 @pytest.mark.usefixtures("collected_static")
 def test_no_page_shows_a_value(subtests: pytest.Subtests) -> None:
@@ -335,9 +347,7 @@ def test_no_page_shows_a_value(subtests: pytest.Subtests) -> None:
     for user in readers():
         client = Client()
         client.force_login(user)
-        for headers in ({}, {"HX-Request": "true"})[
-            : 1 + (IS_FULL or user.username == "reader-viewer")
-        ]:
+        for headers in read_as(user):
             with subtests.test(user.username, headers=headers):
                 answers = {
                     one: client.get(one, headers=headers, follow=not headers)

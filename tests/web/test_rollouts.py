@@ -19,7 +19,12 @@ from placements.services.rollouts import operations
 from placements.services.rollouts.controller import sync_due_rollouts
 from tests.database import compare_for_long, forget_caches
 from tests.rows import pick_n_spec, placement_document
-from tests.services.rollouts.world import World, updating_world, world_once
+from tests.services.rollouts.world import (
+    World,
+    settled_world,
+    updating_world,
+    world_once,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -452,9 +457,7 @@ def test_the_overview_shows_what_needs_attention(
 
 @pytest.mark.nightly
 def test_the_overview_shows_blocked_removals(viewer: Client, text_of: Fetch) -> None:
-    world = World(3)
-    world.place("web", pick_n_spec(3))
-    world.run(until=world.is_settled)
+    world = settled_world(3, pick_n_spec(3))
     wants = {"matchLabels": {"region": "nowhere"}}
     term = {"clusterSelectorTerms": [{"labelSelector": wants}]}
     affinity = {

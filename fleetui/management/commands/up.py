@@ -179,9 +179,9 @@ class Command(BaseCommand):
                 self.close_files()
                 keep_keys()
                 if "web" in names and not settings.STATIC_IS_BUILT:
-                    stamp = settings.VAR_DIR / "static.stamp"
                     bootstrap.collect_static_files(
-                        root=settings.STATIC_ROOT, stamp=stamp
+                        root=settings.STATIC_ROOT,
+                        stamp=settings.VAR_DIR / "static.stamp",
                     )
                 if not is_prepared:
                     self.make_administrator()

@@ -322,7 +322,7 @@ def _hub_decisions() -> QuerySet[HubDecision]:
 
 def hub_side_of(decision: Decision) -> HubSide | None:
     """Replay a decision that a live hub made; return None for others."""
-    row = _hub_decisions().filter(decision=decision).first()
+    row = getattr(decision, "hub_decision", None)
     return replayed(row) if row else None
 
 

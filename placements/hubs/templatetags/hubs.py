@@ -68,8 +68,10 @@ def differs_sentence() -> str:
 
 @register.filter
 def hub_side(page: Any) -> observed_decisions.HubSide | None:
-    """Return what the hub decided, of the page of a decision that is a replay of it."""
-    return observed_decisions.hub_side_of(page.row)
+    """Return what the hub decided, of the page of a decision that is a replay of it; computed once."""
+    if "hub_side" not in vars(page):
+        page.hub_side = observed_decisions.hub_side_of(page.row)
+    return page.hub_side
 
 
 @register.filter

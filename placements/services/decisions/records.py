@@ -327,18 +327,13 @@ def decisions_named(prefix: str, *, most: int = 20) -> list[Decision]:
 
     A prefix has 4 hex digits or more; a shorter one, or another text, finds nothing.
     """
-    latest = (
-        Decision.objects.filter(record__in=records_named(prefix, most=most))
-        .values("record")
-        .annotate(latest=Max("pk"))
-        .values("latest")
+    decisions = Decision.objects.filter(record__in=records_named(prefix, most=most))
+    latest = decisions.values("record").annotate(latest=Max("pk")).values("latest")
+    rows = Decision.objects.filter(pk__in=latest).select_related(
+        "record", "placement", "hub_decision__fleet_version"
     )
-    return list(
-        Decision.objects.filter(pk__in=latest)
-        .select_related("record", "placement")
-        .defer("record__content", "placement__document")
-        .order_by("record__decision_id")
-    )
+    rows = rows.defer("record__content", "placement__document")
+    return list(rows.order_by("record__decision_id"))
 
 
 def readable_decisions(placement: Placement) -> QuerySet[Decision]:

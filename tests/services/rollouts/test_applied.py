@@ -10,7 +10,7 @@ from placements.models import Placement
 from placements.services.health import health_of
 from placements.services.rollouts.operations import pause
 from tests.services.rollouts.staged import StagedWorld, stage, staged_spec
-from tests.services.rollouts.world import World, one_at_a_time
+from tests.services.rollouts.world import World, one_at_a_time, settled_world
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("collected_static")]
 
@@ -45,9 +45,7 @@ def is_applied(status: dict[str, list[dict[str, str]]]) -> bool:
 
 
 def test_an_older_revision_is_not_applied_yet(admin_client: Client) -> None:
-    world = World(3)
-    world.place("web", one_at_a_time())
-    world.run(until=world.is_settled)
+    world = settled_world(3, one_at_a_time())
     assert applied(world, admin_client) == (3, 3)
 
     pause("web", by=None, now=world.now)
@@ -62,9 +60,7 @@ def test_an_older_revision_is_not_applied_yet(admin_client: Client) -> None:
 def test_each_cluster_of_a_rollout_counts_once_it_has_the_wanted_revision(
     admin_client: Client,
 ) -> None:
-    world = World(3)
-    world.place("web", one_at_a_time())
-    world.run(until=world.is_settled)
+    world = settled_world(3, one_at_a_time())
 
     world.change()
     world.work()

@@ -30,7 +30,7 @@ from placements.services.rollouts.operations import (
 from placements.services.rollouts.queries import Part, parts_of
 from tests.problems import found
 from tests.rows import pick_n_spec, spec
-from tests.services.rollouts.world import World
+from tests.services.rollouts.world import World, settled_world
 
 pytestmark = pytest.mark.django_db
 
@@ -148,9 +148,8 @@ def test_rollouts_and_drains_of_the_demo_end_with_it() -> None:
 @pytest.mark.servers_only
 @pytest.mark.servers
 def test_a_placement_without_an_older_snapshot_cannot_roll_back() -> None:
-    world = World(1)
-    placement = world.place("web", spec())
-    world.run(until=world.is_settled)
+    world = settled_world(1, spec())
+    placement = Placement.objects.get(name="web")
     assert why_not_roll_back(placement)
     with pytest.raises(
         ActionNotAllowed, match="has no earlier revision to roll back to"

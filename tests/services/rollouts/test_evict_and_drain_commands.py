@@ -12,7 +12,7 @@ from placements.services.disruption.drains import advance_drains
 from tests.commands import call_command
 from tests.rows import NOW, all_joined, decided, pick_n_spec, spec
 from tests.services.rollouts.test_evictions import budget
-from tests.services.rollouts.world import World
+from tests.services.rollouts.world import settled_world
 
 pytestmark = pytest.mark.django_db
 
@@ -25,9 +25,7 @@ def output_of(*words: str) -> str:
 
 
 def test_evict_says_what_became_of_it() -> None:
-    world = World(3)
-    world.place("web", pick_n_spec(3))
-    world.run(until=world.is_settled)
+    settled_world(3, pick_n_spec(3))
     save_budget(budget(maxUnavailable=1), by=None, now=NOW)
 
     assert output_of("evict", "web", "c000").startswith(
@@ -46,9 +44,7 @@ def test_evict_says_what_became_of_it() -> None:
 
 
 def test_drain_is_looked_at_begun_and_cancelled() -> None:
-    world = World(2)
-    world.place("web", spec())
-    world.run(until=world.is_settled)
+    world = settled_world(2, spec())
 
     preview = output_of("drain", "c001", "--dry-run")
     assert "message: No replacement needed (PickAll)." in preview

@@ -13,7 +13,7 @@ from placements.services.disruption.drains import drain
 from placements.services.disruption.evictions import evict
 from tests.rows import NOW, pick_n_spec
 from tests.services.rollouts.test_evictions import budget
-from tests.services.rollouts.world import World
+from tests.services.rollouts.world import World, settled_world
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.servers]
 
@@ -25,9 +25,7 @@ def _needs_a_shared_database() -> None:
 
 
 def test_of_four_evictions_the_budget_lets_two_go() -> None:
-    world = World(4)
-    world.place("web", pick_n_spec(4))
-    world.run(until=world.is_settled)
+    world = settled_world(4, pick_n_spec(4))
     save_budget(budget(maxUnavailable=2), by=None, now=NOW)
     start = threading.Barrier(4)
 

@@ -22,7 +22,7 @@ from placements.services.rollouts.controller import running_rollout, start_actio
 from placements.services.rollouts.operations import ActionNotAllowed, abandon_cluster
 from placements.services.rollouts.starts import RunChanged
 from tests.rows import pick_n_spec, spec
-from tests.services.rollouts.world import World, starts
+from tests.services.rollouts.world import World, settled_world, starts
 
 pytestmark = pytest.mark.django_db
 
@@ -39,9 +39,7 @@ def budget(name: str = "web", **spec: Any) -> dict[str, Any]:
 
 def settled(clusters: int, wanted: dict[str, Any], **limit: Any) -> World:
     """Return a world with a placement that is on its clusters, and a budget where there is one."""
-    world = World(clusters)
-    world.place("web", wanted)
-    world.run(until=world.is_settled)
+    world = settled_world(clusters, wanted)
     if limit:
         save_budget(budget(**limit), by=None, now=world.now)
     return world

@@ -28,7 +28,7 @@ from tests.rows import (
     spec,
 )
 from tests.services.rollouts.overrides import annotate, for_clusters, rule
-from tests.services.rollouts.world import World, one_at_a_time
+from tests.services.rollouts.world import World, one_at_a_time, settled_world
 
 pytestmark = pytest.mark.django_db
 WRONG = {"op": "remove", "path": "/spec/nowhere"}
@@ -36,10 +36,7 @@ WRONG = {"op": "remove", "path": "/spec/nowhere"}
 
 def placed(clusters: int = 2) -> World:
     """Return a world in which the shop is on every cluster."""
-    world = World(clusters)
-    world.place("web", spec())
-    world.run(until=world.is_settled)
-    return world
+    return settled_world(clusters, spec())
 
 
 def on(cluster: str, world: World) -> dict[str, Any]:
@@ -217,9 +214,7 @@ def test_what_cannot_be_observed_blocks_no_cluster() -> None:
 
 @pytest.mark.nightly
 def test_a_condition_keeps_its_moment_until_its_value_changes() -> None:
-    world = World(1)
-    world.place("web", spec())
-    world.run(until=world.is_settled)
+    world = settled_world(1, spec())
     came = since(on("c000", world))
 
     world.pass_time(300)
@@ -242,9 +237,7 @@ def test_a_condition_keeps_its_moment_until_its_value_changes() -> None:
 
 @pytest.mark.nightly
 def test_a_blocked_cluster_is_blocked_since_the_first_newer_version() -> None:
-    world = World(2)
-    world.place("web", one_at_a_time())
-    world.run(until=world.is_settled)
+    world = settled_world(2, one_at_a_time())
     world.inject("c000", {"kind": "notReady", "objectName": "web"})
     world.change()
     world.work()

@@ -14,7 +14,7 @@ from placements.services.rollouts import worker
 from placements.services.rollouts.removals import remove_orphans
 from placements.services.rollouts.worker import LEASE, claim, prepare_calls
 from tests.rows import config_map, spec
-from tests.services.rollouts.world import World
+from tests.services.rollouts.world import World, settled_world
 
 pytestmark = pytest.mark.django_db
 
@@ -43,9 +43,7 @@ def test_a_call_is_not_made_when_its_lease_is_over() -> None:
 
 @pytest.mark.nightly
 def test_a_late_apply_is_refused_after_the_placement_was_deleted() -> None:
-    world = World(clusters=3)
-    world.place("web", spec())
-    world.run(until=world.is_settled)
+    world = settled_world(3, spec())
     world.change()
     world.work()
     Binding.objects.update(
@@ -68,9 +66,7 @@ def test_a_late_apply_is_refused_after_the_placement_was_deleted() -> None:
 
 
 def test_a_restored_database_catches_up_with_the_fences_of_the_clusters() -> None:
-    world = World(clusters=2)
-    world.place("web", spec())
-    world.run(until=world.is_settled)
+    world = settled_world(2, spec())
     for row in MemberCluster.objects.all():
         state = driver_for(row).observe("web", inventory=True).fences
         assert state is not None
@@ -93,9 +89,7 @@ def test_a_restored_database_catches_up_with_the_fences_of_the_clusters() -> Non
 
 
 def test_what_no_binding_wants_is_removed_and_recorded() -> None:
-    world = World(clusters=2)
-    world.place("web", spec())
-    world.run(until=world.is_settled)
+    world = settled_world(2, spec())
     row = MemberCluster.objects.get(name="c001")
     driver_for(row).apply(Version("v1", "ghost", (config_map("x"),), fence=7))
 

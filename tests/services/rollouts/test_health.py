@@ -51,7 +51,7 @@ from tests.rows import (
 )
 from tests.services.rollouts.staged import StagedWorld, stage, staged_spec
 from tests.services.rollouts.test_out_of_reach import cut_off
-from tests.services.rollouts.world import World, one_at_a_time
+from tests.services.rollouts.world import World, one_at_a_time, settled_world
 
 pytestmark = pytest.mark.django_db
 
@@ -77,10 +77,7 @@ def health(world: World, name: str = "web") -> PlacementHealth:
 
 
 def placed(clusters: int, **rolling: object) -> World:
-    world = World(clusters)
-    world.place("web", one_at_a_time(**rolling))
-    world.run(until=world.is_settled)
-    return world
+    return settled_world(clusters, one_at_a_time(**rolling))
 
 
 def empty_world() -> World:
@@ -271,9 +268,7 @@ def test_a_run_that_waits_at_a_gate_says_for_what_wherever_it_is_shown(
 
 @pytest.mark.nightly
 def test_a_rollout_that_ends_with_too_few_clusters_is_not_complete() -> None:
-    world = World(2)
-    world.place("web", pick_n_spec(3))
-    world.run(until=world.is_settled)
+    world = settled_world(2, pick_n_spec(3))
 
     run = Rollout.objects.get()
     assert (run.state, run.ended_reason) == (

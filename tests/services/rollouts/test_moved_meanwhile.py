@@ -17,7 +17,7 @@ from placements.services.rollouts.controller import sync_due_rollouts, sync_roll
 from placements.services.scheduling import schedule_due
 from tests.rows import spec
 from tests.services.rollouts.staged import StagedWorld, stage, staged_spec
-from tests.services.rollouts.world import World
+from tests.services.rollouts.world import World, settled_world
 
 pytestmark = [pytest.mark.django_db, pytest.mark.servers]
 CAREFUL = {"rollingUpdate": {"maxUnavailable": 1, "maxSurge": 1}}
@@ -38,10 +38,7 @@ def meanwhile(patched: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
 
 def rolling() -> World:
     """Return a placement that is on four clusters, one of which may be down, and the next version."""
-    world = World(4)
-    world.place("web", spec(strategy=CAREFUL))
-    world.run(until=world.is_settled)
-    return world
+    return settled_world(4, spec(strategy=CAREFUL))
 
 
 @pytest.mark.nightly

@@ -12,7 +12,7 @@ from placements.models import Binding, Rollout
 from tests.problems import found, sentences
 from tests.rows import person
 from tests.services.rollouts.staged import StagedWorld, stage, staged_spec
-from tests.services.rollouts.world import World, one_at_a_time
+from tests.services.rollouts.world import World, one_at_a_time, settled_world
 
 pytestmark = pytest.mark.django_db
 
@@ -33,10 +33,7 @@ def cut_off(world: World, *names: str) -> str:
 @pytest.fixture
 def world() -> World:
     """Make three clusters with a placement, two of which may be taken down at once."""
-    made = World(3)
-    made.place("web", one_at_a_time(maxUnavailable=2))
-    made.run(until=made.is_settled)
-    return made
+    return settled_world(3, one_at_a_time(maxUnavailable=2))
 
 
 def needs(world: World) -> dict[str, str]:

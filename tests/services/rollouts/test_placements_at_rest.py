@@ -9,17 +9,14 @@ from placements.services.disruption.evictions import evict
 from placements.services.placements import delete_placement
 from placements.services.rollouts import operations, worker
 from tests.rows import spec
-from tests.services.rollouts.world import World
+from tests.services.rollouts.world import World, settled_world
 
 pytestmark = pytest.mark.django_db
 
 
 def settled() -> World:
     """Return a placement that is on its two clusters."""
-    world = World(2)
-    world.place("web", spec())
-    world.run(until=world.is_settled)
-    return world
+    return settled_world(2, spec())
 
 
 @pytest.mark.servers_only

@@ -14,7 +14,7 @@ from placements.services.placements import delete_placement
 from placements.services.rollouts import worker
 from placements.services.rollouts.queries import clusters_in, names_in, report_of
 from tests.rows import spec
-from tests.services.rollouts.world import World
+from tests.services.rollouts.world import World, settled_world
 
 pytestmark = pytest.mark.django_db
 ABANDON: Mapping[str, Any] = {
@@ -49,10 +49,7 @@ def released(monkeypatch: pytest.MonkeyPatch) -> Released:
 
 
 def begun(strategy: Mapping[str, Any] = ABANDON) -> World:
-    world = World(clusters=3)
-    world.place("web", spec(strategy=dict(strategy)))
-    world.run(until=world.is_settled)
-    return world
+    return settled_world(3, spec(strategy=dict(strategy)))
 
 
 def test_abandoned_objects_are_released_on_all_clusters_at_once(

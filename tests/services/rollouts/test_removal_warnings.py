@@ -10,7 +10,7 @@ from clusters.drivers.simulated.driver import SimulatedDriver
 from placements.models import Binding, ClusterUpdate, Rollout
 from placements.services.placements import delete_placement
 from tests.rows import person, spec
-from tests.services.rollouts.world import World
+from tests.services.rollouts.world import settled_world
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("collected_static")]
 WORDS = "Warnings of the API server: Deployment shop/web: v1 goes in 1.40"
@@ -33,9 +33,7 @@ def warning(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("warning")
 def test_the_warnings_of_a_deletion_are_on_the_page_and_in_rest_after_it() -> None:
-    world = World(clusters=2)
-    world.place("web", spec())
-    world.run(until=world.is_settled)
+    world = settled_world(2, spec())
     delete_placement("web", by=None, now=world.now)
     world.pass_time(60, step=5)
 

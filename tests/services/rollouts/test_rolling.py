@@ -21,7 +21,7 @@ from placements.models import (
 from placements.services.placements import delete_placement, save_placement
 from placements.services.rollouts import operations
 from tests.rows import config_map, pick_n_spec, placement_document, spec
-from tests.services.rollouts.world import World, one_at_a_time, starts
+from tests.services.rollouts.world import World, one_at_a_time, settled_world, starts
 
 pytestmark = pytest.mark.django_db
 
@@ -64,9 +64,7 @@ def test_a_placement_comes_to_every_cluster_and_the_run_ends() -> None:
 
 @pytest.mark.nightly
 def test_changed_resources_reach_clusters_in_the_batches_of_the_budget() -> None:
-    world = World(10)
-    world.place("web", spec())
-    world.run(until=world.is_settled)
+    world = settled_world(10, spec())
 
     world.change()
     world.work()
@@ -121,9 +119,7 @@ def test_the_period_counts_from_the_answer_however_long_the_call_took() -> None:
 
 @pytest.mark.nightly
 def test_a_bad_version_stops_at_the_floor_and_a_good_one_recovers() -> None:
-    world = World(4)
-    world.place("web", one_at_a_time())
-    world.run(until=world.is_settled)
+    world = settled_world(4, one_at_a_time())
     for name in ("c000", "c001", "c002", "c003"):
         world.inject(name, {"kind": "refuse", "objectName": "bad"})
 
@@ -151,9 +147,7 @@ def test_a_bad_version_stops_at_the_floor_and_a_good_one_recovers() -> None:
 
 @pytest.mark.nightly
 def test_no_more_are_ever_down_than_the_budget_says() -> None:
-    world = World(8)
-    world.place("web", one_at_a_time(maxUnavailable=2))
-    world.run(until=world.is_settled)
+    world = settled_world(8, one_at_a_time(maxUnavailable=2))
 
     world.change()
     world.work()
@@ -167,9 +161,7 @@ def test_no_more_are_ever_down_than_the_budget_says() -> None:
 
 @pytest.mark.nightly
 def test_a_cluster_that_cannot_be_reached_is_skipped_until_it_returns() -> None:
-    world = World(3)
-    world.place("web", one_at_a_time(maxUnavailable=2))
-    world.run(until=world.is_settled)
+    world = settled_world(3, one_at_a_time(maxUnavailable=2))
     world.inject("c001", {"kind": "unreachable"})
     world.run(
         until=lambda: MemberCluster.objects.get(name="c001").verdict != "",
@@ -193,9 +185,7 @@ def test_a_cluster_that_cannot_be_reached_is_skipped_until_it_returns() -> None:
 
 @pytest.mark.nightly
 def test_a_cluster_that_loses_its_state_gets_it_again() -> None:
-    world = World(2)
-    world.place("web", spec())
-    world.run(until=world.is_settled)
+    world = settled_world(2, spec())
 
     world.inject(
         "c000",
@@ -209,9 +199,7 @@ def test_a_cluster_that_loses_its_state_gets_it_again() -> None:
 
 @pytest.mark.nightly
 def test_scaling_down_removes_and_scaling_up_adds() -> None:
-    world = World(4)
-    world.place("web", pick_n_spec(4))
-    world.run(until=world.is_settled)
+    world = settled_world(4, pick_n_spec(4))
 
     save_placement(placement_document("web", pick_n_spec(2)), by=None, now=world.now)
     world.work()
@@ -227,9 +215,7 @@ def test_scaling_down_removes_and_scaling_up_adds() -> None:
 
 @pytest.mark.nightly
 def test_a_dead_cluster_that_leaves_is_replaced() -> None:
-    world = World(3)
-    world.place("web", pick_n_spec(2))
-    world.run(until=world.is_settled)
+    world = settled_world(3, pick_n_spec(2))
 
     leave(["c002"], by=None, now=world.now)
     world.work()
@@ -242,9 +228,7 @@ def test_a_dead_cluster_that_leaves_is_replaced() -> None:
 @pytest.mark.servers_only
 @pytest.mark.servers
 def test_a_paused_placement_starts_nothing_and_goes_on_when_resumed() -> None:
-    world = World(4)
-    world.place("web", one_at_a_time())
-    world.run(until=world.is_settled)
+    world = settled_world(4, one_at_a_time())
     operations.pause("web", by=None, now=world.now)
     before = len(starts())
 
@@ -261,9 +245,7 @@ def test_a_paused_placement_starts_nothing_and_goes_on_when_resumed() -> None:
 
 @pytest.mark.nightly
 def test_a_stopped_run_ends_for_good_until_another_is_started() -> None:
-    world = World(4)
-    world.place("web", one_at_a_time())
-    world.run(until=world.is_settled)
+    world = settled_world(4, one_at_a_time())
     world.change()
     world.work()
 
@@ -282,9 +264,7 @@ def test_a_stopped_run_ends_for_good_until_another_is_started() -> None:
 @pytest.mark.servers_only
 @pytest.mark.servers
 def test_a_rollback_carries_the_old_content_and_holds_it() -> None:
-    world = World(2)
-    world.place("web", spec())
-    world.run(until=world.is_settled)
+    world = settled_world(2, spec())
     world.change()
     world.work()
     world.run(until=world.is_settled)
@@ -311,9 +291,7 @@ def test_a_rollback_carries_the_old_content_and_holds_it() -> None:
 @pytest.mark.servers_only
 @pytest.mark.servers
 def test_rollbacks_keep_no_more_snapshots_than_the_history_may_have() -> None:
-    world = World(1)
-    world.place("web", spec(revisionHistoryLimit=2))
-    world.run(until=world.is_settled)
+    world = settled_world(1, spec(revisionHistoryLimit=2))
     world.change()
     world.work()
 
@@ -349,9 +327,7 @@ def test_what_failed_is_retried_by_itself_and_at_once_by_hand() -> None:
 
 @pytest.mark.nightly
 def test_deleting_takes_the_resources_away_from_every_cluster() -> None:
-    world = World(4)
-    world.place("web", one_at_a_time())
-    world.run(until=world.is_settled)
+    world = settled_world(4, one_at_a_time())
 
     assert not delete_placement("web", by=None, now=world.now)
     world.work()

@@ -7,7 +7,7 @@ from placements.models import Rollout, RolloutSample, StagedRun
 from placements.services.rollouts.queries import parts_of_steps
 from placements.services.run_history import history_of, moments_of
 from tests.services.rollouts.staged import StagedWorld, stage, staged_spec
-from tests.services.rollouts.world import World
+from tests.services.rollouts.world import World, settled_world
 
 pytestmark = pytest.mark.django_db
 
@@ -22,9 +22,7 @@ PICK_ALL = {
 @pytest.fixture
 def world() -> World:
     """Place `web` on four clusters, then change its resources, up to the end."""
-    world = World(4)
-    world.place("web", PICK_ALL)
-    world.run(until=world.is_settled)
+    world = settled_world(4, PICK_ALL)
     world.change()
     world.run(until=lambda: Rollout.objects.count() == 2)
     world.run(until=world.is_settled)

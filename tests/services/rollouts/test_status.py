@@ -20,7 +20,7 @@ from placements.services.rollouts.queries import (
 )
 from placements.services.status import manifest_of, status_of
 from tests.rows import config_map, pick_n_spec, saved, spec
-from tests.services.rollouts.world import World, one_at_a_time
+from tests.services.rollouts.world import World, one_at_a_time, settled_world
 
 pytestmark = pytest.mark.django_db
 
@@ -32,9 +32,8 @@ def reasons(status: dict[str, Any]) -> list[str]:
 
 def placed() -> tuple[World, Placement]:
     """Make three clusters with a placement that has come to all of them."""
-    world = World(3)
-    placement = world.place("web", one_at_a_time())
-    world.run(until=world.is_settled)
+    world = settled_world(3, one_at_a_time())
+    placement = Placement.objects.get(name="web")
     placement.refresh_from_db()
     return world, placement
 

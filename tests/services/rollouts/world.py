@@ -162,11 +162,20 @@ def one_at_a_time(**more: Any) -> dict[str, Any]:
     return spec(strategy={"type": "RollingUpdate", "rollingUpdate": rolling})
 
 
+def settled_world(clusters: int, wanted: Mapping[str, Any]) -> World:
+    """Make clusters with a placement `web` of this spec that has come to all of them.
+
+    Not once in a process: observations of the clusters would become too old for the tests that come later.
+    """
+    made = World(clusters)
+    made.place("web", wanted)
+    made.run(until=made.is_settled)
+    return made
+
+
 def updating_world() -> World:
     """Make three clusters in the middle of an update, one cluster at a time."""
-    made = World(3)
-    made.place("web", one_at_a_time())
-    made.run(until=made.is_settled)
+    made = settled_world(3, one_at_a_time())
     made.change()
     made.work()
     return made
