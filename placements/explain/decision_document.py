@@ -6,13 +6,14 @@ from typing import Any
 from fleetui.apimachinery.errors import ManifestWarning
 from fleetui.apimachinery.model import Semantics
 from placements.engine.advice.changes import Change
-from placements.engine.advice.search import Advice, Suggestion
+from placements.engine.advice.search import Advice, Suggestion, evaluated_decision
 from placements.engine.scheduling.comparison import SemanticsComparison
 from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.outcome import ClusterOutcome, Outcomes
 from placements.engine.scheduling.replay import Candidate, Replay, RoundSummary
 from placements.explain.advice import change_words
 from placements.explain.comparison import difference_sentence, divergences
+from placements.explain.decisions import course_sentences
 from placements.explain.hub_status import condition_of
 from placements.explain.vocabulary import reason_sentence
 
@@ -216,11 +217,13 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def advice_document(advice: Advice) -> Plain:
+def advice_document(advice: Advice, decision: Decision) -> Plain:
     """Return why one cluster was not picked, and what would and would not change that."""
+    cluster = advice.outcome.cluster
     return {
-        "cluster": advice.outcome.cluster,
+        "cluster": cluster,
         "outcome": outcome_document(advice.outcome),
+        "course": course_sentences(evaluated_decision(decision, cluster), cluster),
         "isRescheduled": advice.is_rescheduled,
         "wouldHelp": [_suggestion(one) for one in advice.helps],
         "wouldNotHelp": [_suggestion(one) for one in advice.fails],

@@ -4,6 +4,7 @@ import csv
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 
@@ -90,10 +91,6 @@ class RankRow:
     def hidden(self) -> int:
         return len(self.rest) + self.more
 
-    @property
-    def count(self) -> int:
-        return sum(len(names) for _, names in self.names) + self.hidden
-
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
@@ -103,7 +100,7 @@ class Ranking:
     rows: tuple[RankRow, ...]
     more: int
     forbidden: tuple[RankRow, ...]
-    more_forbidden: int
+    more_forbidden: tuple[str, ...]
     candidates: int
     blocked: int
     size: int
@@ -171,8 +168,7 @@ def ranking_of(replay: Replay, number: int, cluster: str = "") -> Ranking:
         before = end
 
     blocked = np.flatnonzero(one.is_left & one.is_forbidden)
-    forbidden = _blocked_rows(replay, one, blocked, position, columns, bounds)
-    listed = sum(row.count for row in forbidden)
+    forbidden, others = _blocked_rows(replay, one, blocked, position, columns, bounds)
     if not any(
         cell.is_deciding
         for row in rows
@@ -187,7 +183,7 @@ def ranking_of(replay: Replay, number: int, cluster: str = "") -> Ranking:
         tuple(rows),
         len(ranked) - before,
         tuple(forbidden),
-        len(blocked) - listed,
+        tuple(replay.names[place] for place in others),
         len(ranked) + len(blocked),
         len(blocked),
         size,
@@ -233,8 +229,11 @@ def _blocked_rows(
     position: int,
     columns: Mapping[str, str],
     bounds: tuple[float, float],
-) -> list[RankRow]:
-    """Return the clusters that a hard limit blocks: few one by one, many by the domains that do."""
+) -> tuple[list[RankRow], list[int]]:
+    """Return the clusters that a hard limit blocks: few one by one, many by the domains that do.
+
+    Then the positions of those beyond the rows.
+    """
     alike: dict[object, list[int]] = {place: [place] for place in blocked.tolist()}
     if len(blocked) > FORBIDDEN_SHOWN:
         alike = {}
@@ -256,7 +255,7 @@ def _blocked_rows(
         candidate = replay.candidate(one.number, replay.names[positions[0]])
         row = _rank_row(replay, candidate, positions, columns, bounds, size=0)
         rows.append(replace(row, is_highlighted=position in positions))
-    return rows
+    return rows, sorted(chain.from_iterable(ordered[FORBIDDEN_SHOWN:]))
 
 
 def _rank_row(

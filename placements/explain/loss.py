@@ -216,13 +216,14 @@ def _sentence(
     loss = "Loss of any single cluster" if level == CLUSTER else f"Loss of any {name}"
     number = counts["empty" if variant == "down" else "unfulfilled"]
     words = "without any working cluster" if variant == "down" else "unfulfilled"
+    worst = f"if {loss_name(level, value)} {verb(1 + value.count(AND), 'is')} lost"
     if number:
-        return f"{loss}: up to {counted(number, 'placement')} {words} ({value})."
+        return f"{loss}: up to {counted(number, 'placement')} {words}, {worst}."
     if counts["empty"]:
-        return f"{loss}: up to {counted(counts['empty'], 'placement')} without any cluster ({value})."
+        return f"{loss}: up to {counted(counts['empty'], 'placement')} without any cluster, {worst}."
     if counts["lost"]:
-        verb = "lost" if variant == "down" else "not replaced"
-        return f"{loss}: no placement {words}; up to {counted(counts['lost'], 'cluster')} {verb} ({value})."
+        gone = "lost" if variant == "down" else "not replaced"
+        return f"{loss}: no placement {words}; up to {counted(counts['lost'], 'cluster')} {gone}, {worst}."
     return f"{loss}: no placement is affected permanently."
 
 

@@ -13,7 +13,7 @@ from fleetui.apimachinery.quantity import quantity_words
 from fleetui.apimachinery.words import counted, first_names, joined
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import CycleKind, Decision
-from placements.engine.scheduling.outcome import Outcome
+from placements.engine.scheduling.outcome import BLOCKED, Outcome
 from placements.engine.scheduling.profile import profile_of
 from placements.engine.scheduling.reason import Reason, ReasonCode
 from placements.engine.scheduling.replay import RoundSummary, Spread
@@ -27,7 +27,6 @@ from placements.manifests.affinity import (
     PreferredTerm,
     SortOrder,
 )
-from placements.manifests.binding import BindingState
 from placements.manifests.ocm_options import (
     OcmOptions,
     PrioritizerMode,
@@ -49,17 +48,19 @@ OUTCOME_ORDER = (
     Outcome.KEPT,
     Outcome.UNSCHEDULED,
     Outcome.OUTRANKED,
+    BLOCKED,
     Outcome.FILTERED,
     Outcome.NOT_ELIGIBLE,
     Outcome.NOT_NAMED,
     Outcome.NOT_REACHED,
 )
-"""What people look for first comes first."""
-OUTCOME_WORDS = {
+"""The states of outcomes: what people look for first comes first."""
+OUTCOME_WORDS: dict[str, str] = {
     Outcome.PICKED: "Selected",
     Outcome.KEPT: "Kept",
     Outcome.UNSCHEDULED: "Deselected",
     Outcome.OUTRANKED: "Not selected (lower rank)",
+    BLOCKED: "Blocked by the spread limit",
     Outcome.FILTERED: "Filtered out",
     Outcome.NOT_ELIGIBLE: "Not ready",
     Outcome.NOT_NAMED: "Not named",
@@ -254,11 +255,20 @@ def round_sentence(step: RoundSummary) -> str:
         cut = step.cut
         if cut.first_out is None:
             return "all clusters that pass the filters, ranked once"
-        deciding = COLUMN_WORDS[cut.decided_by]
+        deciding = decided_words(cut.decided_by, cut.equal)
         return f"the best {cut.size:,} of one ranking; {cut.last_in} before {cut.first_out} on {deciding}"
     if step.runner_up is None:
         return f"{step.winner}, {only_words(step)}"
-    return f"{step.winner} before {step.runner_up} on {COLUMN_WORDS[step.decided_by]}"
+    deciding = decided_words(step.decided_by, step.equal)
+    return f"{step.winner} before {step.runner_up} on {deciding}"
+
+
+def decided_words(column: str | None, equal: Sequence[str]) -> str:
+    """Return which score decided, and which before it were equal: "name (affinity equal)"."""
+    if not equal:
+        return COLUMN_WORDS[column]
+    same = joined([COLUMN_WORDS[one] for one in equal])
+    return f"{COLUMN_WORDS[column]} ({same} equal)"
 
 
 def spread_limit(spread: Spread) -> str:
@@ -339,13 +349,6 @@ def _scores(facts: Facts) -> str:
     return f"topology spread {score_text(spread)}, affinity {affinity}"
 
 
-_STATES = {
-    BindingState.SCHEDULED: "not rolled out yet",
-    BindingState.BOUND: "rolled out",
-    BindingState.UNSCHEDULED: "deselected",
-}
-
-
 def _requirement(facts: Facts) -> str:
     actual, values = facts["actual"], facts["values"]
     if "cel" in facts:
@@ -402,20 +405,39 @@ _LOST_ON = {
 
 def _outranked(facts: Facts) -> str:
     column = facts["decidedBy"]
-    words = COLUMN_WORDS[column]
+    words = decided_words(column, facts.get("equal", ()))
     what, own, best = _LOST_ON.get(column, (words, "score", "behindScore"))
-    if column == "name":
-        what = "name (tie-break)"
-    lost = f"Rank {facts['rank']:,} in step {facts['round']:,}; lost to {facts['behind']} on {what}"
+    lost = f"Rank {facts['rank']:,} in step {facts['round']:,}; lost to {facts['behind']} on"
     if own not in facts:
-        return lost
-    scores = [
-        tuple(facts[one]) if isinstance(facts[one], list) else facts[one]
-        for one in (own, best)
-    ]
-    if column == "topology" and isinstance(scores[0], tuple):
-        lost = lost.replace("topology spread", "the gap")
-    return f"{lost} ({score_text(scores[0])} vs. {score_text(scores[1])})"
+        return f"{lost} {what}"
+    return f"{lost} {_compared(facts, what, own, best)}"
+
+
+def _compared(
+    facts: Facts,
+    what: str,
+    own: str,
+    best: str,
+) -> str:
+    """Return what decided, with both scores; those with levels, which are lists in a record, are gaps."""
+    scores = [facts[one] for one in (own, best)]
+    if isinstance(scores[0], list | tuple):
+        what = "the gap"
+        scores = [tuple(one) for one in scores]
+    return f"{what} ({score_text(scores[0])} vs. {score_text(scores[1])})"
+
+
+def _scaled_down(facts: Facts) -> str:
+    """Return the rule that removed a cluster before the one that would have been next."""
+    column = facts.get("decidedBy", "")
+    if not column:
+        return "Fewer clusters are requested; none is kept"
+    removed = f"Fewer clusters are requested; removed before {facts['behind']}"
+    if column == "state":
+        return f"{removed} as it was not rolled out yet"
+    if column not in _LOST_ON:
+        return f"{removed} on name (stored topology spread and affinity equal)"
+    return f"{removed} on the stored {_compared(facts, *_LOST_ON[column])}"
 
 
 _SENTENCES: dict[ReasonCode, str | Callable[[Facts], str]] = {
@@ -429,14 +451,10 @@ _SENTENCES: dict[ReasonCode, str | Callable[[Facts], str]] = {
     ),
     ReasonCode.MOVED_BY_PLAN: "Moved to another cluster by rescheduling with few moves",
     ReasonCode.NOT_IN_BATCH: "Not evaluated: rescheduled with few moves",
-    ReasonCode.KEPT: lambda facts: (
-        f"Already placed ({_STATES[facts['state']]}); existing placements are kept"
-    ),
+    ReasonCode.KEPT: "Already placed; existing placements are kept",
     ReasonCode.CLUSTER_LEFT: "The cluster is leaving the fleet",
     ReasonCode.POLICY_CHANGED: "Selected by the previous policy, not by the current one",
-    ReasonCode.SCALED_DOWN: lambda facts: (
-        f"Fewer clusters are requested; removed first ({_STATES[facts['state']]}; stored {_scores(facts)})"
-    ),
+    ReasonCode.SCALED_DOWN: _scaled_down,
     ReasonCode.CHOSEN_AGAIN: "Placed before, not selected again",
     ReasonCode.NOT_NAMED: "Not in the list of cluster names",
     ReasonCode.SCALING_DOWN: "Not evaluated: this cycle only removes clusters",
@@ -462,9 +480,7 @@ _SENTENCES: dict[ReasonCode, str | Callable[[Facts], str]] = {
         else f"No information about its namespaces; the placement needs {facts['namespace']}"
     ),
     ReasonCode.UNTOLERATED_TAINT: lambda facts: _untolerated(facts["taints"]),
-    ReasonCode.ALREADY_PLACED: lambda facts: (
-        f"Already placed ({_STATES[facts['state']]})"
-    ),
+    ReasonCode.ALREADY_PLACED: "Already placed",
     ReasonCode.NOT_IN_CLUSTER_SET: lambda facts: (
         "Being deleted on its hub, so in no cluster set"
         if facts["leaving"]

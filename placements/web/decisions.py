@@ -39,7 +39,7 @@ from placements.explain.decision_tables import (
     rows_csv,
     rows_of,
 )
-from placements.explain.decisions import step_sentences, step_title
+from placements.explain.decisions import removal_words, step_sentences, step_title
 from placements.explain.exact import exact_sentences
 from placements.explain.steps import (
     FEW_CLUSTERS,
@@ -59,6 +59,7 @@ from placements.explain.steps import (
     strip_of,
 )
 from placements.explain.vocabulary import (
+    OUTCOME_ORDER,
     OUTCOME_WORDS,
     bindings_sentence,
     candidate_words,
@@ -120,7 +121,6 @@ _TITLES = {
     View.INPUTS: "Inputs",
     View.COMPARE: "Compare",
 }
-_AFTER_FILTERS = frozenset({ReasonCode.TOPOLOGY_SPREAD})
 _LIST_FILTERS = ("q", "group", "reason", "outcome", "from")
 
 
@@ -386,7 +386,7 @@ class DecisionPage(DecisionView):
         legend = legend_of(panels)
         ranking = self.replayed.ranking if self.replayed else None
         if ranking and len(ranking.rows) > 1:
-            legend.append(("ring", "loses here to the selected one"))
+            legend.append(("ring", "lost on this score"))
         return legend
 
     @cached_property
@@ -410,8 +410,8 @@ class DecisionPage(DecisionView):
 
     @property
     def others(self) -> list[tuple[str, tuple[str, ...], int]]:
-        """The clusters that are kept and deselected; without steps, also the selected ones."""
-        groups = [("Kept", self.value.kept), ("Deselected", self.value.unscheduled)]
+        """The clusters that are kept; without steps, also the selected ones."""
+        groups = [("Kept", self.value.kept)]
         if self.strip is None:
             groups.insert(0, ("Selected", self.played.picked_names))
         return [
@@ -419,6 +419,12 @@ class DecisionPage(DecisionView):
             for words, names in groups
             if names
         ]
+
+    @property
+    def deselected(self) -> list[tuple[str, str]]:
+        """The first deselected clusters, each with the rule that removed it."""
+        names = self.value.unscheduled[:_MOST_NAMES]
+        return [(name, removal_words(self.value, name)) for name in names]
 
     @cached_property
     def selecting_decisions(self) -> list[Decision]:
@@ -439,7 +445,7 @@ class DecisionPage(DecisionView):
         """The clusters by outcome, for a decision without a ranking."""
         names: dict[str, list[str]] = {}
         for one in self.outcomes:
-            names.setdefault(OUTCOME_WORDS[one.outcome], []).append(one.cluster)
+            names.setdefault(OUTCOME_WORDS[one.state], []).append(one.cluster)
         return [
             (words, len(several), several[:_MOST_NAMES])
             for words, several in names.items()
@@ -457,10 +463,7 @@ class DecisionPage(DecisionView):
         ):
             return []
         for one in Outcomes(self.played):
-            if (
-                one.outcome in (Outcome.FILTERED, Outcome.NOT_ELIGIBLE)
-                and one.ruled_by not in _AFTER_FILTERS
-            ):
+            if one.state in (Outcome.FILTERED, Outcome.NOT_ELIGIBLE):
                 reasons.setdefault(reason_sentence(one.reasons[0]), []).append(
                     one.cluster
                 )
@@ -567,7 +570,7 @@ class DecisionPage(DecisionView):
     def unknown(self) -> list[UnknownWord]:
         closed = {
             "view": View,
-            "outcome": Outcome,
+            "outcome": OUTCOME_ORDER,
             "reason": ReasonCode,
             "download": FORMATS,
             "hub": FORMATS,
@@ -580,7 +583,7 @@ class DecisionPage(DecisionView):
 
     @property
     def filter_stages(self) -> list[FunnelStage]:
-        return stages([one for one in self.outcomes if one.outcome is Outcome.FILTERED])
+        return stages([one for one in self.outcomes if one.state == Outcome.FILTERED])
 
     @property
     def bindings(self) -> str:
@@ -624,7 +627,7 @@ class DecisionPage(DecisionView):
             text or group or reason or query.get("outcome") or query.get("download")
         )
         folded = (
-            sum(one.outcome is Outcome.FILTERED for one in matching) if is_whole else 0
+            sum(one.state == Outcome.FILTERED for one in matching) if is_whole else 0
         )
         is_folded = folded > _MOST_FILTERED
         return ClusterList(

@@ -11,7 +11,7 @@ from placements.explain.charts.figure import Color, figure
 from placements.explain.steps import MARK_WORDS, Lane, LanePanel, Mark
 from placements.explain.vocabulary import NONE
 
-_HEAD, _GAP, _WIDE, _DENSE = 44, 6, 30, 22
+_HEAD, _GAP, _WIDE, _DENSE, _TALL = 44, 6, 30, 22, 38
 _LETTER, _NARROW = 7.2, 420
 """The width of a letter in pixels: names that are longer than their lane are cut."""
 _COUNTS, _NUMBER = 92, "      "
@@ -86,9 +86,9 @@ class _Part:
         """The width of a cluster, in pixels."""
         return self.width * (self.across[1] - self.across[0]) / self.panel.slots
 
-    @property
-    def letters(self) -> int:
-        return max(3, int((self.slot - 8) / _LETTER))
+
+def _letters(width: float) -> int:
+    return max(3, int((width - 8) / _LETTER))
 
 
 def lanes_figure(panels: Sequence[LanePanel], *, width: int) -> go.Figure:
@@ -148,9 +148,11 @@ def _placed_parts(
     heights = []
     for panel in panels:
         row = _WIDE if len(panel.lanes) <= 4 else _WIDE - 4
-        heights.append(
-            _HEAD + panel.rows * (row if panel.columns == 1 else _DENSE) + _GAP
-        )
+        if panel.columns > 1:
+            row = _DENSE
+        elif _letters(plot / panel.slots) < panel.longest:
+            row = _TALL
+        heights.append(_HEAD + panel.rows * row + _GAP)
     total = sum(heights)
 
     parts: list[_Part] = []
@@ -180,13 +182,14 @@ def _bars(part: _Part, suffix: str) -> Iterator[Any]:
         own = [one for one in places if one[0].mark is mark]
         if not own:
             continue
-        letters = part.letters - (
-            1 if mark is Mark.NEW else 0
-        )  # bold letters are wider
+        is_bold = mark is Mark.NEW  # bold letters are wider
         texts = [
-            _NUMBER + _cut(one.words, letters - 3)
-            if one.number
-            else _cut(one.words, letters)
+            _fitted(
+                one.words,
+                _letters(part.slot * one.size) - is_bold,
+                number=one.number,
+                is_dense=part.panel.columns > 1,
+            )
             for one, *_ in own
         ]
         yield go.Bar(
@@ -198,7 +201,7 @@ def _bars(part: _Part, suffix: str) -> Iterator[Any]:
             x=[segment.size - 0.04 for segment, *_ in own],
             name=MARK_WORDS[mark],
             marker=marker,
-            text=[f"<b>{text}</b>" for text in texts] if mark is Mark.NEW else texts,
+            text=[f"<b>{text}</b>" for text in texts] if is_bold else texts,
             textposition="inside",
             insidetextanchor="start" if part.panel.slots <= 40 else "middle",
             insidetextfont={"color": _TEXTS.get(mark, Color.TEXT), "size": 12},
@@ -350,6 +353,22 @@ def _heads(
         middle = (bands[0].low + (bands[0].high or 0)) / 2
         yield {**axes, **above, "x": middle, "text": panel.band}
     yield {**at_right, **above, "text": "placed"}
+
+
+def _fitted(
+    words: str,
+    letters: int,
+    *,
+    number: int,
+    is_dense: bool,
+) -> str:
+    """Return a name behind the room for its number: in a second line what does not fit in the first."""
+    room = _NUMBER * bool(number)
+    letters = max(2, letters - 3 * bool(number))
+    if is_dense or len(words) <= letters:
+        return room + _cut(words, letters)
+    half = min(letters, -(-len(words) // 2))
+    return f"{room}{words[:half]}<br>{room}{_cut(words[half:], letters)}"
 
 
 def _cut(words: str, letters: int) -> str:
