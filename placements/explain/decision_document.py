@@ -19,8 +19,9 @@ from placements.explain.vocabulary import reason_sentence
 
 Plain = dict[str, Any]
 MANY_ROUNDS, MANY_CLUSTERS = 50, 200
+# Of a part of a response: counts of domains in rounds, or results of constraints for
+# clusters.
 MOST_FACTS = 100_000
-"""Of a part of a response: counts of domains in rounds, or results of constraints for clusters."""
 
 
 def decision_document(
@@ -117,7 +118,6 @@ def summary_document(
 
 
 def scores_of(decision: Decision) -> Plain:
-    """Return the scores of every cluster picked in this cycle; a PickFixed placement has none."""
     return {
         one.cluster: {
             "topologySpreadScore": _plain(one.topology_spread_score),
@@ -218,7 +218,6 @@ def _plain(value: Any) -> Any:
 
 
 def advice_document(advice: Advice, decision: Decision) -> Plain:
-    """Return why one cluster was not picked, and what would and would not change that."""
     cluster = advice.outcome.cluster
     return {
         "cluster": cluster,

@@ -44,12 +44,13 @@ from placements.explain.vocabulary import (
 from placements.manifests.affinity import PreferredTerm
 
 TOP, AROUND_CUT, FORBIDDEN_SHOWN = 8, 2, 6
+# Up to FEW candidates have a row each; of those that share one NAMED are listed, and
+# OPENED on request.
 FEW, NAMED, OPENED = 12, 10, 60
-"""Up to FEW candidates have a row each; of those that share one NAMED are listed, and OPENED on request."""
 
 
+# The column of clusters that had the placement, which is shown where it decides.
 PLACED_BEFORE = "placed before"
-"""The column of clusters that had the placement, which is shown where it decides."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,7 +154,6 @@ def _decisive_scores(replay: Replay, step: RoundSummary) -> Iterator[str]:
 
 
 def step_title(step: RoundSummary) -> str:
-    """Return the question that the sentences of a step answer."""
     if step.cut is not None:
         return (
             f"Why {step.cut.last_in} and not {step.cut.first_out}"
@@ -431,9 +430,7 @@ def removal_words(decision: Decision, cluster: str) -> str:
     if cluster not in decision.cycle.fleet.positions:
         return "No longer in the fleet"
     reasons = Outcomes(decision).of(cluster).reasons
-    if len(decision.chosen):
-        return reason_sentence(reasons[:2][-1])
-    return reason_sentence(reasons[0])
+    return reason_sentence(reasons[: 1 + bool(len(decision.chosen))][-1])
 
 
 def forbidden_words(verdict: ConstraintCheck) -> str:
@@ -453,7 +450,6 @@ def allowed_words(verdict: ConstraintCheck) -> str:
 
 
 def key_words(verdict: ConstraintCheck) -> str:
-    """Return what a constraint groups by: "label zone", "claim zone"."""
     return f"{'claim' if verdict.is_claim else 'label'} {verdict.topology_key}"
 
 
@@ -564,6 +560,7 @@ def preference_words(replay: Replay, one: Candidate) -> str:
     return f"{value} ({made_of})"
 
 
+# What adds to the affinity in a preference, by its name in OCM.
 _PRIORITIZERS = {
     ScoreSource.STEADY: "Steady",
     ScoreSource.BALANCE: "Balance",
@@ -571,7 +568,6 @@ _PRIORITIZERS = {
     ScoreSource.MEMORY: "ResourceAllocatableMemory",
     ScoreSource.ADD_ON: "AddOn",
 }
-"""What adds to the affinity in a preference, by its name in OCM."""
 
 
 def _bracketed(value: SpreadScore | None) -> str:

@@ -20,8 +20,6 @@ MOST_PICKS = 20
 
 @dataclass(frozen=True, slots=True)
 class PickLine:
-    """One pick: its scores, and what put it before the next best."""
-
     place: int
     picked: Picked
     decided_by: str

@@ -26,14 +26,15 @@ from placements.explain.decisions import blocked_words, deciding_words
 from placements.explain.vocabulary import NONE, measure_word, signed_text
 from placements.manifests.policy import PlacementType, TopologySpreadConstraint
 
+# Up to these numbers every cluster is named in its lane, and each step has a picture
+# of its own.
 FEW_CLUSTERS, FEW_STEPS = 12, 4
-"""Up to these numbers every cluster is named in its lane, and each step has a picture of its own."""
 MOST_COLUMNS, MOST_LANES = 12, 60
 _NEAR_LIMITS = 12
 MOST_SLOTS, _MOST_NAMED = 6, 5
 _BAR, _MOST_POINTS = 26, 120
+# Of so many clusters the labels are looked through for one to group by.
 _SAMPLE = 50
-"""Of so many clusters the labels are looked through for one to group by."""
 
 
 class Mark(StrEnum):
@@ -59,13 +60,12 @@ MARK_WORDS = {
     Mark.REST: "not selected",
     Mark.OUT: "not a candidate",
 }
+# The marks that a lane names in a large fleet, too.
 INSIDE = (Mark.PLACED, Mark.NEW, Mark.GONE)
-"""The marks that a lane names in a large fleet, too."""
 BAND_WORDS = "within the limit"
 
 
 def legend_of(panels: Collection["LanePanel"]) -> list[tuple[str, str]]:
-    """Return the class of each mark that these panels have, with what it means."""
     marks = {mark for panel in panels for mark in panel.marks}
     legend = [(str(mark), words) for mark, words in MARK_WORDS.items() if mark in marks]
     if any(panel.is_limited for panel in panels):
@@ -471,8 +471,6 @@ def _band_words(
 
 @dataclass(frozen=True, slots=True)
 class FinalSkew:
-    """The skew of one constraint as a decision leaves it, against its limit."""
-
     key: str
     measure: str
     skew: int
@@ -491,7 +489,6 @@ class FinalSkew:
 
 
 def final_skews(decision: Decision) -> list[FinalSkew]:
-    """Return the skew of each constraint after the decision."""
     cycle = decision.cycle
     is_pick_n = cycle.policy.placement_type is PlacementType.PICK_N
     if (
@@ -536,8 +533,6 @@ class SkewBar:
 
 @dataclass(frozen=True, slots=True)
 class StepChip:
-    """One step of the strip: the cluster that it selected, in which domains, and what decided."""
-
     number: int
     cluster: str
     domains: str
@@ -678,8 +673,6 @@ def skew_courses(decision: Decision) -> list[SkewCourse]:
 
 @dataclass(frozen=True, slots=True)
 class StepCell:
-    """One cluster in one step: its scores and rank, or why it has none."""
-
     number: int
     spread: str
     affinity: str

@@ -43,6 +43,7 @@ from placements.manifests.policy import (
     TopologySpreadConstraint,
 )
 
+# The states of outcomes: what people look for first comes first.
 OUTCOME_ORDER = (
     Outcome.PICKED,
     Outcome.KEPT,
@@ -54,7 +55,6 @@ OUTCOME_ORDER = (
     Outcome.NOT_NAMED,
     Outcome.NOT_REACHED,
 )
-"""The states of outcomes: what people look for first comes first."""
 OUTCOME_WORDS: dict[str, str] = {
     Outcome.PICKED: "Selected",
     Outcome.KEPT: "Kept",
@@ -82,8 +82,8 @@ COLUMN_WORDS = {
     "final": f"u {TIMES} spread + preference",
     None: "only candidate",
 }
+# Columns of tables whose head or caption names what is summed.
 HEADINGS = {"final": "sum", "score": "sum"}
-"""Columns of tables whose head or caption names what is summed."""
 _SCORED = {
     Semantics.FLEET: "",
     Semantics.KUBEFLEET: "",
@@ -232,7 +232,6 @@ def change_of_clusters(decision: Decision) -> str:
 
 
 def round_sentence(step: RoundSummary) -> str:
-    """Return which cluster a step selected, and what decided it."""
     if step.winner is None:
         limits = [
             spread_limit(one) for one in step.spreads if one.forbids > one.without_key
@@ -265,10 +264,8 @@ def round_sentence(step: RoundSummary) -> str:
 
 def decided_words(column: str | None, equal: Sequence[str]) -> str:
     """Return which score decided, and which before it were equal: "name (affinity equal)"."""
-    if not equal:
-        return COLUMN_WORDS[column]
     same = joined([COLUMN_WORDS[one] for one in equal])
-    return f"{COLUMN_WORDS[column]} ({same} equal)"
+    return COLUMN_WORDS[column] + (f" ({same} equal)" if equal else "")
 
 
 def spread_limit(spread: Spread) -> str:
@@ -300,7 +297,6 @@ def scored_heading(key: str, semantics: Semantics) -> str:
 
 
 def bindings_sentence(cycle: Cycle) -> str:
-    """Return how many bindings of each class the cycle started from."""
     classes = cycle.binding_classes
     counts = {
         "current": len(classes.current),

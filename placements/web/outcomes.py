@@ -28,8 +28,6 @@ _ORDER = {outcome: place for place, outcome in enumerate(OUTCOME_ORDER)}
 
 @dataclass(frozen=True, slots=True)
 class OutcomeRow:
-    """One cluster: its outcome, the reason that decided it, and further reasons against it."""
-
     cluster: str
     outcome: str
     kind: str
@@ -110,8 +108,6 @@ def outcome_row(one: ClusterOutcome) -> OutcomeRow:
 
 
 class ClusterFacet(StrEnum):
-    """Filter values of the clusters of a placement."""
-
     SELECTED = "selected"
     NOT_SELECTED = "not-selected"
     OUTDATED = "outdated"
@@ -128,8 +124,8 @@ class PlacementCluster:
     name: str
     status: Badge
     binding: Any
+    # The number of the step that selected it in the decision shown.
     place: int | None
-    """The number of the step that selected it in the decision shown."""
     domains: list[str]
     why: str
     message: str
@@ -152,8 +148,8 @@ class PlacementClusters:
     later: int | None
 
 
+# Fewer than in a list: the page of a placement is polled.
 _ROWS = 25
-"""Fewer than in a list: the page of a placement is polled."""
 
 
 def placement_clusters(

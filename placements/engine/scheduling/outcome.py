@@ -17,8 +17,9 @@ from placements.engine.scheduling.round import NAME_COLUMN, ConstraintScore, Rou
 from placements.engine.scheduling.scheduler import TRIM_COLUMNS, trim_order
 from placements.manifests.binding import PlacedBinding
 
+# How pages and commands name a filtered cluster that only a hard limit of the spread
+# keeps out.
 BLOCKED = "blocked"
-"""How pages and commands name a filtered cluster that only a hard limit of the spread keeps out."""
 
 
 class Outcome(StrEnum):
@@ -61,10 +62,9 @@ class ClusterOutcome:
     @property
     def state(self) -> str:
         """Return the outcome, or BLOCKED for a cluster that passes every filter."""
+        is_filtered = self.outcome is Outcome.FILTERED
         is_by_spread = self.reasons[0].code is ReasonCode.TOPOLOGY_SPREAD
-        if self.outcome is Outcome.FILTERED and is_by_spread:
-            return BLOCKED
-        return self.outcome
+        return BLOCKED if is_filtered and is_by_spread else self.outcome
 
 
 _NOT_REACHED = {

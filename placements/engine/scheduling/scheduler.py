@@ -164,8 +164,8 @@ def _pick_n(cycle: Cycle) -> Decision:
     return _pick_more(cycle, wanted - present)
 
 
+# What each part of `trim_order` compares.
 TRIM_COLUMNS = ("state", "topology", "topology", "affinity", "affinity")
-"""What each part of `trim_order` compares."""
 
 
 def trim_order(binding: PlacedBinding) -> tuple[object, ...]:

@@ -12,8 +12,8 @@ from placements.explain.steps import MARK_WORDS, Lane, LanePanel, Mark
 from placements.explain.vocabulary import NONE
 
 _HEAD, _GAP, _WIDE, _DENSE, _TALL = 44, 6, 30, 22, 38
+# The width of a letter in pixels: names that are longer than their lane are cut.
 _LETTER, _NARROW = 7.2, 420
-"""The width of a letter in pixels: names that are longer than their lane are cut."""
 _COUNTS, _NUMBER = 92, "      "
 _QUIET = {"color": Color.QUIET, "size": 12}
 _BESIDE = {"xanchor": "left", "xshift": 8, "font": _QUIET}
@@ -83,7 +83,6 @@ class _Part:
 
     @property
     def slot(self) -> float:
-        """The width of a cluster, in pixels."""
         return self.width * (self.across[1] - self.across[0]) / self.panel.slots
 
 
@@ -144,7 +143,6 @@ def lanes_figure(panels: Sequence[LanePanel], *, width: int) -> go.Figure:
 def _placed_parts(
     panels: Sequence[LanePanel], left: int, plot: int
 ) -> tuple[list[_Part], int]:
-    """Return the columns of all panels, and the height of the picture."""
     heights = []
     for panel in panels:
         row = _WIDE if len(panel.lanes) <= 4 else _WIDE - 4
