@@ -198,7 +198,7 @@ def deciding_words(replay: Replay, step: RoundSummary) -> tuple[str, str]:
     if step.decided_by == NAME_COLUMN:
         smaller = profile_of(replay.decision.cycle).strategy.smaller_name_wins
         order = name_order_words(winner, second, smaller_wins=smaller)
-        return words, f"{over}: {order}"
+        return words, f"{over}: {order.replace('comes ', '')}"
     ahead, behind = (replay.candidate(step.number, name) for name in (winner, second))
     values = [_decisive_value(one, step.decided_by or "") for one in (ahead, behind)]
     if not any(values):
@@ -207,11 +207,12 @@ def deciding_words(replay: Replay, step: RoundSummary) -> tuple[str, str]:
 
 
 def _decisive_value(one: Candidate, column: str) -> str:
-    if column == "topology":
-        return signed_text(one.topology_spread_score)
-    if column == "affinity":
-        return signed_text(one.affinity_score)
-    return signed_text(one.combined[column]) if column in one.combined else ""
+    values: dict[str, SpreadScore | None] = {
+        "topology": one.topology_spread_score,
+        "affinity": one.affinity_score,
+        **one.combined,
+    }
+    return signed_text(values[column]) if column in values else ""
 
 
 def name_order_words(winner: str, other: str, *, smaller_wins: bool) -> str:
@@ -232,9 +233,8 @@ def name_order_words(winner: str, other: str, *, smaller_wins: bool) -> str:
 
 def blocked_words(verdict: ConstraintCheck) -> str:
     """Return the numbers of the hard limit that blocks a cluster: "east would be 2 against 0: skew 2 > 1"."""
-    if verdict.group is None:
-        return f"no {key_words(verdict)}, which the hard limit requires"
-    return f"{_would_be(verdict)} (hard)"
+    lacking = f"no {key_words(verdict)}, which the hard limit requires"
+    return lacking if verdict.group is None else f"{_would_be(verdict)} (hard)"
 
 
 def cost_words(verdict: ConstraintCheck) -> str:
@@ -434,9 +434,9 @@ def removal_words(decision: Decision, cluster: str) -> str:
 
 
 def forbidden_words(verdict: ConstraintCheck) -> str:
-    if verdict.group is None:
-        return f"it has no {key_words(verdict)}, which a hard limit requires"
-    return f"{_measure_words(verdict)}, limit {verdict.max_skew}"
+    lacking = f"it has no {key_words(verdict)}, which a hard limit requires"
+    broken = f"{_measure_words(verdict)}, limit {verdict.max_skew}"
+    return lacking if verdict.group is None else broken
 
 
 def allowed_words(verdict: ConstraintCheck) -> str:

@@ -29,8 +29,6 @@ Noted: TypeAlias = Mapping[str, Sequence[str]]
 
 
 class Truth(StrEnum):
-    """What a condition may be."""
-
     TRUE = "True"
     FALSE = "False"
     UNKNOWN = "Unknown"

@@ -227,9 +227,9 @@ def _sentence(
 
 def loss_name(level: str, value: str) -> str:
     """Return a loss in words: "cluster bravelion", "region=east", "region=east and region=west"."""
-    if level == CLUSTER:
-        return f"cluster {value}"
-    return " and ".join(f"{pair_key(level) or level}={one}" for one in value.split(AND))
+    key = pair_key(level) or level
+    domains = " and ".join(f"{key}={one}" for one in value.split(AND))
+    return f"cluster {value}" if level == CLUSTER else domains
 
 
 def what_if_query(level: str, value: str, variant: str) -> dict[str, str]:

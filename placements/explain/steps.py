@@ -439,9 +439,8 @@ def _others_words(marks: Any, moment: _Moment) -> str:
         parts = [f"{parts[0]} over the soft limit"]
     parts += [blocked_of(blocked, candidates)] if blocked else []
     parts += [f"{numbers[Mark.REST]:,} not selected"] if numbers[Mark.REST] else []
-    if not parts and moment.round is not None:
-        return "no candidate"
-    return ", ".join(parts)
+    nothing = "" if moment.round is None else "no candidate"
+    return ", ".join(parts) or nothing
 
 
 def blocked_of(blocked: int, candidates: int) -> str:

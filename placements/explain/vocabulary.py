@@ -210,9 +210,7 @@ def candidate_words(decision: Decision) -> str:
 
 def only_words(step: RoundSummary) -> str:
     """Return how the selected cluster of a step is the only one: others may be candidates and blocked."""
-    if step.candidates == 1:
-        return "the only candidate"
-    return "the only candidate that no limit blocks"
+    return "the only candidate" + " that no limit blocks" * (step.candidates != 1)
 
 
 def change_of_clusters(decision: Decision) -> str:
@@ -388,9 +386,9 @@ def _topology_spread(facts: Facts) -> str:
 
 def minimum_words(smallest: int, *, lacks: int | None, is_nested: bool) -> str:
     """Return the count that a domain is compared with: 0 while there are fewer domains than minDomains."""
-    if lacks:
-        return f"minimum 0, as there are fewer than {lacks} domains"
-    return f"minimum {smallest}{' among its siblings' if is_nested else ''}"
+    among = " among its siblings" * is_nested
+    too_few = f"minimum 0, as there are fewer than {lacks} domains"
+    return too_few if lacks else f"minimum {smallest}{among}"
 
 
 _LOST_ON = {
@@ -403,10 +401,11 @@ def _outranked(facts: Facts) -> str:
     column = facts["decidedBy"]
     words = decided_words(column, facts.get("equal", ()))
     what, own, best = _LOST_ON.get(column, (words, "score", "behindScore"))
-    lost = f"Rank {facts['rank']:,} in step {facts['round']:,}; lost to {facts['behind']} on"
-    if own not in facts:
-        return f"{lost} {what}"
-    return f"{lost} {_compared(facts, what, own, best)}"
+    lost = (
+        f"Rank {facts['rank']:,} in step {facts['round']:,}; lost to {facts['behind']}"
+    )
+    decided = _compared(facts, what, own, best) if own in facts else what
+    return f"{lost} on {decided}"
 
 
 def _compared(

@@ -80,9 +80,7 @@ def test_the_strip_says_what_each_step_did_to_the_skew_and_what_decided() -> Non
         "east",
         "name",
     )
-    assert (
-        second.decided == "(spread, affinity equal) over flyingpenguin: j comes after f"
-    )
+    assert second.decided == "(spread, affinity equal) over flyingpenguin: j after f"
     assert [
         (one.before, one.after, one.limit) for one in (*first.skews, *second.skews)
     ] == [

@@ -206,7 +206,7 @@ def test_without_a_kept_cluster_no_rule_chose_the_removed_ones() -> None:
     ]
 
 
-def test_a_kept_cluster_is_not_said_to_wait_for_its_rollout() -> None:
+def test_a_kept_cluster_has_no_word_on_its_rollout() -> None:
     placed = binding("a", BindingState.SCHEDULED)
 
     assert _reason_texts(decide(fleet("a"), pick_n(1), placed), "a") == [

@@ -304,9 +304,8 @@ def rank_names(cycle: Cycle) -> list[str]:
 
 def equal_before(cycle: Cycle, decided_by: str | None) -> tuple[str, ...]:
     """Return the columns that were equal when this one decided; empty where there was nothing to decide."""
-    if decided_by is None:
-        return ()
-    return tuple(takewhile(lambda name: name != decided_by, rank_names(cycle)))
+    before = takewhile(lambda name: name != decided_by, rank_names(cycle))
+    return () if decided_by is None else tuple(before)
 
 
 def verdict(score: ConstraintScore, index: int) -> ConstraintCheck:
