@@ -172,7 +172,7 @@ def _bars(part: _Part, suffix: str) -> Iterator[Any]:
     axes = {"xaxis": f"x{suffix}", "yaxis": f"y{suffix}"}
     places = []
     for row, lane in enumerate(part.lanes):
-        start = 0
+        start = 0.0
         for segment in lane.segments:
             places.append((segment, row, start))
             start += segment.size
