@@ -436,7 +436,7 @@ def _others_words(marks: Any, moment: _Moment) -> str:
     candidates = numbers[Mark.CANDIDATE] + numbers[Mark.COSTLY] + blocked
     parts = [counted(candidates, "candidate")] if candidates else []
     if numbers[Mark.COSTLY] and numbers[Mark.COSTLY] == candidates:
-        parts = [f"{parts[0]} over the soft limit"]
+        parts = [f"{candidates:,} over the soft limit"]
     parts += [blocked_of(blocked, candidates)] if blocked else []
     parts += [f"{numbers[Mark.REST]:,} not selected"] if numbers[Mark.REST] else []
     nothing = "" if moment.round is None else "no candidate"

@@ -181,6 +181,19 @@ def test_the_figure_draws_the_lanes_with_the_limit_at_its_number() -> None:
     ] == [["flyingpenguin"]]
 
 
+@pytest.mark.parametrize(
+    ("width", "lines"), [(500, ["jumpingcat"]), (300, ["jumpi", "ngcat"]), (190, [""])]
+)
+def test_a_name_is_whole_or_left_to_its_number(width: int, lines: list[str]) -> None:
+    drawn = json.loads(lanes_figure(lane_panels(TWO, 2), width=width).to_json())
+
+    [new] = [one for one in drawn["data"] if one.get("name") == "selected in this step"]
+    assert new["hovertext"] == ["jumpingcat: selected in this step"]
+    [text] = new["text"]
+    words = text.removeprefix("<b>").removesuffix("</b>").split("<br>")
+    assert [one.strip() for one in words] == lines
+
+
 def test_a_figure_of_many_domains_has_columns() -> None:
     panels = lane_panels(LARGE, 30)
 

@@ -13,7 +13,7 @@ from placements.explain.vocabulary import NONE
 
 _HEAD, _GAP, _WIDE, _DENSE, _TALL = 44, 6, 30, 22, 38
 # The width of a letter in pixels: names that are longer than their lane are cut.
-_LETTER, _NARROW = 7.2, 420
+_LETTER, _NARROW, _FEWEST = 7.2, 420, 4
 _COUNTS, _NUMBER = 92, "      "
 _QUIET = {"color": Color.QUIET, "size": 12}
 _BESIDE = {"xanchor": "left", "xshift": 8, "font": _QUIET}
@@ -360,11 +360,14 @@ def _fitted(
     number: int,
     is_dense: bool,
 ) -> str:
-    """Return a name behind the room for its number: in a second line what does not fit in the first."""
+    """Return a name behind the room for its number: in a second line what does not fit in the first.
+
+    Nothing where fewer than four letters fit: the number and the words of the pointer remain.
+    """
     room = _NUMBER * bool(number)
-    letters = max(2, letters - 3 * bool(number))
-    if is_dense or len(words) <= letters:
-        return room + _cut(words, letters)
+    letters -= 3 * bool(number)
+    if is_dense or len(words) <= letters or letters < _FEWEST:
+        return room + _cut(words, letters) * (letters >= _FEWEST)
     half = min(letters, -(-len(words) // 2))
     return f"{room}{words[:half]}<br>{room}{_cut(words[half:], letters)}"
 
