@@ -299,7 +299,7 @@ def _words(
         name = _cut(lane.name, letters)
         yield {**axes, "x": 0, "y": row, "xanchor": "right", "xshift": -8, "text": name}
         if lane.others:
-            end = max(lane.placed + lane.added, lane.high or 0)
+            end = max(sum(one.size for one in lane.segments), lane.high or 0)
             words = lane.others
             if not has_counts:  # there is little room
                 words = words.partition(" ")[0].replace("no", NONE)
