@@ -265,6 +265,9 @@ class AdviceSerializer(CamelCaseSerializer):
         help_text="Whether the cluster can be selected now and since when; the rest is as of the decision.",
     )
     outcome = OutcomeSerializer()
+    course = names(
+        help_text="On which scores it lost, and how often a hard limit blocked it."
+    )
     is_rescheduled = serializers.BooleanField(
         help_text="The decision evaluated no cluster; the outcome is the one of rescheduling."
     )
@@ -609,7 +612,8 @@ class DecisionViewSet(BaseViewSet):
     )
     def advice(self, request: Request, decision: str, name: str) -> Response:
         """Get single changes that would select the cluster; may take seconds on a large fleet."""
-        document = advice_document(why_not(_decision_on(decision, name), name))
+        value = _decision_on(decision, name)
+        document = advice_document(why_not(value, name), value)
         row = cycles_of(recorded(decision)[0]).order_by("-pk").first()
         today = (
             state_today(name, decided_at=row.created_at, now=datetime.now(UTC))

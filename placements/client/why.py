@@ -1,6 +1,8 @@
 """`why PLACEMENT CLUSTER`: why a cluster is selected or not; `replay PLACEMENT`: whether a hub decided so."""
 
 from argparse import Namespace
+from itertools import chain
+from operator import itemgetter
 from typing import Any
 from urllib.parse import quote
 
@@ -38,8 +40,9 @@ def run(console: Console, options: Namespace) -> int:
         return 0
     outcome = advice["outcome"]
     console.line(f"{options.cluster}: {outcome['outcome']} (decision {decision})")
-    for reason in outcome["reasons"]:
-        console.line(f"  {reason['words']}")
+    reasons = map(itemgetter("words"), outcome["reasons"])
+    for words in chain(reasons, advice["course"]):
+        console.line(f"  {words}")
     if advice["today"]:
         console.line(advice["today"])
     for title, key in (("Would change it", "wouldHelp"), ("Would not", "wouldNotHelp")):

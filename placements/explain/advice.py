@@ -56,8 +56,6 @@ def effects_words(suggestion: Suggestion) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FixLine:
-    """A change that would fulfil a placement, which clusters it selects, and what it gives up."""
-
     words: str
     selected: str
     gives_up: str

@@ -77,7 +77,7 @@ def decision_diff(
         if name in by_name_before and name in by_name_after:
             pair = (by_name_before[name], by_name_after[name])
             words = [
-                f"{OUTCOME_WORDS[one.outcome]}: {reason_sentence(one.reasons[0])}"
+                f"{OUTCOME_WORDS[one.state]}: {reason_sentence(one.reasons[0])}"
                 for one in pair
             ]
             if words[0] != words[1]:

@@ -6,20 +6,22 @@ from typing import Any
 from fleetui.apimachinery.errors import ManifestWarning
 from fleetui.apimachinery.model import Semantics
 from placements.engine.advice.changes import Change
-from placements.engine.advice.search import Advice, Suggestion
+from placements.engine.advice.search import Advice, Suggestion, evaluated_decision
 from placements.engine.scheduling.comparison import SemanticsComparison
 from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.outcome import ClusterOutcome, Outcomes
 from placements.engine.scheduling.replay import Candidate, Replay, RoundSummary
 from placements.explain.advice import change_words
 from placements.explain.comparison import difference_sentence, divergences
+from placements.explain.decisions import course_sentences
 from placements.explain.hub_status import condition_of
 from placements.explain.vocabulary import reason_sentence
 
 Plain = dict[str, Any]
 MANY_ROUNDS, MANY_CLUSTERS = 50, 200
+# Of a part of a response: counts of domains in rounds, or results of constraints for
+# clusters.
 MOST_FACTS = 100_000
-"""Of a part of a response: counts of domains in rounds, or results of constraints for clusters."""
 
 
 def decision_document(
@@ -116,7 +118,6 @@ def summary_document(
 
 
 def scores_of(decision: Decision) -> Plain:
-    """Return the scores of every cluster picked in this cycle; a PickFixed placement has none."""
     return {
         one.cluster: {
             "topologySpreadScore": _plain(one.topology_spread_score),
@@ -216,11 +217,12 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def advice_document(advice: Advice) -> Plain:
-    """Return why one cluster was not picked, and what would and would not change that."""
+def advice_document(advice: Advice, decision: Decision) -> Plain:
+    cluster = advice.outcome.cluster
     return {
-        "cluster": advice.outcome.cluster,
+        "cluster": cluster,
         "outcome": outcome_document(advice.outcome),
+        "course": course_sentences(evaluated_decision(decision, cluster), cluster),
         "isRescheduled": advice.is_rescheduled,
         "wouldHelp": [_suggestion(one) for one in advice.helps],
         "wouldNotHelp": [_suggestion(one) for one in advice.fails],

@@ -4,6 +4,7 @@ import csv
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 
@@ -43,12 +44,13 @@ from placements.explain.vocabulary import (
 from placements.manifests.affinity import PreferredTerm
 
 TOP, AROUND_CUT, FORBIDDEN_SHOWN = 8, 2, 6
+# Up to FEW candidates have a row each; of those that share one NAMED are listed, and
+# OPENED on request.
 FEW, NAMED, OPENED = 12, 10, 60
-"""Up to FEW candidates have a row each; of those that share one NAMED are listed, and OPENED on request."""
 
 
+# The column of clusters that had the placement, which is shown where it decides.
 PLACED_BEFORE = "placed before"
-"""The column of clusters that had the placement, which is shown where it decides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +92,6 @@ class RankRow:
     def hidden(self) -> int:
         return len(self.rest) + self.more
 
-    @property
-    def count(self) -> int:
-        return sum(len(names) for _, names in self.names) + self.hidden
-
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
@@ -103,7 +101,7 @@ class Ranking:
     rows: tuple[RankRow, ...]
     more: int
     forbidden: tuple[RankRow, ...]
-    more_forbidden: int
+    more_forbidden: tuple[str, ...]
     candidates: int
     blocked: int
     size: int
@@ -171,8 +169,7 @@ def ranking_of(replay: Replay, number: int, cluster: str = "") -> Ranking:
         before = end
 
     blocked = np.flatnonzero(one.is_left & one.is_forbidden)
-    forbidden = _blocked_rows(replay, one, blocked, position, columns, bounds)
-    listed = sum(row.count for row in forbidden)
+    forbidden, others = _blocked_rows(replay, one, blocked, position, columns, bounds)
     if not any(
         cell.is_deciding
         for row in rows
@@ -187,7 +184,7 @@ def ranking_of(replay: Replay, number: int, cluster: str = "") -> Ranking:
         tuple(rows),
         len(ranked) - before,
         tuple(forbidden),
-        len(blocked) - listed,
+        tuple(replay.names[place] for place in others),
         len(ranked) + len(blocked),
         len(blocked),
         size,
@@ -233,8 +230,11 @@ def _blocked_rows(
     position: int,
     columns: Mapping[str, str],
     bounds: tuple[float, float],
-) -> list[RankRow]:
-    """Return the clusters that a hard limit blocks: few one by one, many by the domains that do."""
+) -> tuple[list[RankRow], list[int]]:
+    """Return the clusters that a hard limit blocks: few one by one, many by the domains that do.
+
+    Then the positions of those beyond the rows.
+    """
     alike: dict[object, list[int]] = {place: [place] for place in blocked.tolist()}
     if len(blocked) > FORBIDDEN_SHOWN:
         alike = {}
@@ -256,7 +256,7 @@ def _blocked_rows(
         candidate = replay.candidate(one.number, replay.names[positions[0]])
         row = _rank_row(replay, candidate, positions, columns, bounds, size=0)
         rows.append(replace(row, is_highlighted=position in positions))
-    return rows
+    return rows, sorted(chain.from_iterable(ordered[FORBIDDEN_SHOWN:]))
 
 
 def _rank_row(

@@ -1,8 +1,7 @@
 """Sentences about the steps of a replay, and why one cluster came before another in a step."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import groupby
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from placements.engine.scheduling.replay import (
     Replay,
     RoundSummary,
     Spread,
+    rank_names,
 )
 from placements.engine.scheduling.round import NAME_COLUMN, Round, SpreadScore
 from placements.engine.scheduling.scoring import ScoreSource
@@ -34,7 +34,6 @@ from placements.explain.vocabulary import (
     verb,
 )
 
-_RANGES_SHOWN = 6
 _MOST_ALIKE_LETTERS = 3
 
 
@@ -155,7 +154,6 @@ def _decisive_scores(replay: Replay, step: RoundSummary) -> Iterator[str]:
 
 
 def step_title(step: RoundSummary) -> str:
-    """Return the question that the sentences of a step answer."""
     if step.cut is not None:
         return (
             f"Why {step.cut.last_in} and not {step.cut.first_out}"
@@ -168,8 +166,11 @@ def step_title(step: RoundSummary) -> str:
     return f"Step {step.number:,}: why {step.winner} and {other}"
 
 
+_SHORT_WORDS = COLUMN_WORDS | {"topology": "spread", "was-here": "placed before"}
+
+
 def deciding_words(replay: Replay, step: RoundSummary) -> tuple[str, str]:
-    """Return what decided a step, and over which cluster: "name", "over oldbadger: s comes after o"."""
+    """Return what decided a step, and after which equal scores over which cluster."""
     winner, second = step.winner, step.runner_up
     limits = [spread.topology_key for spread in step.spreads if spread.forbids]
     if winner is None:
@@ -191,29 +192,27 @@ def deciding_words(replay: Replay, step: RoundSummary) -> tuple[str, str]:
             f"{joined(limits)} limit",
             f"only {joined(below)} is below it" if below else "all others blocked",
         )
+    words = _SHORT_WORDS[step.decided_by]
+    equal = ", ".join(_SHORT_WORDS[one] for one in step.equal)
+    over = f"({equal} equal) over {second}" if equal else f"over {second}"
     if step.decided_by == NAME_COLUMN:
         smaller = profile_of(replay.decision.cycle).strategy.smaller_name_wins
-        return (
-            "name",
-            f"over {second}: {name_order_words(winner, second, smaller_wins=smaller)}",
-        )
+        order = name_order_words(winner, second, smaller_wins=smaller)
+        return words, f"{over}: {order.replace('comes ', '')}"
     ahead, behind = (replay.candidate(step.number, name) for name in (winner, second))
-    words = {"topology": "spread", "was-here": "placed before"}.get(
-        step.decided_by or "", ""
-    )
-    words = words or COLUMN_WORDS[step.decided_by]
     values = [_decisive_value(one, step.decided_by or "") for one in (ahead, behind)]
     if not any(values):
-        return words, f"over {second}"
-    return words, f"{values[0]}, over {second} with {values[1]}"
+        return words, over
+    return words, f"{values[0]} {over} with {values[1]}"
 
 
 def _decisive_value(one: Candidate, column: str) -> str:
-    if column == "topology":
-        return signed_text(one.topology_spread_score)
-    if column == "affinity":
-        return signed_text(one.affinity_score)
-    return signed_text(one.combined[column]) if column in one.combined else ""
+    values: dict[str, SpreadScore | None] = {
+        "topology": one.topology_spread_score,
+        "affinity": one.affinity_score,
+        **one.combined,
+    }
+    return signed_text(values[column]) if column in values else ""
 
 
 def name_order_words(winner: str, other: str, *, smaller_wins: bool) -> str:
@@ -234,9 +233,8 @@ def name_order_words(winner: str, other: str, *, smaller_wins: bool) -> str:
 
 def blocked_words(verdict: ConstraintCheck) -> str:
     """Return the numbers of the hard limit that blocks a cluster: "east would be 2 against 0: skew 2 > 1"."""
-    if verdict.group is None:
-        return f"no {key_words(verdict)}, which the hard limit requires"
-    return f"{_would_be(verdict)} (hard)"
+    lacking = f"no {key_words(verdict)}, which the hard limit requires"
+    return lacking if verdict.group is None else f"{_would_be(verdict)} (hard)"
 
 
 def cost_words(verdict: ConstraintCheck) -> str:
@@ -253,21 +251,13 @@ def _would_be(verdict: ConstraintCheck) -> str:
 def rank_order_words(decision: Decision) -> str:
     """Return by which scores the rules rank, in their order, from the profile of the decision."""
     strategy = profile_of(decision.cycle).strategy
-    names = [
-        name
-        for name in strategy.rank_names
-        if name != "was-here" or decision.cycle.binding_classes.obsolete
-    ]
-    if not decision.cycle.policy.topology_spread_constraints:
-        names = [name for name in names if name != "topology"]
-    words = {"topology": "spread", "was-here": "placed before"}
-    order = [words.get(name) or COLUMN_WORDS[name] for name in names]
+    order = [_SHORT_WORDS[name] for name in rank_names(decision.cycle)]
     alphabet = "first" if strategy.smaller_name_wins else "last"
     return ", then ".join([*order, f"the name ({alphabet} of the alphabet first)"])
 
 
 def course_sentences(decision: Decision, cluster: str) -> list[str]:
-    """Return in which steps a cluster was ranked or blocked, and how it lost the last time it was ranked."""
+    """Return on what a cluster lost in how many steps or was blocked, and how it lost the last time."""
     position, candidates = decision.cycle.fleet.positions[cluster], decision.candidates
     if (
         candidates is None
@@ -275,44 +265,39 @@ def course_sentences(decision: Decision, cluster: str) -> list[str]:
         or not candidates.constraints
     ):
         return []
-    is_picked, last = cluster in decision.picked_names, decision.number_of_rounds
-    if is_picked:
-        last = min(last, decision.picked_names.index(cluster) + 1)
-    kept_out = {
-        number: decision.round(number).alone(position).is_forbidden
-        for number in range(1, last + 1)
-    }
-    forbidden = [number for number, is_out in kept_out.items() if is_out]
-    competed = [number for number, is_out in kept_out.items() if not is_out]
-    parts = [f"Ranked in {_step_words(competed)}"] if competed else ["Never ranked"]
+    chosen = decision.chosen.tolist()
+    total = decision.number_of_rounds
+    is_picked = position in chosen
+    before = chosen.index(position) if is_picked else total
+    steps: dict[str | None, list[int]] = {}
+    # A last step without a winner blocks every candidate.
+    for number, winner in zip(range(1, before + 1), [*chosen, position], strict=False):
+        step = decision.round(number)
+        is_ranked = step.contends[position]
+        lost_on = step.decided_by(winner, position) if is_ranked else None
+        steps.setdefault(lost_on, []).append(number)
+
+    forbidden = steps.pop(None, [])
+    parts = [
+        f"lost {len(numbers):,} on {COLUMN_WORDS[column]}"
+        for column, numbers in steps.items()
+    ]
     if forbidden:
         verdicts = Replay(decision).verdicts(forbidden[0], cluster)
         lacking = [
             one.topology_key for one in verdicts if one.is_forbidden and one.lacks_key
         ]
         cause = f"its missing label {joined(lacking)}" if lacking else "a hard limit"
-        parts.append(f"blocked by {cause} in {_step_words(forbidden)}")
-    sentences = [f"{', '.join(parts)}."]
-    if competed and not is_picked:
-        sentences += _last_time(Replay(decision), competed[-1], cluster)
+        blocked = f"blocked in {len(forbidden):,} by {cause}"
+        parts.append(f"{blocked}, first in step {forbidden[0]:,}")
+    if is_picked:
+        parts.append(f"selected in step {before + 1:,}")
+    count = f"{before + is_picked:,} of {counted(total, 'step')}"
+    sentences = [f"Candidate in {count}: {', '.join(parts)}."]
+    if steps and not is_picked:
+        last = max(number for numbers in steps.values() for number in numbers)
+        sentences += _last_time(Replay(decision), last, cluster)
     return sentences
-
-
-def _step_words(numbers: Sequence[int]) -> str:
-    runs = [
-        [number for _, number in run]
-        for _, run in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0])
-    ]
-    # Two steps in a row one by one, more as a span.
-    spans = [
-        span
-        for run in runs
-        for span in (map(str, run) if len(run) < 3 else [f"{run[0]} to {run[-1]}"])
-    ]
-    if len(spans) > _RANGES_SHOWN:
-        more = f"{len(spans) - _RANGES_SHOWN} more stretches ({len(numbers):,} steps in all)"
-        spans = [*spans[:_RANGES_SHOWN], more]
-    return f"step{'' if len(numbers) == 1 else 's'} {joined(spans)}"
 
 
 def _last_time(replay: Replay, number: int, cluster: str) -> list[str]:
@@ -440,10 +425,18 @@ def passed_over_words(decision: Decision, cluster: str) -> str:
     return f"{cluster}: {reason_sentence(reason)}"
 
 
+def removal_words(decision: Decision, cluster: str) -> str:
+    """Return the rule that removed a cluster: where clusters were ranked again, how it lost."""
+    if cluster not in decision.cycle.fleet.positions:
+        return "No longer in the fleet"
+    reasons = Outcomes(decision).of(cluster).reasons
+    return reason_sentence(reasons[: 1 + bool(len(decision.chosen))][-1])
+
+
 def forbidden_words(verdict: ConstraintCheck) -> str:
-    if verdict.group is None:
-        return f"it has no {key_words(verdict)}, which a hard limit requires"
-    return f"{_measure_words(verdict)}, limit {verdict.max_skew}"
+    lacking = f"it has no {key_words(verdict)}, which a hard limit requires"
+    broken = f"{_measure_words(verdict)}, limit {verdict.max_skew}"
+    return lacking if verdict.group is None else broken
 
 
 def allowed_words(verdict: ConstraintCheck) -> str:
@@ -457,7 +450,6 @@ def allowed_words(verdict: ConstraintCheck) -> str:
 
 
 def key_words(verdict: ConstraintCheck) -> str:
-    """Return what a constraint groups by: "label zone", "claim zone"."""
     return f"{'claim' if verdict.is_claim else 'label'} {verdict.topology_key}"
 
 
@@ -568,6 +560,7 @@ def preference_words(replay: Replay, one: Candidate) -> str:
     return f"{value} ({made_of})"
 
 
+# What adds to the affinity in a preference, by its name in OCM.
 _PRIORITIZERS = {
     ScoreSource.STEADY: "Steady",
     ScoreSource.BALANCE: "Balance",
@@ -575,7 +568,6 @@ _PRIORITIZERS = {
     ScoreSource.MEMORY: "ResourceAllocatableMemory",
     ScoreSource.ADD_ON: "AddOn",
 }
-"""What adds to the affinity in a preference, by its name in OCM."""
 
 
 def _bracketed(value: SpreadScore | None) -> str:

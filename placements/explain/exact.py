@@ -128,7 +128,6 @@ class ComparedNumber:
 
 
 def compared_numbers(record: ExactRecord) -> list[ComparedNumber]:
-    """Return picks, skew and affinity of the greedy and the exact set."""
     if record.greedy is None or record.exact is None:
         return []
     greedy, exact = record.greedy.to_plain(), record.exact.to_plain()

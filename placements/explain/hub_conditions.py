@@ -24,13 +24,11 @@ from placements.engine.rollout.state import FailureKind, ObjectFault, Phase
 
 _MOST_FAILED = 100
 Plain: TypeAlias = dict[str, Any]
+# Conditions by sort: the value and since when, as rows keep them.
 Noted: TypeAlias = Mapping[str, Sequence[str]]
-"""Conditions by sort: the value and since when, as rows keep them."""
 
 
 class Truth(StrEnum):
-    """What a condition may be."""
-
     TRUE = "True"
     FALSE = "False"
     UNKNOWN = "Unknown"
@@ -97,6 +95,8 @@ SORTS = (
     "Available",
     "DiffReported",
 )
+# Reason and message of a condition in all, with the number of clusters, as KubeFleet
+# writes them.
 _IN_ALL = {
     ("RolloutStarted", Truth.TRUE): (
         "RolloutStarted",
@@ -147,7 +147,7 @@ _IN_ALL = {
         "Diff reporting in {} clusters is still in progress or has failed",
     ),
 }
-"""Reason and message of a condition in all, with the number of clusters, as KubeFleet writes them."""
+# Reason and message on one cluster, with the name of the work object.
 _ON_CLUSTER = {
     ("RolloutStarted", Truth.TRUE): (
         "RolloutStarted",
@@ -198,7 +198,7 @@ _ON_CLUSTER = {
         "Work object {} has failed to report diff",
     ),
 }
-"""Reason and message on one cluster, with the name of the work object."""
+# The same while the member agent has not reported yet: KubeFleet writes False, too.
 _IN_PROGRESS = {
     ("Applied", Truth.FALSE): ("ApplyInProgress", "Resources are being applied"),
     ("DiffReported", Truth.FALSE): (
@@ -206,7 +206,6 @@ _IN_PROGRESS = {
         "Diff reporting on resources is in progress",
     ),
 }
-"""The same while the member agent has not reported yet: KubeFleet writes False, too."""
 _UNTRACKABLE = {
     ("Available", Truth.TRUE): (
         "NotAllWorkAreAvailabilityTrackable",

@@ -28,6 +28,7 @@ VARIANT_NAMES = {
     "cordon": "Drained (still members)",
     "leave": "Removed from the fleet",
 }
+# The level and the words of each impact.
 IMPACT_BADGES = {
     PlacementImpact.STUCK: ("attention", "Unschedulable"),
     PlacementImpact.BLOCKED: ("attention", "Blocked"),
@@ -38,7 +39,6 @@ IMPACT_BADGES = {
     PlacementImpact.LEAVING: ("progress", "Removing"),
     PlacementImpact.STAYS: ("healthy", "Unchanged"),
 }
-"""The level and the words of each impact."""
 METRICS = ("unfulfilled", "empty", "lost")
 _CSV = (
     "level",
@@ -86,7 +86,6 @@ def stuck_words(decision: Decision) -> str:
 
 
 def impact_badge(row: PlacementLoss) -> tuple[str, str]:
-    """Return the level and the words of what becomes of a placement."""
     level, words = IMPACT_BADGES[row.impact]
     if (
         not row.is_fulfilled
@@ -194,7 +193,6 @@ class LevelWorst:
 
 
 def worst_by_level(totals: Mapping[str, Any], variant: str) -> list[LevelWorst]:
-    """Return the worst loss of each level of a report, the smallest level first."""
     levels = []
     for level, by_variant in totals.items():
         worst = by_variant.get(variant, {})
@@ -216,30 +214,29 @@ def _sentence(
     loss = "Loss of any single cluster" if level == CLUSTER else f"Loss of any {name}"
     number = counts["empty" if variant == "down" else "unfulfilled"]
     words = "without any working cluster" if variant == "down" else "unfulfilled"
+    worst = f"if {loss_name(level, value)} {verb(1 + value.count(AND), 'is')} lost"
     if number:
-        return f"{loss}: up to {counted(number, 'placement')} {words} ({value})."
+        return f"{loss}: up to {counted(number, 'placement')} {words}, {worst}."
     if counts["empty"]:
-        return f"{loss}: up to {counted(counts['empty'], 'placement')} without any cluster ({value})."
+        return f"{loss}: up to {counted(counts['empty'], 'placement')} without any cluster, {worst}."
     if counts["lost"]:
-        verb = "lost" if variant == "down" else "not replaced"
-        return f"{loss}: no placement {words}; up to {counted(counts['lost'], 'cluster')} {verb} ({value})."
+        gone = "lost" if variant == "down" else "not replaced"
+        return f"{loss}: no placement {words}; up to {counted(counts['lost'], 'cluster')} {gone}, {worst}."
     return f"{loss}: no placement is affected permanently."
 
 
 def loss_name(level: str, value: str) -> str:
     """Return a loss in words: "cluster bravelion", "region=east", "region=east and region=west"."""
-    if level == CLUSTER:
-        return f"cluster {value}"
-    return " and ".join(f"{pair_key(level) or level}={one}" for one in value.split(AND))
+    key = pair_key(level) or level
+    domains = " and ".join(f"{key}={one}" for one in value.split(AND))
+    return f"cluster {value}" if level == CLUSTER else domains
 
 
 def what_if_query(level: str, value: str, variant: str) -> dict[str, str]:
-    """Return the query of the page that analyzes a loss."""
     labels = " ".join(f"{pair_key(level) or level}:{one}" for one in value.split(AND))
     chosen = {"cluster": value} if level == CLUSTER else {"label": labels}
     return {**chosen, "variant": variant}
 
 
 def losses_csv(rows: Iterable[Sequence[Any]]) -> str:
-    """Return the losses of a report as CSV, in the order of its columns."""
     return csv_text(_CSV, map(tuple, rows))

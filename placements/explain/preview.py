@@ -10,9 +10,10 @@ from clusters.columns import Codes, Ints
 from placements.engine.loss import placed_after
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import CycleKind, Decision, Picked
-from placements.engine.scheduling.outcome import Outcome
+from placements.engine.scheduling.outcome import BLOCKED, Outcome
 from placements.engine.scheduling.profile import profile_of
-from placements.explain.vocabulary import COLUMN_WORDS
+from placements.engine.scheduling.replay import equal_before
+from placements.explain.vocabulary import decided_words
 from placements.manifests.policy import PlacementType
 
 MOST_PICKS = 20
@@ -20,8 +21,6 @@ MOST_PICKS = 20
 
 @dataclass(frozen=True, slots=True)
 class PickLine:
-    """One pick: its scores, and what put it before the next best."""
-
     place: int
     picked: Picked
     decided_by: str
@@ -91,31 +90,31 @@ def pick_lines(decision: Decision) -> Iterator[PickLine]:
         decided_by = (
             None if first is None or second is None else one.decided_by(first, second)
         )
-        by = COLUMN_WORDS[decided_by]
+        by = decided_words(decided_by, equal_before(decision.cycle, decided_by))
         if decided_by == "name":
             tied = one.contends.copy()
             for column in one.rank_columns:
                 tied &= column == column[first]
-            by = f"name (tie of {int(np.count_nonzero(tied))})"
+            by = f"{by[:-1]} for {int(np.count_nonzero(tied))} clusters)"
         yield PickLine(place, picked, by)
 
 
-def passed_over(decision: Decision) -> list[tuple[Outcome, int]]:
-    """Return how many clusters are not placed afterwards, by outcome, without a loop over clusters."""
+def passed_over(decision: Decision) -> list[tuple[str, int]]:
+    """Return how many clusters are not placed afterwards, by state, without a loop over clusters."""
     total = len(decision.cycle.fleet)
     placed = _positions(decision, placed_after(decision))
     ended = np.setdiff1d(_positions(decision, decision.unscheduled), placed)
     rest = np.ones(total, dtype=np.bool_)
     rest[placed] = False
     rest[ended] = False
-    counts = {
+    counts: dict[str, int] = {
         Outcome.UNSCHEDULED: len(ended),
         **_reasons(decision, np.nonzero(rest)[0]),
     }
     return [(outcome, count) for outcome, count in counts.items() if count]
 
 
-def _reasons(decision: Decision, rest: Ints) -> dict[Outcome, int]:
+def _reasons(decision: Decision, rest: Ints) -> dict[str, int]:
     if decision.kind is CycleKind.PICK_FIXED:
         named = set(decision.cycle.policy.cluster_names)
         count = sum(
@@ -134,12 +133,13 @@ def _reasons(decision: Decision, rest: Ints) -> dict[Outcome, int]:
         ineligible = int(np.count_nonzero(first == 1 << names.index("eligibility")))
         filtered = int(np.count_nonzero(first)) - ineligible
         passing = rest[first == 0]
+        blocked = 0
         if decision.number_of_rounds:
             last = decision.round(decision.number_of_rounds)
-            filtered += int(np.count_nonzero(last.is_forbidden[passing]))
-        outranked = len(rest) - ineligible - filtered
+            blocked = int(np.count_nonzero(last.is_forbidden[passing]))
         return {
-            Outcome.OUTRANKED: outranked,
+            Outcome.OUTRANKED: len(passing) - blocked,
+            BLOCKED: blocked,
             Outcome.FILTERED: filtered,
             Outcome.NOT_ELIGIBLE: ineligible,
         }

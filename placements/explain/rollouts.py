@@ -31,8 +31,9 @@ from placements.engine.rollout.state import Phase, RolloutState
 from placements.engine.rollout.waves import WavePlan
 from placements.explain.vocabulary import verb
 
+# Of thousands of blocked clusters, the document lists this number by name, and counts
+# all of them.
 MOST_LISTED = 200
-"""Of thousands of blocked clusters, the document lists this number by name, and counts all of them."""
 MOST_SHOWN = 20
 _UNKNOWN_VERSION = "an older revision"
 Document: TypeAlias = Mapping[str, Any]

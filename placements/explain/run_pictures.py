@@ -20,8 +20,8 @@ from placements.explain.vocabulary import duration_text
 MOST_COLUMNS, MOST_DOTS, MOST_NAMED, MOST_POINTS = 14, 20, 9, 400
 _SHOWN_AT_WORK = 3
 _SHORTEST_GAP = 20.0
+# How far apart, in percent of the height, the labels at the end of the line are.
 _LETTERS = 12.0
-"""How far apart, in percent of the height, the labels at the end of the line are."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,6 +129,7 @@ def reason_sentence(reason: StageReason) -> str:
     )
 
 
+# The sentence for one name, and for several where it differs.
 _REASONS: dict[str, tuple[str, str]] = {
     "not-decided": ("The placement is not scheduled yet.", ""),
     "invalid-selectors": ("The resource selectors of the placement are invalid.", ""),
@@ -158,7 +159,6 @@ _REASONS: dict[str, tuple[str, str]] = {
         "{names} were changed by another rollout during this run.",
     ),
 }
-"""The sentence for one name, and for several where it differs."""
 
 
 def override_sentence(failure: OverrideFailed, cluster: str) -> str:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import count
 from typing import Any
@@ -27,14 +27,15 @@ from placements.explain.decisions import blocked_words, deciding_words
 from placements.explain.vocabulary import NONE, measure_word, signed_text
 from placements.manifests.policy import PlacementType, TopologySpreadConstraint
 
+# Up to these numbers every cluster is named in its lane, and each step has a picture
+# of its own.
 FEW_CLUSTERS, FEW_STEPS = 12, 4
-"""Up to these numbers every cluster is named in its lane, and each step has a picture of its own."""
 MOST_COLUMNS, MOST_LANES = 12, 60
 _NEAR_LIMITS = 12
 MOST_SLOTS, _MOST_NAMED = 6, 5
 _BAR, _MOST_POINTS = 26, 120
+# Of so many clusters the labels are looked through for one to group by.
 _SAMPLE = 50
-"""Of so many clusters the labels are looked through for one to group by."""
 
 
 class Mark(StrEnum):
@@ -60,11 +61,12 @@ MARK_WORDS = {
     Mark.REST: "not selected",
     Mark.OUT: "not a candidate",
 }
-BAND_WORDS = "allowed count: any bar may end here"
+# The marks that a lane names in a large fleet, too.
+INSIDE = (Mark.PLACED, Mark.NEW, Mark.GONE)
+BAND_WORDS = "within the limit"
 
 
 def legend_of(panels: Collection["LanePanel"]) -> list[tuple[str, str]]:
-    """Return the class of each mark that these panels have, with what it means."""
     marks = {mark for panel in panels for mark in panel.marks}
     legend = [(str(mark), words) for mark, words in MARK_WORDS.items() if mark in marks]
     if any(panel.is_limited for panel in panels):
@@ -80,7 +82,7 @@ class LaneBlock:
     words: str
     cluster: str = ""
     number: int = 0
-    size: int = 1
+    size: float = 1
 
     @property
     def mark_words(self) -> str:
@@ -128,6 +130,14 @@ class LanePanel:
     @property
     def rows(self) -> int:
         return -(-len(self.lanes) // self.columns)
+
+    @property
+    def longest(self) -> int:
+        """The letters of the longest name of a cluster, with the room for its number."""
+        segments = (one for lane in self.lanes for one in lane.segments)
+        return max(
+            (len(one.words) + 3 * bool(one.number) for one in segments), default=0
+        )
 
     @property
     def marks(self) -> set[Mark]:
@@ -223,7 +233,7 @@ class _Moment:
             segments.append(
                 LaneBlock(marks[at], self.names[at], self.names[at], number)
             )
-        inside = [one for one in segments if one.mark in (Mark.PLACED, Mark.NEW)]
+        inside = [one for one in segments if one.mark in INSIDE]
         if not is_named:
             return (*sums, *inside)
         if not self.is_small:
@@ -329,7 +339,7 @@ def _panel(
         MOST_SLOTS if moment.is_small else _MOST_NAMED
     )
     total = np.bincount(groups.codes[groups.codes != ABSENT], minlength=len(groups))
-    is_inside = (marks == Mark.PLACED) | (marks == Mark.NEW)
+    is_inside = np.isin(marks, INSIDE)
     highs = projected.smallest + constraint.max_skew
     lows = projected.smallest
     if moment.round is None and not groups.siblings.any():
@@ -357,16 +367,16 @@ def _panel(
                 int(was[code]),
             )
         )
-    lanes += _keyless_lane(moment, marks, constraint.topology_key, groups)
+    widths = [sum(one.size for one in lane.segments) for lane in lanes]
+    slots = max([1, *widths, *(lane.high or 0 for lane in lanes)])
+    lanes += _keyless_lane(moment, marks, constraint.topology_key, groups, slots)
 
     columns = 1
     if len(lanes) > 8:
         columns = 2 if len(lanes) <= 32 else 3
-    widths = [sum(one.size for one in lane.segments) for lane in lanes]
-    slots = max([1, *widths, *(lane.high or 0 for lane in lanes)])
     note, band = ("", "")
     if is_limited:
-        note, band = _band_words(constraint, counts, projected, int(lows.min()))
+        note, band = _band_words(constraint, counts, projected)
     sort = "hard" if is_hard(constraint) else "soft"
     return LanePanel(
         key=constraint.topology_key,
@@ -378,7 +388,7 @@ def _panel(
         was=imbalance(was, strategy.project(constraint, groups, was)),
         note=note,
         band=band,
-        slots=slots if moment.is_small else slots / (0.68 if columns == 1 else 0.55),
+        slots=slots if moment.is_small else slots / (0.68 if columns == 1 else 0.78),
         columns=columns,
         lanes=tuple(lanes),
         hidden=len(groups) - len(shown),
@@ -390,8 +400,9 @@ def _keyless_lane(
     marks: Any,
     key: str,
     groups: Groups,
+    slots: float,
 ) -> list[Lane]:
-    """Return the lane of the placed clusters without the key, if there are any."""
+    """Return the lane of the placed clusters without the key, if any: no limit, so they share its width."""
     both = np.concatenate([moment.placed, moment.added]).astype(np.int64)
     without = both[groups.codes[both] == ABSENT].tolist()
     if not without:
@@ -399,6 +410,8 @@ def _keyless_lane(
     fleet = moment.decision.cycle.fleet
     has_value = any(key in fleet.clusters[at].labels for at in without)
     blocks = moment.lane(marks, without, is_named=len(without) <= _MOST_NAMED)
+    share = min(1, slots / sum(one.size for one in blocks))
+    blocks = tuple(replace(one, size=one.size * share) for one in blocks)
     size = int(np.count_nonzero(groups.codes == ABSENT))
     return [
         Lane(
@@ -423,12 +436,11 @@ def _others_words(marks: Any, moment: _Moment) -> str:
     candidates = numbers[Mark.CANDIDATE] + numbers[Mark.COSTLY] + blocked
     parts = [counted(candidates, "candidate")] if candidates else []
     if numbers[Mark.COSTLY] and numbers[Mark.COSTLY] == candidates:
-        parts = [f"{parts[0]} over the soft limit"]
+        parts = [f"{candidates:,} over the soft limit"]
     parts += [blocked_of(blocked, candidates)] if blocked else []
     parts += [f"{numbers[Mark.REST]:,} not selected"] if numbers[Mark.REST] else []
-    if not parts and moment.round is not None:
-        return "no candidate"
-    return ", ".join(parts)
+    nothing = "" if moment.round is None else "no candidate"
+    return ", ".join(parts) or nothing
 
 
 def blocked_of(blocked: int, candidates: int) -> str:
@@ -441,26 +453,23 @@ def _band_words(
     constraint: TopologySpreadConstraint,
     counts: Ints,
     projected: SkewProjection,
-    least: int,
 ) -> tuple[str, str]:
     """Return where a bar may end: as a sum, and as the label of the band; empty where domains differ."""
     low, high = int(projected.smallest.min()), int(projected.smallest.max())
     if low != high:
-        return f"emptiest sibling + max skew {constraint.max_skew}", "allowed"
+        return f"emptiest sibling + max skew {constraint.max_skew}", "limit"
     most = low + constraint.max_skew
     emptiest = f"emptiest {low}"
     if low < int(counts.min()):
         emptiest = f"0, with fewer than {constraint.min_domains} domains,"
     return (
         f"{emptiest} + max skew {constraint.max_skew} = at most {most}",
-        f"allowed {least} to {most}" if least < most else f"allowed {most}",
+        f"at most {most}",
     )
 
 
 @dataclass(frozen=True, slots=True)
 class FinalSkew:
-    """The skew of one constraint as a decision leaves it, against its limit."""
-
     key: str
     measure: str
     skew: int
@@ -479,7 +488,6 @@ class FinalSkew:
 
 
 def final_skews(decision: Decision) -> list[FinalSkew]:
-    """Return the skew of each constraint after the decision."""
     cycle = decision.cycle
     is_pick_n = cycle.policy.placement_type is PlacementType.PICK_N
     if (
@@ -524,8 +532,6 @@ class SkewBar:
 
 @dataclass(frozen=True, slots=True)
 class StepChip:
-    """One step of the strip: the cluster that it selected, in which domains, and what decided."""
-
     number: int
     cluster: str
     domains: str
@@ -666,8 +672,6 @@ def skew_courses(decision: Decision) -> list[SkewCourse]:
 
 @dataclass(frozen=True, slots=True)
 class StepCell:
-    """One cluster in one step: its scores and rank, or why it has none."""
-
     number: int
     spread: str
     affinity: str

@@ -7,7 +7,7 @@ from textwrap import wrap
 from fleetui.apimachinery.errors import ManifestWarning
 from fleetui.apimachinery.words import counted
 from placements.engine.advice.changes import POLICY_CHANGES
-from placements.engine.advice.search import Advice, how_to_fulfil
+from placements.engine.advice.search import Advice, evaluated_decision, how_to_fulfil
 from placements.engine.exact.record import inline_search
 from placements.engine.scheduling.comparison import SemanticsComparison
 from placements.engine.scheduling.decision import CycleKind, Decision, Picked
@@ -26,6 +26,7 @@ from placements.explain.comparison import (
     difference_sentence,
     later_divergences,
 )
+from placements.explain.decisions import course_sentences
 from placements.explain.vocabulary import (
     COLUMN_WORDS,
     HEADINGS,
@@ -86,7 +87,7 @@ def decision_text(
     if step is not None:
         parts.append(list(_step_lines(replay, step, candidates=None)))
     if advice is not None:
-        parts.append(_advice(advice, has_bindings=bool(cycle.bindings)))
+        parts.append(_advice(advice, decision))
     if step is None and advice is None:
         parts += [_placed_lines(decision), _not_placed(decision)]
         numbers = [*range(1, min(count, _ROUNDS_SHOWN) + 1)]
@@ -181,7 +182,7 @@ def _candidate_table(
             )  # of `kubernetes`: the more, the worse
             sign = "+" if verdict.score > 0 and not is_cost else ""
             row.append(
-                "forbidden"
+                "blocked"
                 if verdict.is_forbidden
                 else f"{sign}{score_text(verdict.score)}"
             )
@@ -189,7 +190,7 @@ def _candidate_table(
         row += [score_text(one.combined.get(name)) for name in combined]
         row += [str(one.was_here)] if has_history else []
         if one.rank is None:
-            decided = "filtered out"
+            decided = "spread limit"
         elif step.cut is not None:
             decided = "selected" if one.rank <= step.cut.size else "below the cut-off"
         elif one.rank == 1:
@@ -242,15 +243,12 @@ def _not_placed(decision: Decision) -> list[str]:
         return []
     title = "NOT PLACED"
     if len(others) > _CLUSTERS_SHOWN:
-        counts = Counter(f"{one.outcome} ({one.reasons[0].code})" for one in others)
+        counts = Counter(f"{one.state} ({one.reasons[0].code})" for one in others)
         title += ": " + ", ".join(
             f"{count} {what}" for what, count in counts.most_common()
         )
     others.sort(key=best_first)
-    rows = [
-        [one.cluster, str(one.outcome), _reasons(one)]
-        for one in others[:_CLUSTERS_SHOWN]
-    ]
+    rows = [[one.cluster, one.state, _reasons(one)] for one in others[:_CLUSTERS_SHOWN]]
     return [
         title,
         *(f"  {name}: unscheduled, no longer in the fleet" for name in removed),
@@ -269,12 +267,12 @@ def _reasons(outcome: ClusterOutcome) -> str:
     return "; also: ".join(map(reason_sentence, outcome.reasons))
 
 
-def _advice(advice: Advice, *, has_bindings: bool) -> list[str]:
+def _advice(advice: Advice, decision: Decision) -> list[str]:
     outcome, helps, fails = advice.outcome, advice.helps, advice.fails
     condition = ", if rescheduled" if advice.is_rescheduled else ""
-    lines = [
-        f"WHY {outcome.cluster} ({outcome.outcome}{condition}): {_reasons(outcome)}"
-    ]
+    lines = [f"WHY {outcome.cluster} ({outcome.state}{condition}): {_reasons(outcome)}"]
+    evaluated = evaluated_decision(decision, outcome.cluster)
+    lines += course_sentences(evaluated, outcome.cluster)
     lines += ["changes that would select it"] if helps else []
     lines += [f"  ✓ {suggestion_sentence(one)}" for one in helps]
     lines += ["changes that would not help"] if fails else []
@@ -288,7 +286,7 @@ def _advice(advice: Advice, *, has_bindings: bool) -> list[str]:
             "Each change was evaluated alone by running the scheduler, without combinations."
         )
     changes_policy = any(one.change.kind in POLICY_CHANGES for one in (*helps, *fails))
-    if has_bindings and changes_policy:
+    if decision.cycle.bindings and changes_policy:
         lines.append(
             "A change of the policy creates a new policy snapshot: to repeat one with the same --bindings,"
             " add --snapshot and any new name."
@@ -368,7 +366,7 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
 
     def is_number(cell: str) -> bool:
         parts = (part.lstrip("+-").replace(".", "", 1) for part in cell.split("/"))
-        return cell in (NONE, "forbidden") or all(part.isdigit() for part in parts)
+        return cell in (NONE, "blocked") or all(part.isdigit() for part in parts)
 
     columns = list(zip(*rows, strict=True))
     widths = [max(map(len, column)) for column in columns]

@@ -13,7 +13,7 @@ from fleetui.apimachinery.quantity import quantity_words
 from fleetui.apimachinery.words import counted, first_names, joined
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import CycleKind, Decision
-from placements.engine.scheduling.outcome import Outcome
+from placements.engine.scheduling.outcome import BLOCKED, Outcome
 from placements.engine.scheduling.profile import profile_of
 from placements.engine.scheduling.reason import Reason, ReasonCode
 from placements.engine.scheduling.replay import RoundSummary, Spread
@@ -27,7 +27,6 @@ from placements.manifests.affinity import (
     PreferredTerm,
     SortOrder,
 )
-from placements.manifests.binding import BindingState
 from placements.manifests.ocm_options import (
     OcmOptions,
     PrioritizerMode,
@@ -44,22 +43,24 @@ from placements.manifests.policy import (
     TopologySpreadConstraint,
 )
 
+# The states of outcomes: what people look for first comes first.
 OUTCOME_ORDER = (
     Outcome.PICKED,
     Outcome.KEPT,
     Outcome.UNSCHEDULED,
     Outcome.OUTRANKED,
+    BLOCKED,
     Outcome.FILTERED,
     Outcome.NOT_ELIGIBLE,
     Outcome.NOT_NAMED,
     Outcome.NOT_REACHED,
 )
-"""What people look for first comes first."""
-OUTCOME_WORDS = {
+OUTCOME_WORDS: dict[str, str] = {
     Outcome.PICKED: "Selected",
     Outcome.KEPT: "Kept",
     Outcome.UNSCHEDULED: "Deselected",
     Outcome.OUTRANKED: "Not selected (lower rank)",
+    BLOCKED: "Blocked by the spread limit",
     Outcome.FILTERED: "Filtered out",
     Outcome.NOT_ELIGIBLE: "Not ready",
     Outcome.NOT_NAMED: "Not named",
@@ -81,8 +82,8 @@ COLUMN_WORDS = {
     "final": f"u {TIMES} spread + preference",
     None: "only candidate",
 }
+# Columns of tables whose head or caption names what is summed.
 HEADINGS = {"final": "sum", "score": "sum"}
-"""Columns of tables whose head or caption names what is summed."""
 _SCORED = {
     Semantics.FLEET: "",
     Semantics.KUBEFLEET: "",
@@ -209,9 +210,7 @@ def candidate_words(decision: Decision) -> str:
 
 def only_words(step: RoundSummary) -> str:
     """Return how the selected cluster of a step is the only one: others may be candidates and blocked."""
-    if step.candidates == 1:
-        return "the only candidate"
-    return "the only candidate that no limit blocks"
+    return "the only candidate" + " that no limit blocks" * (step.candidates != 1)
 
 
 def change_of_clusters(decision: Decision) -> str:
@@ -231,7 +230,6 @@ def change_of_clusters(decision: Decision) -> str:
 
 
 def round_sentence(step: RoundSummary) -> str:
-    """Return which cluster a step selected, and what decided it."""
     if step.winner is None:
         limits = [
             spread_limit(one) for one in step.spreads if one.forbids > one.without_key
@@ -254,11 +252,18 @@ def round_sentence(step: RoundSummary) -> str:
         cut = step.cut
         if cut.first_out is None:
             return "all clusters that pass the filters, ranked once"
-        deciding = COLUMN_WORDS[cut.decided_by]
+        deciding = decided_words(cut.decided_by, cut.equal)
         return f"the best {cut.size:,} of one ranking; {cut.last_in} before {cut.first_out} on {deciding}"
     if step.runner_up is None:
         return f"{step.winner}, {only_words(step)}"
-    return f"{step.winner} before {step.runner_up} on {COLUMN_WORDS[step.decided_by]}"
+    deciding = decided_words(step.decided_by, step.equal)
+    return f"{step.winner} before {step.runner_up} on {deciding}"
+
+
+def decided_words(column: str | None, equal: Sequence[str]) -> str:
+    """Return which score decided, and which before it were equal: "name (affinity equal)"."""
+    same = joined([COLUMN_WORDS[one] for one in equal])
+    return COLUMN_WORDS[column] + (f" ({same} equal)" if equal else "")
 
 
 def spread_limit(spread: Spread) -> str:
@@ -290,7 +295,6 @@ def scored_heading(key: str, semantics: Semantics) -> str:
 
 
 def bindings_sentence(cycle: Cycle) -> str:
-    """Return how many bindings of each class the cycle started from."""
     classes = cycle.binding_classes
     counts = {
         "current": len(classes.current),
@@ -339,13 +343,6 @@ def _scores(facts: Facts) -> str:
     return f"topology spread {score_text(spread)}, affinity {affinity}"
 
 
-_STATES = {
-    BindingState.SCHEDULED: "not rolled out yet",
-    BindingState.BOUND: "rolled out",
-    BindingState.UNSCHEDULED: "deselected",
-}
-
-
 def _requirement(facts: Facts) -> str:
     actual, values = facts["actual"], facts["values"]
     if "cel" in facts:
@@ -389,9 +386,9 @@ def _topology_spread(facts: Facts) -> str:
 
 def minimum_words(smallest: int, *, lacks: int | None, is_nested: bool) -> str:
     """Return the count that a domain is compared with: 0 while there are fewer domains than minDomains."""
-    if lacks:
-        return f"minimum 0, as there are fewer than {lacks} domains"
-    return f"minimum {smallest}{' among its siblings' if is_nested else ''}"
+    among = " among its siblings" * is_nested
+    too_few = f"minimum 0, as there are fewer than {lacks} domains"
+    return too_few if lacks else f"minimum {smallest}{among}"
 
 
 _LOST_ON = {
@@ -402,20 +399,40 @@ _LOST_ON = {
 
 def _outranked(facts: Facts) -> str:
     column = facts["decidedBy"]
-    words = COLUMN_WORDS[column]
+    words = decided_words(column, facts.get("equal", ()))
     what, own, best = _LOST_ON.get(column, (words, "score", "behindScore"))
-    if column == "name":
-        what = "name (tie-break)"
-    lost = f"Rank {facts['rank']:,} in step {facts['round']:,}; lost to {facts['behind']} on {what}"
-    if own not in facts:
-        return lost
-    scores = [
-        tuple(facts[one]) if isinstance(facts[one], list) else facts[one]
-        for one in (own, best)
-    ]
-    if column == "topology" and isinstance(scores[0], tuple):
-        lost = lost.replace("topology spread", "the gap")
-    return f"{lost} ({score_text(scores[0])} vs. {score_text(scores[1])})"
+    lost = (
+        f"Rank {facts['rank']:,} in step {facts['round']:,}; lost to {facts['behind']}"
+    )
+    decided = _compared(facts, what, own, best) if own in facts else what
+    return f"{lost} on {decided}"
+
+
+def _compared(
+    facts: Facts,
+    what: str,
+    own: str,
+    best: str,
+) -> str:
+    """Return what decided, with both scores; those with levels, which are lists in a record, are gaps."""
+    scores = [facts[one] for one in (own, best)]
+    if isinstance(scores[0], list | tuple):
+        what = "the gap"
+        scores = [tuple(one) for one in scores]
+    return f"{what} ({score_text(scores[0])} vs. {score_text(scores[1])})"
+
+
+def _scaled_down(facts: Facts) -> str:
+    """Return the rule that removed a cluster before the one that would have been next."""
+    column = facts.get("decidedBy", "")
+    if not column:
+        return "Fewer clusters are requested; none is kept"
+    removed = f"Fewer clusters are requested; removed before {facts['behind']}"
+    if column == "state":
+        return f"{removed} as it was not rolled out yet"
+    if column not in _LOST_ON:
+        return f"{removed} on name (stored topology spread and affinity equal)"
+    return f"{removed} on the stored {_compared(facts, *_LOST_ON[column])}"
 
 
 _SENTENCES: dict[ReasonCode, str | Callable[[Facts], str]] = {
@@ -429,14 +446,10 @@ _SENTENCES: dict[ReasonCode, str | Callable[[Facts], str]] = {
     ),
     ReasonCode.MOVED_BY_PLAN: "Moved to another cluster by rescheduling with few moves",
     ReasonCode.NOT_IN_BATCH: "Not evaluated: rescheduled with few moves",
-    ReasonCode.KEPT: lambda facts: (
-        f"Already placed ({_STATES[facts['state']]}); existing placements are kept"
-    ),
+    ReasonCode.KEPT: "Already placed; existing placements are kept",
     ReasonCode.CLUSTER_LEFT: "The cluster is leaving the fleet",
     ReasonCode.POLICY_CHANGED: "Selected by the previous policy, not by the current one",
-    ReasonCode.SCALED_DOWN: lambda facts: (
-        f"Fewer clusters are requested; removed first ({_STATES[facts['state']]}; stored {_scores(facts)})"
-    ),
+    ReasonCode.SCALED_DOWN: _scaled_down,
     ReasonCode.CHOSEN_AGAIN: "Placed before, not selected again",
     ReasonCode.NOT_NAMED: "Not in the list of cluster names",
     ReasonCode.SCALING_DOWN: "Not evaluated: this cycle only removes clusters",
@@ -462,9 +475,7 @@ _SENTENCES: dict[ReasonCode, str | Callable[[Facts], str]] = {
         else f"No information about its namespaces; the placement needs {facts['namespace']}"
     ),
     ReasonCode.UNTOLERATED_TAINT: lambda facts: _untolerated(facts["taints"]),
-    ReasonCode.ALREADY_PLACED: lambda facts: (
-        f"Already placed ({_STATES[facts['state']]})"
-    ),
+    ReasonCode.ALREADY_PLACED: "Already placed",
     ReasonCode.NOT_IN_CLUSTER_SET: lambda facts: (
         "Being deleted on its hub, so in no cluster set"
         if facts["leaving"]

@@ -17,6 +17,7 @@ from django.utils.html import conditional_escape, format_html, format_html_join
 from django.utils.safestring import mark_safe
 
 from fleetui.apimachinery.quantity import quantity_words
+from fleetui.audit import SYSTEM
 from fleetui.hub_backend import current_backend
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id
 from placements.engine.loss import PlacementLoss
@@ -55,6 +56,12 @@ _SIMULATED = mark_safe(
 )  # no value of a user
 _HUMP = re.compile(r"([a-z])([A-Z])")
 _UNITS = ((86400, "d"), (3600, "h"), (60, "m"))
+
+
+@register.filter
+def actor(name: str) -> str:
+    """Return who requested something: a user, or the console where no user did."""
+    return {SYSTEM: "the console"}.get(name, name)
 
 
 @register.filter

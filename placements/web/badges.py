@@ -9,7 +9,7 @@ from clusters.models import MemberCluster
 from placements.engine.rollout.actions import BlockReason, RunPhase
 from placements.engine.rollout.staged_run import RunStatus
 from placements.engine.rollout.state import FailureKind, Phase
-from placements.engine.scheduling.outcome import Outcome
+from placements.engine.scheduling.outcome import BLOCKED, Outcome
 from placements.engine.status import (
     GATES,
     WAITS_FOR_APPROVAL,
@@ -24,12 +24,13 @@ from placements.manifests.policy import PlacementType
 from placements.models import ClusterUpdate, Placement, Rollout, RunKind, StagedRun
 from placements.models.rollouts import INITIALISING, Run
 
-_OUTCOMES = {
+_OUTCOMES: dict[str, str] = {
     Outcome.PICKED: "selected",
     Outcome.KEPT: "kept",
     Outcome.UNSCHEDULED: "unscheduled",
     Outcome.NOT_ELIGIBLE: "not-ready",
     Outcome.FILTERED: "filtered",
+    BLOCKED: "filtered",
 }
 
 
@@ -227,7 +228,7 @@ def stage_state(state: str, run: StagedRun, *, failed: int) -> Badge:
     return of_run if is_held else _at_work(_PARTS[state], failed)
 
 
-def outcome_kind(outcome: Outcome) -> str:
+def outcome_kind(outcome: str) -> str:
     return _OUTCOMES.get(outcome, "not-selected")
 
 

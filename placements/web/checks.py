@@ -115,7 +115,6 @@ def checks(request: HttpRequest) -> HttpResponse:
 @for_operators(f"change {NAME}")
 @require_http_methods(["GET", "HEAD", "POST"])
 def checks_file(request: HttpRequest) -> HttpResponse:
-    """Show the `.fleetui.yaml` of the hub, or save it."""
     row = stored_file()
     context = {"text": row.text, "revision": row.revision, "errors": ()}
     if request.method != "POST":

@@ -116,7 +116,6 @@ def placement_cluster(request: HttpRequest, name: str, cluster: str) -> HttpResp
 @for_operators("read objects on clusters", of=of_placement)
 @require_POST
 def read_cluster(request: HttpRequest, name: str, cluster: str) -> HttpResponse:
-    """Read the objects of a placement on one cluster now."""
     rows = Binding.objects.select_related("placement")
     binding = get_object_or_404(rows, placement__full_name=name, cluster_name=cluster)
     try:

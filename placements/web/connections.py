@@ -317,7 +317,6 @@ def _connection_context(request: HttpRequest, cluster: MemberCluster) -> dict[st
 @for_cluster_administrators("test connections of clusters")
 @require_POST
 def check_cluster(request: HttpRequest, name: str) -> HttpResponse:
-    """Check the stored connection of a cluster."""
     cluster = get_object_or_404(
         MemberCluster.objects.select_related("credential"), name=name
     )

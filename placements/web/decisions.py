@@ -39,7 +39,7 @@ from placements.explain.decision_tables import (
     rows_csv,
     rows_of,
 )
-from placements.explain.decisions import step_sentences, step_title
+from placements.explain.decisions import removal_words, step_sentences, step_title
 from placements.explain.exact import exact_sentences
 from placements.explain.steps import (
     FEW_CLUSTERS,
@@ -59,6 +59,7 @@ from placements.explain.steps import (
     strip_of,
 )
 from placements.explain.vocabulary import (
+    OUTCOME_ORDER,
     OUTCOME_WORDS,
     bindings_sentence,
     candidate_words,
@@ -92,20 +93,18 @@ from placements.web.request import (
 from placements.web.why_not import Explanation, explanation_of, today_words
 
 FORMATS = ("csv", "json")
+# Parts of the page that htmx fetches separately: `?panel=issues`.
 PANELS = {
     "issues": "decisions/_issues.html",
     "view": "decisions/_view.html",
     "exact": "decisions/_exact.html",
 }
-"""Parts of the page that htmx fetches separately: `?panel=issues`."""
 _MOST_DOMAINS, _MOST_FILTERED, _MOST_NAMES = 60, 5, 12
 _MOST_SELECTIONS = 20  # earlier decisions that are searched for the kept clusters
 _WIDTH = 1190
 
 
 class View(StrEnum):
-    """The tabs of the page, one at a time."""
-
     CLUSTERS = "clusters"
     AFFINITY = "affinity"
     FUNNEL = "funnel"
@@ -120,14 +119,11 @@ _TITLES = {
     View.INPUTS: "Inputs",
     View.COMPARE: "Compare",
 }
-_AFTER_FILTERS = frozenset({ReasonCode.TOPOLOGY_SPREAD})
 _LIST_FILTERS = ("q", "group", "reason", "outcome", "from")
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayedRound:
-    """One step as the page shows it, with the sentences that explain it."""
-
     number: int
     title: str
     sentences: list[str]
@@ -136,8 +132,6 @@ class ReplayedRound:
 
 @dataclass(frozen=True, slots=True)
 class StepPicture:
-    """One step of a small decision: its chip, its domains and its ranking."""
-
     chip: StepChip
     panels: tuple[LanePanel, ...]
     ranking: Ranking
@@ -150,8 +144,6 @@ class StepPicture:
 
 @dataclass(frozen=True, slots=True)
 class ClusterList:
-    """The clusters of a decision with the filters that the address sets."""
-
     table: OutcomeTable
     text: str
     group: str
@@ -159,8 +151,8 @@ class ClusterList:
     reason_words: str
     groups: list[str]
     is_filtered: bool
+    # How many filtered clusters are counted by reason instead of listed.
     folded: int
-    """How many filtered clusters are counted by reason instead of listed."""
 
 
 class DecisionPage(DecisionView):
@@ -205,7 +197,6 @@ class DecisionPage(DecisionView):
 
     @cached_property
     def notes(self) -> list[str]:
-        """What is worth knowing and is no problem: what the checks say about the keys of the spread."""
         found = problems_of(self.row) if self.value.is_fulfilled else ()
         return [f"{one[:1].upper()}{one[1:]}." for one in found] + self._label_notes
 
@@ -220,7 +211,6 @@ class DecisionPage(DecisionView):
 
     @property
     def rules(self) -> str:
-        """The scheduling rules, where they are not the default."""
         semantics = self.value.cycle.semantics
         return (
             "" if semantics is DEFAULT_SEMANTICS else f"scheduling rules: {semantics}"
@@ -241,7 +231,6 @@ class DecisionPage(DecisionView):
 
     @cached_property
     def run(self) -> tuple[str, str] | None:
-        """The words and the address of the run that rolled the decision out."""
         run = self.rollout
         if run is None:
             return None
@@ -268,7 +257,6 @@ class DecisionPage(DecisionView):
 
     @property
     def can_move(self) -> bool:
-        """Whether there is a better set and a placement that few moves can get to it."""
         if self.row.placement is None:
             return False
         return self.exact is not None and self.exact.has_better_set
@@ -302,7 +290,6 @@ class DecisionPage(DecisionView):
 
     @cached_property
     def played(self) -> DecisionValue:
-        """The decision whose steps are shown: the one that selected the clusters."""
         return decision_of(self._source) if self._source else self.value
 
     @cached_property
@@ -353,7 +340,6 @@ class DecisionPage(DecisionView):
 
     @cached_property
     def pictures(self) -> list[StepPicture]:
-        """A picture for each step of a small decision that started from nothing."""
         decision, strip = self.played, self.strip
         is_small = self.clusters_count <= FEW_CLUSTERS and self.steps_count <= FEW_STEPS
         if (
@@ -386,7 +372,7 @@ class DecisionPage(DecisionView):
         legend = legend_of(panels)
         ranking = self.replayed.ranking if self.replayed else None
         if ranking and len(ranking.rows) > 1:
-            legend.append(("ring", "loses here to the selected one"))
+            legend.append(("ring", "lost on this score"))
         return legend
 
     @cached_property
@@ -400,7 +386,6 @@ class DecisionPage(DecisionView):
 
     @property
     def first_round(self) -> ReplayedRound | None:
-        """The first step, which is explained beside every other."""
         if not self.step or self.step == 1:
             return None
         step = self.played_replay.step(1)
@@ -410,8 +395,7 @@ class DecisionPage(DecisionView):
 
     @property
     def others(self) -> list[tuple[str, tuple[str, ...], int]]:
-        """The clusters that are kept and deselected; without steps, also the selected ones."""
-        groups = [("Kept", self.value.kept), ("Deselected", self.value.unscheduled)]
+        groups = [("Kept", self.value.kept)]
         if self.strip is None:
             groups.insert(0, ("Selected", self.played.picked_names))
         return [
@@ -420,9 +404,14 @@ class DecisionPage(DecisionView):
             if names
         ]
 
+    @property
+    def deselected(self) -> list[tuple[str, str]]:
+        """The first deselected clusters, each with the rule that removed it."""
+        names = self.value.unscheduled[:_MOST_NAMES]
+        return [(name, removal_words(self.value, name)) for name in names]
+
     @cached_property
     def selecting_decisions(self) -> list[Decision]:
-        """The earlier decisions that selected the kept clusters, the newest first."""
         row = self.row
         if not self.value.kept or row.placement is None:
             return []
@@ -436,10 +425,9 @@ class DecisionPage(DecisionView):
 
     @cached_property
     def rejected(self) -> list[tuple[str, int, list[str]]]:
-        """The clusters by outcome, for a decision without a ranking."""
         names: dict[str, list[str]] = {}
         for one in self.outcomes:
-            names.setdefault(OUTCOME_WORDS[one.outcome], []).append(one.cluster)
+            names.setdefault(OUTCOME_WORDS[one.state], []).append(one.cluster)
         return [
             (words, len(several), several[:_MOST_NAMES])
             for words, several in names.items()
@@ -447,7 +435,6 @@ class DecisionPage(DecisionView):
 
     @cached_property
     def ruled_out(self) -> list[tuple[str, list[str]]]:
-        """The clusters of a small fleet that are no candidates, by the reason."""
         reasons: dict[str, list[str]] = {}
         candidates = self.played.candidates
         if (
@@ -457,10 +444,7 @@ class DecisionPage(DecisionView):
         ):
             return []
         for one in Outcomes(self.played):
-            if (
-                one.outcome in (Outcome.FILTERED, Outcome.NOT_ELIGIBLE)
-                and one.ruled_by not in _AFTER_FILTERS
-            ):
+            if one.state in (Outcome.FILTERED, Outcome.NOT_ELIGIBLE):
                 reasons.setdefault(reason_sentence(one.reasons[0]), []).append(
                     one.cluster
                 )
@@ -468,14 +452,12 @@ class DecisionPage(DecisionView):
 
     @property
     def cluster_steps(self) -> ClusterSteps | None:
-        """The line of the chosen cluster through the steps around the shown one."""
         if not self.step or self.cluster not in self.played.cycle.fleet.positions:
             return None
         return cluster_steps(self.played, self.cluster, self.step)
 
     @property
     def step_table(self) -> list[ClusterSteps]:
-        """All clusters of a small fleet through all steps."""
         if not self.step or self.clusters_count > FEW_CLUSTERS:
             return []
         return [
@@ -522,7 +504,6 @@ class DecisionPage(DecisionView):
 
     @cached_property
     def joined_since(self) -> str:
-        """The state today of the chosen cluster where it joined after the decision."""
         words = (
             today_words(self, self.cluster) if self.cluster and self.why is None else ""
         )
@@ -530,7 +511,6 @@ class DecisionPage(DecisionView):
 
     @property
     def matches(self) -> list[str]:
-        """The clusters whose names contain what the address asks for, where none is named so."""
         text = self.cluster.lower()
         return (
             [name for name in self.value.cycle.fleet.names if text in name]
@@ -567,7 +547,7 @@ class DecisionPage(DecisionView):
     def unknown(self) -> list[UnknownWord]:
         closed = {
             "view": View,
-            "outcome": Outcome,
+            "outcome": OUTCOME_ORDER,
             "reason": ReasonCode,
             "download": FORMATS,
             "hub": FORMATS,
@@ -580,7 +560,7 @@ class DecisionPage(DecisionView):
 
     @property
     def filter_stages(self) -> list[FunnelStage]:
-        return stages([one for one in self.outcomes if one.outcome is Outcome.FILTERED])
+        return stages([one for one in self.outcomes if one.state == Outcome.FILTERED])
 
     @property
     def bindings(self) -> str:
@@ -624,7 +604,7 @@ class DecisionPage(DecisionView):
             text or group or reason or query.get("outcome") or query.get("download")
         )
         folded = (
-            sum(one.outcome is Outcome.FILTERED for one in matching) if is_whole else 0
+            sum(one.state == Outcome.FILTERED for one in matching) if is_whole else 0
         )
         is_folded = folded > _MOST_FILTERED
         return ClusterList(
@@ -723,9 +703,8 @@ def _placed_picture(
 
 
 def _context(page: DecisionPage) -> dict[str, Any]:
-    row = page.row
     return {
         "page": page,
-        "decision": row,
+        "decision": page.row,
         "value": page.value,
     }

@@ -214,7 +214,6 @@ def linked_preview(request: HttpRequest) -> HttpResponse:
 
 @for_operators("edit drafts", of=of_draft)
 def change_draft(request: HttpRequest, number: int) -> HttpResponse:
-    """Change one's own draft."""
     return _edit(request, EditTarget.of_draft(own_draft(request, number)))
 
 
@@ -234,7 +233,6 @@ def complete(request: HttpRequest) -> JsonResponse:
 @for_operators("discard drafts", of=by_operation)
 @require_POST
 def discard(request: HttpRequest, number: int) -> HttpResponse:
-    """Delete one's own draft."""
     discarded = discard_draft(number, by=current_user(request))
     messages.success(request, "Draft discarded.")
     if discarded.placement:

@@ -42,8 +42,6 @@ _TOO_LARGE = "The text is larger than 1 MiB and was not saved."
 
 
 class EditorMode(StrEnum):
-    """The two sides of the editor."""
-
     FORM = "form"
     YAML = "yaml"
 

@@ -228,8 +228,6 @@ def _names_of_placements() -> dict[str, list[str]]:
 
 @dataclass(frozen=True, slots=True)
 class _Drawing:
-    """What the columns of one map share."""
-
     by: str
     measure: str
     values: Mapping[str, float]

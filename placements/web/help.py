@@ -100,7 +100,6 @@ def load(request: HttpRequest) -> HttpResponse:
 @for_operators("remove demo data")
 @require_http_methods(["GET", "HEAD", "POST"])
 def remove(request: HttpRequest) -> HttpResponse:
-    """Show the confirmation, or remove the demo data."""
     if request.method == "POST":
         remove_demo(by=current_user(request), now=datetime.now(UTC))
         messages.success(request, "Demo data removed.")

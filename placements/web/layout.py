@@ -119,8 +119,6 @@ _KEYS = {"Resources": "s"}
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One entry of the rail."""
-
     title: str
     url: str
     is_current: bool

@@ -123,7 +123,6 @@ def test_channel(request: HttpRequest, name: str) -> HttpResponse:
 @for_notification_managers
 @require_POST
 def switch_channel(request: HttpRequest, name: str) -> HttpResponse:
-    """Enable or disable a channel."""
     row = named_channel(name)
     enable_channel(
         name,
@@ -140,7 +139,6 @@ def switch_channel(request: HttpRequest, name: str) -> HttpResponse:
 @for_notification_managers
 @require_http_methods(["GET", "HEAD", "POST"])
 def remove_channel(request: HttpRequest, name: str) -> HttpResponseBase:
-    """Confirm the deletion of a channel, or delete it."""
     row = named_channel(name)
     if request.method != "POST":
         rules = list(row.rules.order_by("name").values_list("name", flat=True))
@@ -225,7 +223,6 @@ def shown_rule(row: NotificationRule | None) -> RuleInput:
 @for_notification_managers
 @require_http_methods(["GET", "HEAD", "POST"])
 def remove_rule(request: HttpRequest, name: str) -> HttpResponseBase:
-    """Confirm the deletion of a rule, or delete it."""
     named_rule(name)
     if request.method != "POST":
         return render(

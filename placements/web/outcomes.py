@@ -11,7 +11,6 @@ from typing import Any
 from django.http import HttpRequest
 
 from placements.engine.scheduling.outcome import ClusterOutcome, Outcome, Outcomes
-from placements.engine.scheduling.reason import ReasonCode
 from placements.engine.status import TROUBLED, HealthLevel
 from placements.explain.vocabulary import OUTCOME_ORDER, OUTCOME_WORDS, reason_sentence
 from placements.manifests.binding import BindingState
@@ -29,8 +28,6 @@ _ORDER = {outcome: place for place, outcome in enumerate(OUTCOME_ORDER)}
 
 @dataclass(frozen=True, slots=True)
 class OutcomeRow:
-    """One cluster: its outcome, the reason that decided it, and further reasons against it."""
-
     cluster: str
     outcome: str
     kind: str
@@ -57,28 +54,28 @@ def outcome_table(
     request: HttpRequest,
     outcomes: Sequence[ClusterOutcome],
     *,
-    hidden: Outcome | None = None,
+    hidden: str | None = None,
 ) -> OutcomeTable:
     """Return the page of these outcomes that the address selects: `?outcome=filtered&from=50`.
 
-    A hidden outcome is counted and not listed. Ordered by outcome, then picks by step, the outranked by
+    A hidden state is counted and not listed. Ordered by outcome, then picks by step, the outranked by
     rank, all others by name.
     """
 
     def order(one: ClusterOutcome) -> tuple[int, int, str]:
         facts = one.reasons[0].facts
         return (
-            _ORDER[one.outcome],
+            _ORDER[one.state],
             int(facts.get("pick") or facts.get("rank") or 0),
             one.cluster,
         )
 
-    chosen = word_from(request, "outcome", Outcome)
-    counts = Counter(one.outcome for one in outcomes)
+    chosen = request.GET.get("outcome", "")
+    if chosen not in _ORDER:
+        chosen = ""
+    counts = Counter(one.state for one in outcomes)
     matching = (
-        one
-        for one in outcomes
-        if chosen in (None, one.outcome) and one.outcome is not hidden
+        one for one in outcomes if chosen in ("", one.state) and one.state != hidden
     )
     matches = tuple(sorted(matching, key=order))
     start = number_of(request.GET.get("from", "")) or 0
@@ -90,7 +87,7 @@ def outcome_table(
         counts=[
             (str(one), OUTCOME_WORDS[one], counts[one]) for one in _ORDER if counts[one]
         ],
-        chosen=str(chosen or ""),
+        chosen=chosen,
         total=len(matches),
         first=start + 1 if page else 0,
         last=start + len(page),
@@ -101,23 +98,16 @@ def outcome_table(
 
 def outcome_row(one: ClusterOutcome) -> OutcomeRow:
     first, *others = one.reasons
-    words = OUTCOME_WORDS[one.outcome]
-    why = reason_sentence(first)
-    if one.outcome is Outcome.FILTERED and one.ruled_by is ReasonCode.TOPOLOGY_SPREAD:
-        words = f"Blocked in step {first.facts['round']:,}"
-        why = why.partition(": ")[2]
     return OutcomeRow(
         one.cluster,
-        words,
-        outcome_kind(one.outcome),
-        why,
+        OUTCOME_WORDS[one.state],
+        outcome_kind(one.state),
+        reason_sentence(first),
         list(map(reason_sentence, others)),
     )
 
 
 class ClusterFacet(StrEnum):
-    """Filter values of the clusters of a placement."""
-
     SELECTED = "selected"
     NOT_SELECTED = "not-selected"
     OUTDATED = "outdated"
@@ -134,8 +124,8 @@ class PlacementCluster:
     name: str
     status: Badge
     binding: Any
+    # The number of the step that selected it in the decision shown.
     place: int | None
-    """The number of the step that selected it in the decision shown."""
     domains: list[str]
     why: str
     message: str
@@ -158,8 +148,8 @@ class PlacementClusters:
     later: int | None
 
 
+# Fewer than in a list: the page of a placement is polled.
 _ROWS = 25
-"""Fewer than in a list: the page of a placement is polled."""
 
 
 def placement_clusters(
@@ -285,7 +275,7 @@ def _cluster_rows(
         if status:
             badge = Badge(status.level, status.word)
         else:
-            code = outcome.outcome if outcome else Outcome.NOT_REACHED
+            code = outcome.state if outcome else Outcome.NOT_REACHED
             badge = Badge(outcome_kind(code), OUTCOME_WORDS[code])
             if placement.deleting_since and code in (Outcome.PICKED, Outcome.KEPT):
                 badge = Badge("suspended", "Removed")

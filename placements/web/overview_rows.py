@@ -34,8 +34,6 @@ class FigurePart:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A large number, what it counts, and its parts."""
-
     number: int
     words: str
     parts: list[FigurePart]
@@ -57,8 +55,6 @@ class PlacementLine:
 
 @dataclass(frozen=True, slots=True)
 class RunLine:
-    """A rollout of the overview with its bar."""
-
     progress: RunProgress
     name: str
     url: str

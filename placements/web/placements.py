@@ -599,7 +599,6 @@ def _staged_context(placement: Placement) -> dict[str, Any]:
 @for_readers
 @require_safe
 def placement_yaml(request: HttpRequest, name: str) -> HttpResponse:
-    """Download the manifest, with or without the status."""
     placement = get_object_or_404(Placement, full_name=name)
     manifest = (
         placement.document
@@ -615,7 +614,6 @@ def placement_yaml(request: HttpRequest, name: str) -> HttpResponse:
 @for_operators("delete placements", of=of_placement)
 @require_http_methods(["GET", "HEAD", "POST"])
 def delete(request: HttpRequest, name: str) -> HttpResponse:
-    """Show what deleting would do, or delete."""
     placement = get_object_or_404(Placement, full_name=name)
     if request.method == "POST":
         gone = delete_placement(name, by=current_user(request), now=datetime.now(UTC))

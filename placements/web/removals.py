@@ -29,7 +29,6 @@ def cluster_removals(request: HttpRequest, name: str) -> HttpResponseBase:
 
 @for_operators("decide removals", of=by_operation)
 def _decide(request: HttpRequest, cluster: MemberCluster) -> HttpResponse:
-    """Confirm a removal, or keep the objects."""
     placement, by, now = (
         request.POST.get("placement", ""),
         current_user(request),

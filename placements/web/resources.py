@@ -40,7 +40,6 @@ _NAMESPACES_SHOWN = 200
 @for_readers
 @require_safe
 def resources(request: HttpRequest) -> HttpResponse:
-    """List the resources on the hub, by kind and namespace."""
     filters = read_filters(request, "resources")
     order = order_from(request, RESOURCE_ORDERS)
     rows = resources_matching(text=filters.pop("q"), **filters)

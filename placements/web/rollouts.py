@@ -241,7 +241,6 @@ def _row(run: Any) -> RunRow:
 @for_readers
 @require_safe
 def newest(_request: HttpRequest, name: str) -> HttpResponse:
-    """Redirect to the latest run of a placement."""
     run = newest_run(name)
     if run is not None:
         return redirect(run_address(run))

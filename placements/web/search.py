@@ -76,7 +76,6 @@ def _on_other_hubs(request: HttpRequest, text: str) -> list[HubResult]:
 
 
 def url_of_result(one: HubResult) -> str:
-    """Return the page of a result on another hub."""
     arguments = [one.name] if one.number is None else [one.name, one.number]
     return at_hub(one.hub, reverse(f"web:{one.noun}", args=arguments))
 

@@ -56,7 +56,6 @@ class Column:
 @costly
 @require_safe
 def semantics(request: HttpRequest, prefix: str) -> HttpResponse:
-    """Show the decision with this id under fleet, kubefleet, ocm and kubernetes semantics."""
     rows: list[Any] = list(decisions_named(prefix))
     if not rows:
         raise Http404(f"No decision has an id that starts with {prefix[:40]}.")

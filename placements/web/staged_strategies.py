@@ -144,7 +144,6 @@ def _start_page(
 @for_readers
 @require_safe
 def strategies(request: HttpRequest) -> HttpResponse:
-    """List the staged update strategies, by name."""
     page = page_from(
         request, StagedStrategy.objects.all(), order="name", unique="full_name"
     )
@@ -195,14 +194,12 @@ def strategy(request: HttpRequest, name: str) -> HttpResponse:
 @for_operators("create strategies", of=by_operation)
 @require_http_methods(["GET", "HEAD", "POST"])
 def new_strategy(request: HttpRequest) -> HttpResponse:
-    """Create a strategy, by rows or by its manifest."""
     return _edit_strategy(request, None, _TEMPLATE)
 
 
 @for_operators("edit strategies", of=of_strategy)
 @require_http_methods(["GET", "HEAD", "POST"])
 def edit_strategy(request: HttpRequest, name: str) -> HttpResponse:
-    """Edit a strategy, by rows or by its manifest."""
     row = get_object_or_404(StagedStrategy, full_name=name)
     return _edit_strategy(request, row, dump_yaml(row.document))
 
@@ -291,7 +288,6 @@ def _counted_stage(stage: StageSpec) -> StageWords:
 @for_operators("delete strategies", of=of_strategy)
 @require_http_methods(["GET", "HEAD", "POST"])
 def delete_strategy_page(request: HttpRequest, name: str) -> HttpResponse:
-    """Show the confirmation, or delete a strategy."""
     row = get_object_or_404(StagedStrategy, full_name=name)
     if request.method != "POST":
         return render(

@@ -29,7 +29,6 @@ ROLES = {
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 def users(request: HttpRequest) -> HttpResponse:
-    """List the users with their roles, or add one."""
     params, status = request.POST, 200
     context: dict[str, Any] = {"username": ""}
     if request.method == "POST":

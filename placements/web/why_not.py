@@ -42,8 +42,6 @@ class Help:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The outcome of one cluster, its course through the steps, and what would change that."""
-
     today: str
     outcome: OutcomeRow
     course: list[str]
@@ -56,7 +54,6 @@ class Explanation:
 
 
 def today_words(view: DecisionView, cluster: str) -> str:
-    """Return the state of a cluster today."""
     return state_today(cluster, decided_at=view.row.created_at, now=datetime.now(UTC))
 
 

@@ -5,10 +5,16 @@ import json
 import numpy as np
 import pytest
 
+from placements.engine.scheduling.outcome import BLOCKED, Outcome, Outcomes
 from placements.engine.scheduling.replay import Replay
 from placements.explain.charts.lanes import lanes_figure
 from placements.explain.decision_tables import NAMED, ranking_of
-from placements.explain.decisions import name_order_words, rank_order_words
+from placements.explain.decisions import (
+    course_sentences,
+    name_order_words,
+    rank_order_words,
+)
+from placements.explain.preview import passed_over
 from placements.explain.steps import (
     BAND_WORDS,
     MARK_WORDS,
@@ -24,6 +30,7 @@ from placements.explain.steps import (
     strip_of,
 )
 from placements.explain.vocabulary import (
+    OUTCOME_WORDS,
     candidate_words,
     change_of_clusters,
     round_sentence,
@@ -73,7 +80,7 @@ def test_the_strip_says_what_each_step_did_to_the_skew_and_what_decided() -> Non
         "east",
         "name",
     )
-    assert second.decided == "over flyingpenguin: j comes after f"
+    assert second.decided == "(spread, affinity equal) over flyingpenguin: j after f"
     assert [
         (one.before, one.after, one.limit) for one in (*first.skews, *second.skews)
     ] == [
@@ -110,7 +117,7 @@ def test_a_lane_holds_the_placed_then_the_others_before_the_step() -> None:
     }
     assert (panel.note, panel.band, panel.skew) == (
         "emptiest 0 + max skew 1 = at most 1",
-        "allowed 0 to 1",
+        "at most 1",
         0,
     )
     [start] = lane_panels(TWO, 1, is_start=True)
@@ -168,10 +175,23 @@ def test_the_figure_draws_the_lanes_with_the_limit_at_its_number() -> None:
     assert bars["candidate, blocked in this step"] == ([0.96], [1.02], [0])
     [band] = [one for one in drawn["layout"]["shapes"] if one["type"] == "rect"]
     assert (band["x0"], band["x1"]) == (0, 1)
-    assert "allowed 0 to 1" in [one["text"] for one in drawn["layout"]["annotations"]]
+    assert "at most 1" in [one["text"] for one in drawn["layout"]["annotations"]]
     assert [
         one["customdata"] for one in drawn["data"] if one.get("name") == "candidate"
     ] == [["flyingpenguin"]]
+
+
+@pytest.mark.parametrize(
+    ("width", "lines"), [(500, ["jumpingcat"]), (300, ["jumpi", "ngcat"]), (190, [""])]
+)
+def test_a_name_is_whole_or_left_to_its_number(width: int, lines: list[str]) -> None:
+    drawn = json.loads(lanes_figure(lane_panels(TWO, 2), width=width).to_json())
+
+    [new] = [one for one in drawn["data"] if one.get("name") == "selected in this step"]
+    assert new["hovertext"] == ["jumpingcat: selected in this step"]
+    [text] = new["text"]
+    words = text.removeprefix("<b>").removesuffix("</b>").split("<br>")
+    assert [one.strip() for one in words] == lines
 
 
 def test_a_figure_of_many_domains_has_columns() -> None:
@@ -249,6 +269,43 @@ def test_a_blocked_cluster_is_a_candidate_everywhere() -> None:
     assert ("band-key", BAND_WORDS) in legend_of([panel])
     assert round_sentence(Replay(blocked).step(1)) == (
         "no candidate can be selected: every one would break region (max skew 1, hard)"
+    )
+
+
+def test_a_blocked_cluster_is_not_called_filtered_out() -> None:
+    outcome = Outcomes(decide(GUIDE, pick_n(3, spread=[spread("region")]))).of(
+        "bravelion"
+    )
+    blocked = Outcomes(TWO).of("bravelion")
+
+    assert (outcome.outcome, outcome.state) == (Outcome.OUTRANKED, Outcome.OUTRANKED)
+    assert (blocked.outcome, blocked.state) == (Outcome.FILTERED, BLOCKED)
+    assert OUTCOME_WORDS[blocked.state] == "Blocked by the spread limit"
+    assert dict(passed_over(TWO)) == {Outcome.OUTRANKED: 1, BLOCKED: 1}
+
+
+def test_every_blocked_cluster_of_many_is_listed() -> None:
+    zones = {f"z{number}": f"a{number} b{number} c{number}" for number in range(10)}
+    decision = decide(
+        fleet(*grouped("zone", **zones)), pick_n(10, spread=[spread("zone")])
+    )
+
+    ranking = ranking_of(Replay(decision), 10)
+
+    listed = [
+        name
+        for row in ranking.forbidden
+        for name in (*row.rest, *(each for _, names in row.names for each in names))
+    ]
+    assert len({*listed, *ranking.more_forbidden}) == ranking.blocked == 18
+
+
+def test_a_cluster_has_a_summary_over_all_steps() -> None:
+    decision = decide(GUIDE, pick_n(3, spread=[spread("region")]))
+
+    assert course_sentences(decision, "bravelion")[0] == (
+        "Candidate in 3 of 3 steps: lost 2 on name,"
+        " blocked in 1 by a hard limit, first in step 2."
     )
 
 

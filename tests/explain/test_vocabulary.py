@@ -19,6 +19,7 @@ from placements.engine.scheduling.spread.ocm import OcmSpread
 from placements.explain import advice, decisions, vocabulary
 from placements.explain.charts.figure import figure, number_axis
 from placements.explain.vocabulary import verb
+from placements.manifests.binding import BindingState, PlacedBinding
 from placements.manifests.ocm_options import parse_ocm_options
 from placements.templatetags.charts import cell
 from placements.templatetags.fleet import moments, number
@@ -134,7 +135,7 @@ def test_a_full_group_is_reported_with_its_count_and_limit() -> None:
 @pytest.mark.parametrize(
     ("names", "preferred", "spreads", "sentence"),
     [
-        ("a b", [], [], "Rank 2 in step 1; lost to b on name (tie-break)"),
+        ("a b", [], [], "Rank 2 in step 1; lost to b on name (affinity equal)"),
         (
             "a b",
             [prefer(5, labelled(zone="b"))],
@@ -163,15 +164,69 @@ def test_outranked_is_reported_by_what_decided(
 
 
 @pytest.mark.parametrize(
+    ("removed", "kept", "sentence"),
+    [
+        (
+            binding("a", BindingState.SCHEDULED, scores=(0, 9)),
+            binding("b", scores=(0, 0)),
+            "as it was not rolled out yet",
+        ),
+        (
+            binding("a", scores=(-1, 9)),
+            binding("b", scores=(0, 0)),
+            "on the stored topology spread (-1 vs. 0)",
+        ),
+        (
+            binding("a", scores=(0, 5)),
+            binding("b", scores=(0, 9)),
+            "on the stored affinity (5 vs. 9)",
+        ),
+        (
+            binding("a", scores=(0, 5)),
+            binding("b", scores=(0, 5)),
+            "on name (stored topology spread and affinity equal)",
+        ),
+    ],
+)
+def test_a_removed_cluster_has_the_rule_that_removed_it(
+    removed: PlacedBinding, kept: PlacedBinding, sentence: str
+) -> None:
+    decision = decide(fleet("a", "b"), pick_n(1), removed, kept)
+
+    words = "Fewer clusters are requested; removed before b"
+    assert _reason_texts(decision, "a") == [f"{words} {sentence}"]
+    assert decisions.removal_words(decision, "a") == f"{words} {sentence}"
+
+
+def test_without_a_kept_cluster_no_rule_chose_the_removed_ones() -> None:
+    decision = decide(fleet("a", "b"), pick_n(0), binding("a"), binding("b"))
+
+    assert _reason_texts(decision, "a") == [
+        "Fewer clusters are requested; none is kept"
+    ]
+
+
+def test_a_kept_cluster_has_no_word_on_its_rollout() -> None:
+    placed = binding("a", BindingState.SCHEDULED)
+
+    assert _reason_texts(decide(fleet("a"), pick_n(1), placed), "a") == [
+        "Already placed; existing placements are kept"
+    ]
+
+
+@pytest.mark.parametrize(
     ("decision", "text"),
     [
         (
             decide(fleet("a", "b"), pick_n(2, spread=[spread("zone")])),
-            ["b before a on name", "a, the only candidate"],
+            [
+                "b before a on name (topology spread and affinity equal)",
+                "a, the only candidate",
+            ],
         ),
         (
             decide(fleet("a", "b"), pick_n(1)),
-            ["the best 1 of one ranking; b before a on name"],
+            ["the best 1 of one ranking; b before a on name (affinity equal)"],
         ),
         (
             decide(fleet("a"), pick_n(1)),

@@ -337,7 +337,7 @@ def test_a_label_that_a_cluster_has_is_not_reported_as_missing() -> None:
     (row,) = ranking_of(Replay(hard), 1).forbidden
     assert row.words == "no label zone, which the hard limit requires"
     assert course_sentences(hard, "y") == [
-        "Never ranked, blocked by its missing label zone in steps 1 and 2."
+        "Candidate in 2 of 2 steps: blocked in 2 by its missing label zone, first in step 1."
     ]
 
 

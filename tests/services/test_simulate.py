@@ -205,7 +205,7 @@ class TestOutputs:
 
         assert "STEP 3 of 5: nimblefox before palemoth on affinity" in output
         assert "STEP 2" not in output
-        assert output.count("filtered") == 4
+        assert output.count("spread limit") == 4
 
     def test_why_shows_what_would_help(self) -> None:
         output = simulate_demo("--why", "bravelion").output

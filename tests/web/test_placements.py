@@ -101,7 +101,7 @@ def test_says_the_policy_in_a_sentence_and_what_came_of_it(
     clusters = re.findall(r'<th scope="row"><a [^>]*>(\w+)</a>', page)
     # Each once, the selected ones first, in the order of their steps.
     assert clusters == ["nimblefox", "jumpingcat", "bravelion"]
-    assert "Rank 3 in step 1; lost to jumpingcat on name (tie-break)" in page
+    assert "Rank 3 in step 1; lost to jumpingcat on name (affinity equal)" in page
     assert "SchedulingPolicyFulfilled" in text_of(viewer, f"{PAGE}decision/")
     assert "shop/settings" in text_of(viewer, f"{PAGE}resources/")
     assert "kind: ClusterResourcePlacement" in text_of(viewer, f"{PAGE}manifest/")
@@ -117,7 +117,7 @@ def test_three_decisions_without_change_keep_the_reasons(
 
     page = text_of(viewer, PAGE)
 
-    assert "Rank 3 in step 1; lost to jumpingcat on name (tie-break)" in page
+    assert "Rank 3 in step 1; lost to jumpingcat on name (affinity equal)" in page
     assert "under an older policy" in page
     decision = text_of(viewer, f"/decisions/{latest.record.decision_id}/")
     assert f'href="/decisions/{first.record.decision_id}/"' in decision
@@ -144,7 +144,7 @@ def test_shows_the_domains_against_their_limit_and_the_way_to_the_clusters(
     placed = re.findall(r'class="segment placed"[^>]*title="(\w+), placed"', topology)
     assert drawn == [("east", "1", "1"), ("west", "1", "2")]
     assert "skew <strong>0</strong> of 1" in topology
-    assert "allowed 0 to 2" in topology
+    assert "at most 2" in topology
     assert set(placed) == {
         one.cluster_name for one in Placement.objects.get(name="even").bindings.all()
     }

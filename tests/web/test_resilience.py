@@ -56,6 +56,7 @@ def test_a_viewer_computes_a_report_and_reads_it(
     page = text_of(viewer, "/what-if/resilience/?variant=leave")
     assert "Loss of any single cluster" in page
     assert "Loss of any region" in page
+    assert re.search(r"up to \d+ \w+ [\w ]+, if cluster \w+ is lost\.", page)
     assert 'href="/what-if/?label=region%3Aeast&amp;variant=leave"' in page
     assert "Outdated" not in page
     down = text_of(viewer, "/what-if/resilience/?variant=down&level=region")

@@ -87,6 +87,16 @@ def actions_on(page: str) -> list[str]:
     return re.findall(rf'(?:href|action)="{RUN}([^"]+)"', page)
 
 
+@pytest.mark.usefixtures("world")
+def test_resources_of_a_staged_placement_wait_for_its_run(
+    viewer: Client, text_of: Fetch
+) -> None:
+    page = text_of(viewer, "/resources/")
+
+    assert "(waits for a run)" in page
+    assert "no placement" not in page
+
+
 @pytest.mark.usefixtures("collected_static")
 def test_a_pending_cluster_says_what_its_run_waits_for(
     operator: Client, world: StagedWorld

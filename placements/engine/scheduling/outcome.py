@@ -12,9 +12,14 @@ from placements.engine.scheduling.decision import CycleKind, Decision
 from placements.engine.scheduling.filters.eligibility import not_eligible
 from placements.engine.scheduling.profile import profile_of
 from placements.engine.scheduling.reason import Reason, ReasonCode
-from placements.engine.scheduling.replay import verdict
-from placements.engine.scheduling.round import ConstraintScore, Round
+from placements.engine.scheduling.replay import equal_before, verdict
+from placements.engine.scheduling.round import NAME_COLUMN, ConstraintScore, Round
+from placements.engine.scheduling.scheduler import TRIM_COLUMNS, trim_order
 from placements.manifests.binding import PlacedBinding
+
+# How pages and commands name a filtered cluster that only a hard limit of the spread
+# keeps out.
+BLOCKED = "blocked"
 
 
 class Outcome(StrEnum):
@@ -53,6 +58,13 @@ class ClusterOutcome:
             if others and self.outcome is Outcome.UNSCHEDULED
             else deciding.code
         )
+
+    @property
+    def state(self) -> str:
+        """Return the outcome, or BLOCKED for a cluster that passes every filter."""
+        is_filtered = self.outcome is Outcome.FILTERED
+        is_by_spread = self.reasons[0].code is ReasonCode.TOPOLOGY_SPREAD
+        return BLOCKED if is_filtered and is_by_spread else self.outcome
 
 
 _NOT_REACHED = {
@@ -231,7 +243,24 @@ class Outcomes:
         else:
             is_trimmed = self.decision.kind is CycleKind.SCALE_DOWN
             code = ReasonCode.SCALED_DOWN if is_trimmed else ReasonCode.CHOSEN_AGAIN
-        return Reason(code, _binding_facts(binding)), *against
+        facts = _binding_facts(binding)
+        if code is ReasonCode.SCALED_DOWN and self.decision.kept:
+            facts |= self._trim_facts(binding)
+        return Reason(code, facts), *against
+
+    def _trim_facts(self, binding: PlacedBinding) -> dict[str, object]:
+        """Return which kept cluster would have been removed next, and what put this one before it."""
+        kept = min(
+            (self._bindings[name] for name in self.decision.kept), key=trim_order
+        )
+        columns = zip(TRIM_COLUMNS, trim_order(binding), trim_order(kept), strict=True)
+        unlike = (name for name, own, other in columns if own != other)
+        return {
+            "behind": kept.cluster,
+            "decidedBy": next(unlike, NAME_COLUMN),
+            "behindTopologySpreadScore": kept.topology_spread_score,
+            "behindAffinityScore": kept.affinity_score,
+        }
 
     def _against(self, position: int) -> tuple[Reason, ...]:
         """Return the reasons against the cluster: failing filters, spread last, or that it was outranked."""
@@ -286,6 +315,8 @@ class Outcomes:
             "behindTopologySpreadScore": last.spread_score(last_in),
             "behindAffinityScore": last.candidates.affinity[last_in].item(),
         }
+        if decided_by == NAME_COLUMN:
+            facts["equal"] = equal_before(self.cycle, decided_by)
         own, behind = last.combined(position), last.combined(last_in)
         if decided_by in own:
             facts |= {"score": own[decided_by], "behindScore": behind[decided_by]}

@@ -6,12 +6,14 @@ Rounds are rebuilt from the picks and the columns of the decision, so none is st
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain, islice
+from itertools import chain, islice, takewhile
 
 import numpy as np
 
 from clusters.columns import ABSENT, Bools
+from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import Decision
+from placements.engine.scheduling.profile import profile_of
 from placements.engine.scheduling.round import (
     CandidateScore,
     ConstraintScore,
@@ -131,6 +133,7 @@ class Cut:
     last_in: str
     first_out: str | None
     decided_by: str | None
+    equal: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +141,7 @@ class RoundSummary:
     """Summary of one round; `winner` is None when no cluster could be picked.
 
     `candidates` counts the clusters that were left to pick from, including those that a constraint forbids;
-    `others_stay`: some clusters are placed already and are no candidates.
+    `others_stay`: some clusters are placed already and are no candidates. `equal`: see `equal_before`.
     """
 
     number: int
@@ -149,6 +152,7 @@ class RoundSummary:
     cut: Cut | None
     candidates: int
     others_stay: bool = False
+    equal: tuple[str, ...] = ()
 
 
 class Replay:
@@ -175,13 +179,14 @@ class Replay:
         one = self.round(number)
         first = one.best()
         second = None if first is None else one.best(besides=first)
+        decided_by = None
+        if first is not None and second is not None:
+            decided_by = one.decided_by(first, second)
         return RoundSummary(
             number=number,
             winner=None if first is None else self.names[first],
             runner_up=None if second is None else self.names[second],
-            decided_by=None
-            if first is None or second is None
-            else one.decided_by(first, second),
+            decided_by=decided_by,
             spreads=tuple(
                 _spread(each, one, first, self._has_key(each))
                 for each in one.constraint_scores
@@ -189,6 +194,7 @@ class Replay:
             cut=None if one.constraint_scores else self._cut(one),
             candidates=int(np.count_nonzero(one.is_left)),
             others_stay=bool(self.decision.kept),
+            equal=equal_before(self.decision.cycle, decided_by),
         )
 
     def candidates(self, number: int, *, most: int | None = None) -> list[Candidate]:
@@ -278,13 +284,28 @@ class Replay:
         if not size:
             return None
         last = int(one.ranked[size - 1])
-        first_out = int(one.ranked[size]) if len(one.ranked) > size else None
-        return Cut(
-            size=size,
-            last_in=self.names[last],
-            first_out=None if first_out is None else self.names[first_out],
-            decided_by=None if first_out is None else one.decided_by(last, first_out),
-        )
+        if len(one.ranked) == size:
+            return Cut(size, self.names[last], None, None)
+        first_out = int(one.ranked[size])
+        decided_by = one.decided_by(last, first_out)
+        equal = equal_before(self.decision.cycle, decided_by)
+        return Cut(size, self.names[last], self.names[first_out], decided_by, equal)
+
+
+def rank_names(cycle: Cycle) -> list[str]:
+    """Return the columns that rank, in their order, without those that are the same for every cluster."""
+    unlike = {
+        "topology": cycle.policy.topology_spread_constraints,
+        "was-here": cycle.binding_classes.obsolete,
+    }
+    names = profile_of(cycle).strategy.rank_names
+    return [name for name in names if unlike.get(name, True)]
+
+
+def equal_before(cycle: Cycle, decided_by: str | None) -> tuple[str, ...]:
+    """Return the columns that were equal when this one decided; empty where there was nothing to decide."""
+    before = takewhile(lambda name: name != decided_by, rank_names(cycle))
+    return () if decided_by is None else tuple(before)
 
 
 def verdict(score: ConstraintScore, index: int) -> ConstraintCheck:

@@ -138,7 +138,7 @@ def _pick_n(cycle: Cycle) -> Decision:
         by_name = cycle.binding_classes.current
         if profile_of(cycle).strategy.smaller_name_wins:
             by_name = by_name[::-1]
-        current = sorted(by_name, key=_trim_order)
+        current = sorted(by_name, key=trim_order)
         ending = (
             *cycle.binding_classes.dangling,
             *cycle.binding_classes.obsolete,
@@ -164,7 +164,11 @@ def _pick_n(cycle: Cycle) -> Decision:
     return _pick_more(cycle, wanted - present)
 
 
-def _trim_order(binding: PlacedBinding) -> tuple[object, ...]:
+# What each part of `trim_order` compares.
+TRIM_COLUMNS = ("state", "topology", "topology", "affinity", "affinity")
+
+
+def trim_order(binding: PlacedBinding) -> tuple[object, ...]:
     """Return the sort key, first to end first: scheduled before bound; for each score none, then low ones."""
     spread, affinity = binding.topology_spread_score, binding.affinity_score
     is_bound = binding.state is BindingState.BOUND

@@ -11,9 +11,9 @@ from placements.explain.charts.figure import Color, figure
 from placements.explain.steps import MARK_WORDS, Lane, LanePanel, Mark
 from placements.explain.vocabulary import NONE
 
-_HEAD, _GAP, _WIDE, _DENSE = 44, 6, 30, 22
-_LETTER, _NARROW = 7.2, 420
-"""The width of a letter in pixels: names that are longer than their lane are cut."""
+_HEAD, _GAP, _WIDE, _DENSE, _TALL = 44, 6, 30, 22, 38
+# The width of a letter in pixels: names that are longer than their lane are cut.
+_LETTER, _NARROW, _FEWEST = 7.2, 420, 4
 _COUNTS, _NUMBER = 92, "      "
 _QUIET = {"color": Color.QUIET, "size": 12}
 _BESIDE = {"xanchor": "left", "xshift": 8, "font": _QUIET}
@@ -83,12 +83,11 @@ class _Part:
 
     @property
     def slot(self) -> float:
-        """The width of a cluster, in pixels."""
         return self.width * (self.across[1] - self.across[0]) / self.panel.slots
 
-    @property
-    def letters(self) -> int:
-        return max(3, int((self.slot - 8) / _LETTER))
+
+def _letters(width: float) -> int:
+    return max(3, int((width - 8) / _LETTER))
 
 
 def lanes_figure(panels: Sequence[LanePanel], *, width: int) -> go.Figure:
@@ -144,13 +143,14 @@ def lanes_figure(panels: Sequence[LanePanel], *, width: int) -> go.Figure:
 def _placed_parts(
     panels: Sequence[LanePanel], left: int, plot: int
 ) -> tuple[list[_Part], int]:
-    """Return the columns of all panels, and the height of the picture."""
     heights = []
     for panel in panels:
         row = _WIDE if len(panel.lanes) <= 4 else _WIDE - 4
-        heights.append(
-            _HEAD + panel.rows * (row if panel.columns == 1 else _DENSE) + _GAP
-        )
+        if panel.columns > 1:
+            row = _DENSE
+        elif _letters(plot / panel.slots) < panel.longest:
+            row = _TALL
+        heights.append(_HEAD + panel.rows * row + _GAP)
     total = sum(heights)
 
     parts: list[_Part] = []
@@ -172,7 +172,7 @@ def _bars(part: _Part, suffix: str) -> Iterator[Any]:
     axes = {"xaxis": f"x{suffix}", "yaxis": f"y{suffix}"}
     places = []
     for row, lane in enumerate(part.lanes):
-        start = 0
+        start = 0.0
         for segment in lane.segments:
             places.append((segment, row, start))
             start += segment.size
@@ -180,13 +180,14 @@ def _bars(part: _Part, suffix: str) -> Iterator[Any]:
         own = [one for one in places if one[0].mark is mark]
         if not own:
             continue
-        letters = part.letters - (
-            1 if mark is Mark.NEW else 0
-        )  # bold letters are wider
+        is_bold = mark is Mark.NEW  # bold letters are wider
         texts = [
-            _NUMBER + _cut(one.words, letters - 3)
-            if one.number
-            else _cut(one.words, letters)
+            _fitted(
+                one.words,
+                _letters(part.slot * one.size) - is_bold,
+                number=one.number,
+                is_dense=part.panel.columns > 1,
+            )
             for one, *_ in own
         ]
         yield go.Bar(
@@ -198,7 +199,7 @@ def _bars(part: _Part, suffix: str) -> Iterator[Any]:
             x=[segment.size - 0.04 for segment, *_ in own],
             name=MARK_WORDS[mark],
             marker=marker,
-            text=[f"<b>{text}</b>" for text in texts] if mark is Mark.NEW else texts,
+            text=[f"<b>{text}</b>" for text in texts] if is_bold else texts,
             textposition="inside",
             insidetextanchor="start" if part.panel.slots <= 40 else "middle",
             insidetextfont={"color": _TEXTS.get(mark, Color.TEXT), "size": 12},
@@ -298,7 +299,7 @@ def _words(
         name = _cut(lane.name, letters)
         yield {**axes, "x": 0, "y": row, "xanchor": "right", "xshift": -8, "text": name}
         if lane.others:
-            end = max(lane.placed + lane.added, lane.high or 0)
+            end = max(sum(one.size for one in lane.segments), lane.high or 0)
             words = lane.others
             if not has_counts:  # there is little room
                 words = words.partition(" ")[0].replace("no", NONE)
@@ -350,6 +351,25 @@ def _heads(
         middle = (bands[0].low + (bands[0].high or 0)) / 2
         yield {**axes, **above, "x": middle, "text": panel.band}
     yield {**at_right, **above, "text": "placed"}
+
+
+def _fitted(
+    words: str,
+    letters: int,
+    *,
+    number: int,
+    is_dense: bool,
+) -> str:
+    """Return a name behind the room for its number: in a second line what does not fit in the first.
+
+    Nothing where fewer than four letters fit: the number and the words of the pointer remain.
+    """
+    room = _NUMBER * bool(number)
+    letters -= 3 * bool(number)
+    if is_dense or len(words) <= letters or letters < _FEWEST:
+        return room + _cut(words, letters) * (letters >= _FEWEST)
+    half = min(letters, -(-len(words) // 2))
+    return f"{room}{words[:half]}<br>{room}{_cut(words[half:], letters)}"
 
 
 def _cut(words: str, letters: int) -> str:

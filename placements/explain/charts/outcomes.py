@@ -20,6 +20,9 @@ from placements.explain.charts.figure import (
 
 _PLACED = (Outcome.PICKED, Outcome.KEPT)
 
+# The rules that remove clusters, in the order in which they apply, and their names on
+# pages. Clusters that a filter removes with a code that is missing here are counted
+# as placed.
 RULES: dict[ReasonCode, str] = {
     ReasonCode.NO_NAMES: "no cluster names",
     ReasonCode.CYCLE_FAILED: "scheduling failed",
@@ -41,10 +44,6 @@ RULES: dict[ReasonCode, str] = {
     ReasonCode.SCALED_DOWN: "fewer clusters requested",
     ReasonCode.MOVED_BY_PLAN: "moved by a plan",
 }
-"""The rules that remove clusters, in the order in which they apply, and their names on pages.
-
-Clusters that a filter removes with a code that is missing here are counted as placed.
-"""
 _COMPETING = {
     ReasonCode.TOPOLOGY_SPREAD,
     *(code for code, words in RULES.items() if words == "lower rank"),
@@ -78,7 +77,6 @@ def stages(outcomes: Sequence[ClusterOutcome]) -> list[FunnelStage]:
 
 
 def funnel_chart(outcomes: Sequence[ClusterOutcome]) -> Chart:
-    """Draw how many clusters each rule left, and how many it removed."""
     funnel = stages(outcomes)
     first, *rules, last = funnel
     words = f"{last.remaining:,} of {counted(first.remaining, 'cluster')} placed"

@@ -12,8 +12,10 @@ import plotly.graph_objects as go
 from placements.explain.charts.figure import Color
 
 MOST_MARKS = 200
+# From this part of a scale its color is so strong that numbers on it have the color
+# of the page.
 _STRONG = 0.85
-"""From this part of a scale its color is so strong that numbers on it have the color of the page."""
+# The lines of each hatch of Plotly, in a square of 6 pixels.
 _HATCHES = {
     "/": "M-1 1L1 -1M0 6L6 0M5 7L7 5",
     "\\": "M-1 5L1 7M0 0L6 6M5 -1L7 1",
@@ -22,7 +24,6 @@ _HATCHES = {
     "-": "M0 3H6",
     ".": "M2 3H4",
 }
-"""The lines of each hatch of Plotly, in a square of 6 pixels."""
 
 
 def first_picture(figure: go.Figure) -> dict[str, Any] | None:

@@ -471,7 +471,7 @@ def _render(simulation: Simulation, options: dict[str, Any]) -> str:
     except IndexError as error:
         raise CommandError(f"--step: {error}", returncode=BAD_INPUT) from error
     if advice is not None:
-        document["why"] = advice_document(advice)
+        document["why"] = advice_document(advice, decision)
     return _dump(document, output)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
-from django.db.models import Q
+from django.db.models import Exists, OuterRef, Q
 
 from fleetui.access.secret_values import plain_manifest
 from fleetui.apimachinery.errors import ManifestWarning
@@ -23,6 +23,7 @@ from placements.manifests.placement import (
     parse_placement,
     selectors_of_document,
 )
+from placements.manifests.strategy import StrategyType
 from placements.models import Placement, Resource, ResourceSnapshot
 
 _MOST_NAMES = 50
@@ -94,20 +95,36 @@ def may_select(placement: Placement, changed: Iterable[HubObject]) -> bool:
     )
 
 
-def placements_with(resources: Collection[Resource]) -> dict[int, list[str]]:
-    """Return the placements whose latest snapshot has each of these resources; one query."""
+def placements_with(
+    resources: Collection[Resource],
+) -> dict[int, list[tuple[str, bool]]]:
+    """Return the placements whose latest snapshot has each of these resources; two queries.
+
+    Then those that may select it and wait for their first staged update run, which takes the snapshot: true.
+    """
     keys = {(one.group, one.kind, one.namespace, one.name): one.pk for one in resources}
-    by_resource: dict[int, list[str]] = {one.pk: [] for one in resources}
-    rows = (
-        ResourceSnapshot.objects.filter(is_latest=True, placement__deleting_since=None)
-        .order_by("placement__full_name")
-        .values_list("placement__full_name", "identities")
+    by_resource: dict[int, list[tuple[str, bool]]] = {one.pk: [] for one in resources}
+    latest = ResourceSnapshot.objects.filter(
+        is_latest=True, placement__deleting_since=None
+    )
+    rows = latest.order_by("placement__full_name").values_list(
+        "placement__full_name", "identities"
     )
     for placement, identities in rows:
         for api_version, kind, namespace, name in identities:
             pk = keys.get((api_version.rpartition("/")[0], kind, namespace, name))
             if pk is not None:
-                by_resource[pk].append(placement)
+                by_resource[pk].append((placement, False))
+    has_snapshot = Exists(ResourceSnapshot.objects.filter(placement=OuterRef("pk")))
+    waiting = Placement.objects.filter(
+        ~has_snapshot, strategy_type=StrategyType.EXTERNAL, deleting_since=None
+    )
+    waiting = waiting.only("namespace", "full_name", "document")
+    for row in waiting.order_by("full_name"):
+        for one in resources:
+            key = (one.group, one.version, one.kind, one.namespace, one.name)
+            if may_select(row, [HubObject(*key, one.labels, {})]):
+                by_resource[one.pk].append((row.full_name, True))
     return by_resource
 
 

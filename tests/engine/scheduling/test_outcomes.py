@@ -175,7 +175,15 @@ def test_unscheduled_on_scaling_down() -> None:
         "a",
     )
 
-    facts = {"state": BindingState.BOUND, "topologySpreadScore": 0, "affinityScore": 0}
+    facts = {
+        "state": BindingState.BOUND,
+        "topologySpreadScore": 0,
+        "affinityScore": 0,
+        "behind": "b",
+        "decidedBy": "name",
+        "behindTopologySpreadScore": 0,
+        "behindAffinityScore": 0,
+    }
     reason = Reason(ReasonCode.SCALED_DOWN, facts, is_deciding=True)
     assert outcome == ClusterOutcome("a", Outcome.UNSCHEDULED, (reason,))
 

@@ -53,6 +53,7 @@ def test_a_step_shows_the_groups_before_and_after_the_pick() -> None:
         ),
         cut=None,
         candidates=2,
+        equal=("topology", "affinity"),
     )
 
 
@@ -135,7 +136,7 @@ def test_without_constraints_a_step_shows_where_the_line_was_drawn() -> None:
         Replay(decide(one, pick_n(2, prefer=[prefer(1, labelled(tier="edge"))])))
     )
 
-    cut = Cut(size=2, last_in="d", first_out="c", decided_by="name")
+    cut = Cut(2, "d", first_out="c", decided_by="name", equal=("affinity",))
     assert steps == [
         RoundSummary(1, "b", "d", "affinity", spreads=(), cut=cut, candidates=4)
     ]

@@ -120,7 +120,7 @@ def test_a_preview_shows_the_skew_of_siblings() -> None:
     regions, zones = placed_panels(schedule(NESTED))
 
     assert (regions.skew, regions.lanes[0].high) == (0, 4)
-    assert (zones.skew, zones.band) == (0, "allowed")
+    assert (zones.skew, zones.band) == (0, "limit")
 
 
 def test_unequal_shares_have_neither_band_nor_limit() -> None:
