@@ -171,12 +171,12 @@ class RolloutContext:
         return self.state.deletion is not None and self.state.deletion.abandons
 
 
-_TEXTS = {
+_TEXTS: dict[str, Any] = {
     "overrides_text": Cast("override_snapshots", TextField()),
     "conditions_text": Cast("conditions", TextField()),
     "strategy_text": Cast("apply_strategy", TextField()),
 }
-_PLANNED = {
+_PLANNED: dict[str, Any] = {
     "phase_changed_at": Case(When(phase=Phase.APPLIED, then="phase_changed_at"))
 }
 """Of other clusters a plan needs no time: a conversion of each would take long."""

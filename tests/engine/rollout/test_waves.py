@@ -4,7 +4,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from placements.engine.rollout import waves
+from placements.engine.rollout import rolling_update, waves
 from placements.engine.rollout.actions import RunPhase
 from placements.engine.rollout.state import Phase, Suspension
 from placements.engine.rollout.waves import compare_limits, plan_waves
@@ -99,7 +99,7 @@ def test_limits_are_compared_without_another_look_at_the_clusters(
     plan = plan_waves(
         running.with_wanted({f"c{number:02}": "v3" for number in range(40)})
     )
-    counted = Mock(wraps=waves.plan_work)
+    counted = Mock(wraps=rolling_update.plan_work)
     monkeypatch.setattr(waves, "plan_work", counted)
 
     compared = compare_limits(plan)
