@@ -5,14 +5,14 @@ import pytest
 from tests.figures import figures
 
 MOST = {
-    "statements": 68_131,
-    "tokens per code line": 6.99,
+    "statements": 67_027,
+    "tokens per code line": 6.97,
     "wide lines, %": 3.5,
-    "conditional expressions per 1,000 statements": 40.2,
-    "complex functions": 374,
-    "arrows between packages": 583,
-    "functions with one caller, %": 10.2,
-    "wide template lines, %": 6.9,
+    "conditional expressions per 1,000 statements": 39.8,
+    "complex functions": 343,
+    "arrows between packages": 581,
+    "functions with one caller, %": 9.7,
+    "wide template lines, %": 6.8,
 }
 """Lower them, never raise them."""
 
