@@ -120,14 +120,9 @@ def decisions_until_rest(start: Cycle) -> list[Decision]:
 
 
 def _has_changes(decision: Decision) -> bool:
-    return not decision.is_failed and placed_after(decision) != active(
+    return not decision.is_failed and decision.placed_after != active(
         decision.cycle.live_bindings
     )
-
-
-def placed_after(decision: Decision) -> frozenset[str]:
-    kept = active(decision.cycle.live_bindings).difference(decision.unscheduled)
-    return kept.union(decision.picked_names)
 
 
 def active(bindings: Iterable[PlacedBinding]) -> frozenset[str]:
@@ -512,7 +507,7 @@ def decided_loss(
         facts.name,
         last.cycle,
         facts.placed,
-        placed_after(last),
+        last.placed_after,
         frozenset(),
         facts.cycle.fleet,
         facts.was_fulfilled,

@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from clusters.fleet import Fleet
-from placements.engine.loss import placed_after
 from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.outcome import ClusterOutcome
 from placements.explain.vocabulary import OUTCOME_WORDS, reason_sentence
@@ -66,7 +65,7 @@ def decision_diff(
     outcomes_after: Iterable[ClusterOutcome],
 ) -> DecisionDiff:
     """Compare what two decisions left placed; the outcomes are those of all clusters in each."""
-    old, new = placed_after(before), placed_after(after)
+    old, new = before.placed_after, after.placed_after
     stays = tuple(sorted(old & new))
     by_name_before, by_name_after = (
         {one.cluster: one for one in outcomes}

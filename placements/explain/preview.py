@@ -7,7 +7,6 @@ from itertools import islice
 import numpy as np
 
 from clusters.columns import Codes, Ints
-from placements.engine.loss import placed_after
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import CycleKind, Decision, Picked
 from placements.engine.scheduling.outcome import BLOCKED, Outcome
@@ -102,7 +101,7 @@ def pick_lines(decision: Decision) -> Iterator[PickLine]:
 def passed_over(decision: Decision) -> list[tuple[str, int]]:
     """Return how many clusters are not placed afterwards, by state, without a loop over clusters."""
     total = len(decision.cycle.fleet)
-    placed = _positions(decision, placed_after(decision))
+    placed = _positions(decision, decision.placed_after)
     ended = np.setdiff1d(_positions(decision, decision.unscheduled), placed)
     rest = np.ones(total, dtype=np.bool_)
     rest[placed] = False

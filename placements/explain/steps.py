@@ -12,7 +12,6 @@ import numpy as np
 from clusters.columns import ABSENT, Ints
 from clusters.fleet import Fleet
 from fleetui.apimachinery.words import counted
-from placements.engine.loss import placed_after
 from placements.engine.scheduling.candidates import candidates_of
 from placements.engine.scheduling.decision import CycleKind, Decision
 from placements.engine.scheduling.profile import profile_of
@@ -172,7 +171,7 @@ class _Moment:
         self.number_of = dict(zip(chosen, count(1), strict=False))
         self.round = None if step is None else decision.round(step)
         if self.round is None or step is None:
-            self.placed = _positions(fleet, placed_after(decision))
+            self.placed = _positions(fleet, decision.placed_after)
             self.added = decision.chosen[:0]
             if decision.cycle.policy.placement_type is not PlacementType.PICK_N:
                 self.number_of = {}

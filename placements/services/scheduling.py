@@ -21,7 +21,6 @@ from fleetui.bulk import batched, claim_batch, insert_alike, update_each
 from fleetui.errors import FleetError
 from fleetui.task_queue import enqueue
 from placements import models
-from placements.engine.loss import placed_after
 from placements.engine.rollout.state import EMPTY, Phase
 from placements.engine.scheduling.decision import (
     ENGINE_VERSION,
@@ -342,7 +341,7 @@ def write_decisions(
                 "decisions_made": placement.decisions_made + 1,
                 "is_fulfilled": decision.is_fulfilled,
                 "reschedules_on_fleet_change": reschedules or not decision.is_fulfilled,
-                "placed_count": len(placed_after(decision)),
+                "placed_count": len(decision.placed_after),
             }
             new.append(result)
         for columns_of in filter(None, (repeated, decided)):

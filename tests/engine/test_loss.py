@@ -21,7 +21,6 @@ from placements.engine.loss import (
     decisions_until_rest,
     domains_of,
     loss,
-    placed_after,
     weakest_point,
 )
 from placements.engine.scheduling.cycle import Cycle
@@ -115,7 +114,7 @@ def test_counts_are_those_of_the_full_evaluation() -> None:
             last = row.decision
             assert last is not None
             following = schedule(replace(last.cycle, bindings=last.bindings_after))
-            assert last.is_failed or placed_after(following) == row.after
+            assert last.is_failed or following.placed_after == row.after
     assert bad > CELLS // 20
 
 

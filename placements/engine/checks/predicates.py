@@ -11,7 +11,6 @@ import numpy as np
 
 from clusters.columns import ABSENT, Codes
 from clusters.fleet import Fleet
-from placements.engine.loss import placed_after
 from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.picker import possible_picks
 from placements.engine.scheduling.scheduler import schedule
@@ -237,7 +236,7 @@ def _min_free(
     policy = cycle.policy.model_copy(update={"number_of_clusters": wanted})
     after = tuple(one for one in decision.bindings_after if one.is_active)
     scaled_up = schedule(replace(cycle, policy=policy, bindings=after, batch=None))
-    count = len(placed_after(scaled_up))
+    count = len(scaled_up.placed_after)
     return [] if scaled_up.is_fulfilled else [
         f"{count} of {wanted} clusters are possible"
     ], ""

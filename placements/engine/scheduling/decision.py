@@ -175,6 +175,12 @@ class Decision:
             )
         return Round(self.candidates, number, self.picks.positions[: number - 1])
 
+    @property
+    def placed_after(self) -> frozenset[str]:
+        """Return the clusters with an active binding after the decision."""
+        kept = {one.cluster for one in self.cycle.live_bindings if one.is_active}
+        return frozenset(kept.difference(self.unscheduled).union(self.picked_names))
+
     @cached_property
     def bindings_after(self) -> tuple[PlacedBinding, ...]:
         """Return the placement's bindings after the decision, by cluster name."""

@@ -314,12 +314,6 @@ class HubSide:
         return self.differences_count - len(self.differences)
 
 
-def _hub_decisions() -> QuerySet[HubDecision]:
-    """Return decisions with what their replays need, which reads the records itself."""
-    rows = HubDecision.objects.select_related("decision__record", "fleet_version")
-    return rows.defer("decision__record__content")
-
-
 def hub_side_of(decision: Decision) -> HubSide | None:
     """Replay a decision that a live hub made; return None for others."""
     row = getattr(decision, "hub_decision", None)
@@ -372,7 +366,13 @@ def _not_replayable(row: HubDecision, note: str) -> HubSide:
 
 def agreement_of_placement(placement: Placement) -> ShownAgreement | None:
     """Replay the latest decision of a live hub about a placement; None where nothing is recorded yet."""
-    row = _hub_decisions().filter(placement=placement, is_latest=True).first()
+    # Not the content of the record, which the replay reads itself.
+    row = (
+        HubDecision.objects.filter(placement=placement, is_latest=True)
+        .select_related("decision__record", "fleet_version")
+        .defer("decision__record__content")
+        .first()
+    )
     hub = live_hubs().filter(pk=current_hub_id()).first()
     observed = observe(placement, hub) if hub else None
     if observed is not None and observed.is_pending:

@@ -30,7 +30,7 @@ from placements.engine.checks.examination import fleet_warnings
 from placements.engine.checks.findings import Finding
 from placements.engine.checks.predicates import AssertionResult, AssertionState
 from placements.engine.exact.record import ExactVerdict, SearchOptions, inline_search
-from placements.engine.loss import active, placed_after
+from placements.engine.loss import active
 from placements.engine.overlaps import Overlap, keys_of, overlaps_of, to_place
 from placements.engine.rollout.state import EMPTY, Phase, RolloutState
 from placements.engine.rollout.waves import Wave, WavePlan, plan_waves
@@ -256,7 +256,7 @@ class SchedulePreview:
 
     @cached_property
     def placed_after(self) -> tuple[str, ...]:
-        return tuple(sorted(placed_after(self.decision)))
+        return tuple(sorted(self.decision.placed_after))
 
     @cached_property
     def sentence(self) -> str:

@@ -22,7 +22,6 @@ from placements.engine.loss import (
     LossVariant,
     PlacementIndex,
     domains_of,
-    placed_after,
     skew_of,
 )
 from placements.engine.scheduling.cycle import Cycle
@@ -78,15 +77,15 @@ class DiffRow:
 
     @cached_property
     def placed_before(self) -> frozenset[str]:
-        return placed_after(self.before) if self.before else frozenset()
+        return self.before.placed_after if self.before else frozenset()
 
     @cached_property
     def placed_now(self) -> frozenset[str]:
-        return placed_after(self.now) if self.now else frozenset()
+        return self.now.placed_after if self.now else frozenset()
 
     @cached_property
     def placed_fresh(self) -> frozenset[str]:
-        return placed_after(self.fresh) if self.fresh else frozenset()
+        return self.fresh.placed_after if self.fresh else frozenset()
 
     @property
     def joins(self) -> list[str]:
@@ -157,7 +156,7 @@ class DiffRow:
 def _skew(decision: Decision | None, key: str) -> int | None:
     if decision is None:
         return None
-    return skew_of(decision.cycle.fleet, key, None, placed_after(decision))
+    return skew_of(decision.cycle.fleet, key, None, decision.placed_after)
 
 
 @dataclass(frozen=True)
@@ -213,7 +212,7 @@ class RevisionImpact:
             return []
         names = {str(one.value) for one in items if one.predicate in _NAMED}
         others = {
-            name: placed_after(decisions[name]) if name in decisions else None
+            name: decisions[name].placed_after if name in decisions else None
             for name in names
         }
         survived = _survived(decision, items)
