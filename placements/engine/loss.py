@@ -29,7 +29,7 @@ from placements.engine.scheduling.picker import pick
 from placements.engine.scheduling.profile import profile_of
 from placements.engine.scheduling.scheduler import schedule
 from placements.engine.scheduling.spread.base import SpreadInput
-from placements.manifests.binding import BindingState, PlacedBinding
+from placements.manifests.binding import BindingState
 from placements.manifests.policy import PlacementPolicy, PlacementType
 
 CORDON = Taint(CORDON_KEY, CORDON_VALUE, NO_SCHEDULE)
@@ -120,13 +120,9 @@ def decisions_until_rest(start: Cycle) -> list[Decision]:
 
 
 def _has_changes(decision: Decision) -> bool:
-    return not decision.is_failed and decision.placed_after != active(
-        decision.cycle.live_bindings
+    return (
+        not decision.is_failed and decision.placed_after != decision.cycle.placed_before
     )
-
-
-def active(bindings: Iterable[PlacedBinding]) -> frozenset[str]:
-    return frozenset(binding.cluster for binding in bindings if binding.is_active)
 
 
 def skew_of(
@@ -375,7 +371,7 @@ class EvaluatedPlacement:
 
     @cached_property
     def placed(self) -> frozenset[str]:
-        return active(self.cycle.live_bindings)
+        return self.cycle.placed_before
 
     @cached_property
     def why_stays(self) -> KeptReason | None:

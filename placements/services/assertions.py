@@ -25,7 +25,6 @@ from placements.engine.checks.predicates import (
     assertions_about,
     evaluate_assertions,
 )
-from placements.engine.loss import active
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import CycleKind
 from placements.engine.scheduling.decision import Decision as DecisionValue
@@ -327,7 +326,7 @@ def assertion_results(
         return []
     facts = _facts_for(saved, items, now=now)
     if saved is not None and facts.churn is not None:
-        moved = active(decision.cycle.live_bindings) ^ decision.placed_after
+        moved = decision.cycle.placed_before ^ decision.placed_after
         facts = AssertionFacts(facts.others, facts.survived, facts.churn + len(moved))
     return evaluate_assertions(items, decision, facts)
 

@@ -23,7 +23,6 @@ from fleetui.audit import AuditEvent, actor_name, record
 from fleetui.concurrency import check_revision, retry_on_conflict
 from fleetui.errors import CONFIRMATION_NEEDED, FleetError
 from fleetui.task_queue import enqueue
-from placements.engine.loss import active
 from placements.engine.rollout.staged_run import StageReason
 from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.profile import chooses_again
@@ -542,6 +541,6 @@ def check_not_unscheduling_all(
 
 def check_decision_keeps_clusters(name: str, decision: Decision) -> None:
     """Raise UnschedulesEverything when a decision removes a placement from every cluster that it is on."""
-    before = tuple(sorted(active(decision.cycle.live_bindings)))
+    before = tuple(sorted(decision.cycle.placed_before))
     if before and not decision.is_failed and not decision.placed_after:
         raise UnschedulesEverything([UnscheduledPlacement(name, before)])

@@ -10,7 +10,7 @@ import numpy as np
 
 from clusters.columns import ABSENT
 from placements.engine.balance import exceeded_limits
-from placements.engine.loss import active, without
+from placements.engine.loss import without
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import CycleKind, Decision
 from placements.engine.scheduling.profile import profile_of
@@ -126,7 +126,7 @@ def outdated(cycle: Cycle, fresh: Decision, placed: Iterable[str]) -> tuple[str,
     rescheduling does: one that the scheduler would select again in its own place is not outdated.
     """
     names = not_selected(fresh, placed)
-    if names and exceeded_limits(cycle, active(cycle.live_bindings)):
+    if names and exceeded_limits(cycle, cycle.placed_before):
         return tuple(
             name
             for name in names

@@ -100,6 +100,11 @@ class Cycle:
         live = (binding for binding in self.bindings if not binding.is_deleting)
         return tuple(sorted(live, key=lambda binding: binding.cluster))
 
+    @property
+    def placed_before(self) -> frozenset[str]:
+        """Return the clusters with an active binding."""
+        return frozenset(one.cluster for one in self.live_bindings if one.is_active)
+
     @cached_property
     def binding_classes(self) -> BindingsByClass:
         if not self.live_bindings:

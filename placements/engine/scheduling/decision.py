@@ -178,8 +178,8 @@ class Decision:
     @property
     def placed_after(self) -> frozenset[str]:
         """Return the clusters with an active binding after the decision."""
-        kept = {one.cluster for one in self.cycle.live_bindings if one.is_active}
-        return frozenset(kept.difference(self.unscheduled).union(self.picked_names))
+        kept = self.cycle.placed_before.difference(self.unscheduled)
+        return kept.union(self.picked_names)
 
     @cached_property
     def bindings_after(self) -> tuple[PlacedBinding, ...]:

@@ -10,7 +10,7 @@ from enum import StrEnum
 from clusters.fleet import CORDON_KEY, CORDON_VALUE, Fleet
 from clusters.queries import current_fleet
 from fleetui.apimachinery.words import joined
-from placements.engine.loss import PlacementLoss, active
+from placements.engine.loss import PlacementLoss
 from placements.engine.scheduling.scheduler import schedule
 from placements.models import DrainStep, Placement
 from placements.services.disruption.queries import latest_drain
@@ -75,7 +75,7 @@ def bring_back(cluster: str) -> RestorePlan:
     fleet, returns = uncordoned(now, cluster), []
     for placement, cycle in cycles_of(evaluated, fleet):
         fresh = impact_of_decision(placement, schedule(cycle.rescheduled()))
-        if cluster in active(cycle.live_bindings):
+        if cluster in cycle.placed_before:
             how, message = Return.HERE, "Present."
         elif cluster in schedule(cycle).picked_names:
             how, message = (

@@ -30,7 +30,6 @@ from placements.engine.checks.examination import fleet_warnings
 from placements.engine.checks.findings import Finding
 from placements.engine.checks.predicates import AssertionResult, AssertionState
 from placements.engine.exact.record import ExactVerdict, SearchOptions, inline_search
-from placements.engine.loss import active
 from placements.engine.overlaps import Overlap, keys_of, overlaps_of, to_place
 from placements.engine.rollout.state import EMPTY, Phase, RolloutState
 from placements.engine.rollout.waves import Wave, WavePlan, plan_waves
@@ -233,7 +232,7 @@ class SchedulePreview:
 
     @cached_property
     def _placed_before(self) -> frozenset[str]:
-        return active(self.decision.cycle.live_bindings)
+        return self.decision.cycle.placed_before
 
     @cached_property
     def rescored(self) -> tuple[str, ...]:

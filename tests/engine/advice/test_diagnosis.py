@@ -17,7 +17,7 @@ from placements.engine.advice.diagnosis import (
     stale_picks,
 )
 from placements.engine.balance import exceeded_limits
-from placements.engine.loss import active, without
+from placements.engine.loss import without
 from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.scheduler import schedule
 from placements.engine.scheduling.spread.base import is_hard
@@ -190,7 +190,7 @@ def test_no_pick_of_a_decision_is_outdated_right_after_it_while_a_limit_is_excee
     if decision.is_failed or not decision.picked_names:
         return
     after = replace(decision.cycle, bindings=decision.bindings_after)
-    placed = active(after.live_bindings)
+    placed = after.placed_before
     last = decision.picked_names[-1]
 
     if (
