@@ -1,12 +1,13 @@
 """Placements with the state of their scheduling and rollout, and the drafts of users."""
 
+from collections.abc import Sized
 from datetime import timedelta
 from typing import Any, ClassVar
 
 from django.conf import settings
 from django.db import connection, models, transaction
 from django.db.models import F, Q
-from django.db.models.lookups import Exact
+from django.db.models.lookups import Exact, In
 
 from clusters.models import HubRow
 from fleetui.apimachinery.model import Semantics
@@ -40,12 +41,13 @@ class PlacementQuerySet(models.QuerySet["Placement"]):
 
         Who locks them in another order, and some of these at the same time, waits for the other one forever.
         """
-        key = self.model._meta.pk
-        is_one = any(
-            isinstance(condition, Exact)
-            and getattr(condition.lhs, "target", None) == key
+        keys = (
+            condition.rhs if isinstance(condition, In) else [condition.rhs]
             for condition in self.query.where.children
+            if isinstance(condition, Exact | In)
+            and getattr(condition.lhs, "target", None) == self.model._meta.pk
         )
+        is_one = any(isinstance(one, Sized) and len(one) == 1 for one in keys)
         if is_one or not connection.features.has_select_for_update:
             return super().update(**columns)
         with transaction.atomic(savepoint=False):
