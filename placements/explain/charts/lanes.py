@@ -352,7 +352,7 @@ def _heads(
             "text": panel.band,
         }
     if panel.columns == 1:
-        yield {**at_right, **above, "text": "placed of all"}
+        yield {**at_right, **above, "text": f"placed{' of all' * (not is_narrow)}"}
 
 
 def _fitted(
