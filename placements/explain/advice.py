@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 from clusters.fleet import EligibilityKind
@@ -20,7 +22,12 @@ from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.replay import Replay
 from placements.engine.scheduling.spread.base import GroupStrategy
 from placements.explain.exact import exact_sentences
-from placements.explain.vocabulary import ELIGIBILITY_WORDS, taint_words, term_words
+from placements.explain.vocabulary import (
+    ELIGIBILITY_WORDS,
+    taint_words,
+    term_words,
+    verb,
+)
 from placements.manifests.affinity import ClusterSelectorTerm
 
 OUTDATED = "outdated at this decision"
@@ -184,12 +191,16 @@ def trap_sentences(
         return
     if decision.not_found:
         yield f"named but not in the fleet: {names_and_more(decision.not_found, _NAMES_SHOWN)}"
-    for one in pinned_groups(decision):
-        cause = "has no more candidates"
-        if not one.has_candidates:
-            cause = f"has {one.count:,} selected clusters and no candidates"
-        limit = f"so the minimum stays at {one.count:,}"
-        yield f"blocking domain: {one.topology_key}={one.group} {cause}, {limit}"
+    for (key, count, has_candidates), pinned in groupby(
+        pinned_groups(decision),
+        key=attrgetter("topology_key", "count", "has_candidates"),
+    ):
+        blocking = [f"{key}={one.group}" for one in pinned]
+        domains = f"domain{'s' * (len(blocking) > 1)}"
+        has = f"{names_and_more(blocking, _NAMES_SHOWN)} {verb(len(blocking), 'has')}"
+        selected = "" if has_candidates else f"{count:,} selected clusters and "
+        cause = f"{selected}no {'more ' * has_candidates}candidates"
+        yield f"blocking {domains}: {has} {cause}, so the minimum stays at {count:,}"
     if exact is not None:
         yield from exact_sentences(exact, decision.cycle.policy)
     yield from over_limit_sentences(decision)

@@ -4,7 +4,8 @@ import csv
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, groupby
+from operator import itemgetter
 
 import numpy as np
 
@@ -71,7 +72,8 @@ class Cell:
 class RankRow:
     """One candidate, or several in a row whose scores are the same: names by their domains.
 
-    `rest` are names that open, and `more` is how many there are besides.
+    `rest` are names that open, and `more` is how many there are besides. `is_highest`: the affinity
+    is that of the first, and the others have less.
     """
 
     rank: int | None
@@ -85,6 +87,7 @@ class RankRow:
     is_in: bool
     is_highlighted: bool
     is_by_name: bool = False
+    is_highest: bool = False
     gap: int = 0
     is_cut: bool = False
 
@@ -235,6 +238,8 @@ def _blocked_rows(
 
     Then the positions of those beyond the rows.
     """
+    affinity = one.candidates.affinity
+    blocked = blocked[np.argsort(-affinity[blocked], kind="stable")]
     alike: dict[object, list[int]] = {place: [place] for place in blocked.tolist()}
     if len(blocked) > FORBIDDEN_SHOWN:
         alike = {}
@@ -248,14 +253,18 @@ def _blocked_rows(
         ]
         for place, *key in zip(blocked.tolist(), *keys, strict=True):
             alike.setdefault(tuple(key), []).append(place)
-    ordered = sorted(
-        alike.values(), key=lambda places: (position not in places, places[0])
-    )
+    ordered = sorted(alike.values(), key=lambda places: position not in places)
     rows = []
     for positions in ordered[:FORBIDDEN_SHOWN]:
         candidate = replay.candidate(one.number, replay.names[positions[0]])
         row = _rank_row(replay, candidate, positions, columns, bounds, size=0)
-        rows.append(replace(row, is_highlighted=position in positions))
+        rows.append(
+            replace(
+                row,
+                is_highlighted=position in positions,
+                is_highest=bool(affinity[positions[-1]] < affinity[positions[0]]),
+            )
+        )
     return rows, sorted(chain.from_iterable(ordered[FORBIDDEN_SHOWN:]))
 
 
@@ -268,11 +277,12 @@ def _rank_row(
     *,
     size: int,
 ) -> RankRow:
-    names: dict[str, list[str]] = {}
-    for place in positions[:NAMED]:
-        names.setdefault(domain_words(replay.decision, replay.names[place]), []).append(
-            replay.names[place]
-        )
+    named = [
+        (domain_words(replay.decision, replay.names[place]), replay.names[place])
+        for place in positions[:NAMED]
+    ]
+    if candidate.rank is None:
+        named.sort()
     out = [
         blocked_words(one)
         for one in candidate.constraints
@@ -286,7 +296,10 @@ def _rank_row(
         rank=candidate.rank,
         last=candidate.rank,
         cluster=candidate.cluster,
-        names=tuple((words, tuple(several)) for words, several in names.items()),
+        names=tuple(
+            (words, tuple(name for _, name in several))
+            for words, several in groupby(named, key=itemgetter(0))
+        ),
         rest=tuple(replay.names[place] for place in positions[NAMED : NAMED + OPENED]),
         more=max(0, len(positions) - NAMED - OPENED),
         cells=tuple(cells),

@@ -169,50 +169,28 @@ def step_title(step: RoundSummary) -> str:
 _SHORT_WORDS = COLUMN_WORDS | {"topology": "spread", "was-here": "placed before"}
 
 
-def deciding_words(replay: Replay, step: RoundSummary) -> tuple[str, str]:
-    """Return what decided a step, and after which equal scores over which cluster."""
+def deciding_words(replay: Replay, step: RoundSummary) -> tuple[str, str, str]:
+    """Return what decided a step, over which cluster, and both values; short, for a narrow column."""
     winner, second = step.winner, step.runner_up
     limits = [spread.topology_key for spread in step.spreads if spread.forbids]
     if winner is None:
-        return (
-            "blocked" if limits else "no candidate",
-            f"by the limit of {joined(limits)}" if limits else "",
-        )
+        if limits:
+            return "all blocked", "", f"by the limit of {joined(limits)}"
+        return "no candidate", "", ""
     if second is None:
-        if not limits:
-            return "only candidate", ""
-        domains = [check.group or "" for check in replay.verdicts(step.number, winner)]
-        keys = [spread.topology_key for spread in step.spreads]
-        below = [
-            domain
-            for key, domain in zip(keys, domains, strict=True)
-            if key in limits and domain
-        ]
-        return (
-            f"{joined(limits)} limit",
-            f"only {joined(below)} is below it" if below else "all others blocked",
-        )
-    words = _SHORT_WORDS[step.decided_by]
-    equal = ", ".join(_SHORT_WORDS[one] for one in step.equal)
-    over = f"({equal} equal) over {second}" if equal else f"over {second}"
-    if step.decided_by == NAME_COLUMN:
-        smaller = profile_of(replay.decision.cycle).strategy.smaller_name_wins
-        order = name_order_words(winner, second, smaller_wins=smaller)
-        return words, f"{over}: {order.replace('comes ', '')}"
-    ahead, behind = (replay.candidate(step.number, name) for name in (winner, second))
-    values = [_decisive_value(one, step.decided_by or "") for one in (ahead, behind)]
-    if not any(values):
-        return words, over
-    return words, f"{values[0]} {over} with {values[1]}"
-
-
-def _decisive_value(one: Candidate, column: str) -> str:
-    values: dict[str, SpreadScore | None] = {
-        "topology": one.topology_spread_score,
-        "affinity": one.affinity_score,
-        **one.combined,
-    }
-    return signed_text(values[column]) if column in values else ""
+        if limits:
+            return f"{joined(limits)} limit", "", "blocks all others"
+        return "only candidate", "", ""
+    values: list[str] = []
+    for one in (replay.candidate(step.number, name) for name in (winner, second)):
+        scores: dict[str, SpreadScore | None] = {
+            "topology": one.topology_spread_score,
+            "affinity": one.affinity_score,
+            **one.combined,
+        }
+        if step.decided_by and step.decided_by in scores:
+            values.append(signed_text(scores[step.decided_by]))
+    return _SHORT_WORDS[step.decided_by], second, " vs. ".join(values)
 
 
 def name_order_words(winner: str, other: str, *, smaller_wins: bool) -> str:

@@ -57,7 +57,7 @@ MARK_WORDS = {
     Mark.CANDIDATE: "candidate",
     Mark.COSTLY: "candidate over the soft limit",
     Mark.BLOCKED: "candidate, blocked in this step",
-    Mark.REST: "not selected",
+    Mark.REST: "other candidate",
     Mark.OUT: "not a candidate",
 }
 # The marks that a lane names in a large fleet, too.
@@ -368,11 +368,13 @@ def _panel(
         )
     widths = [sum(one.size for one in lane.segments) for lane in lanes]
     slots = max([1, *widths, *(lane.high or 0 for lane in lanes)])
-    lanes += _keyless_lane(moment, marks, constraint.topology_key, groups, slots)
-
     columns = 1
     if len(lanes) > 8:
         columns = 2 if len(lanes) <= 32 else 3
+    part = 0.68 if columns == 1 else 0.78  # the words have the rest
+    width = slots if moment.is_small else slots / part
+    lanes += _keyless_lane(moment, marks, constraint.topology_key, groups, width)
+
     note, band = ("", "")
     if is_limited:
         note, band = _band_words(constraint, counts, projected)
@@ -387,7 +389,7 @@ def _panel(
         was=imbalance(was, strategy.project(constraint, groups, was)),
         note=note,
         band=band,
-        slots=slots if moment.is_small else slots / (0.68 if columns == 1 else 0.78),
+        slots=width,
         columns=columns,
         lanes=tuple(lanes),
         hidden=len(groups) - len(shown),
@@ -399,17 +401,16 @@ def _keyless_lane(
     marks: Any,
     key: str,
     groups: Groups,
-    slots: float,
+    room: float,
 ) -> list[Lane]:
-    """Return the lane of the placed clusters without the key, if any: no limit, so they share its width."""
-    both = np.concatenate([moment.placed, moment.added]).astype(np.int64)
-    without = both[groups.codes[both] == ABSENT].tolist()
+    """Return the lane of the placed clusters without the key, if any: no limit, so they share the room."""
+    without = np.flatnonzero((groups.codes == ABSENT) & np.isin(marks, INSIDE)).tolist()
     if not without:
         return []
     fleet = moment.decision.cycle.fleet
     has_value = any(key in fleet.clusters[at].labels for at in without)
     blocks = moment.lane(marks, without, is_named=len(without) <= _MOST_NAMED)
-    share = min(1, slots / sum(one.size for one in blocks))
+    share = min(1, room / sum(one.size for one in blocks))
     blocks = tuple(replace(one, size=one.size * share) for one in blocks)
     size = int(np.count_nonzero(groups.codes == ABSENT))
     return [
@@ -429,17 +430,19 @@ def _keyless_lane(
 
 
 def _others_words(marks: Any, moment: _Moment) -> str:
-    """Return how many candidates a domain has besides, and how many of these the step blocks."""
+    """Return how many candidates a domain has, and how many of these a limit costs or blocks."""
     numbers = Counter(marks.tolist())
+    if moment.round is None:
+        rest = numbers[Mark.REST]
+        return counted(rest, "candidate") if rest else ""
     blocked = numbers[Mark.BLOCKED]
-    candidates = numbers[Mark.CANDIDATE] + numbers[Mark.COSTLY] + blocked
-    parts = [counted(candidates, "candidate")] if candidates else []
-    if numbers[Mark.COSTLY] and numbers[Mark.COSTLY] == candidates:
-        parts = [f"{candidates:,} over the soft limit"]
-    parts += [blocked_of(blocked, candidates)] if blocked else []
-    parts += [f"{numbers[Mark.REST]:,} not selected"] if numbers[Mark.REST] else []
-    nothing = "" if moment.round is None else "no candidate"
-    return ", ".join(parts) or nothing
+    # With the selected one, as the ranking counts.
+    marks_of_candidates = (Mark.CANDIDATE, Mark.COSTLY, Mark.BLOCKED, Mark.NEW)
+    candidates = sum(numbers[one] for one in marks_of_candidates)
+    words = counted(candidates, "candidate") if candidates else "no candidate"
+    if blocked:
+        return f"{words}, {blocked_of(blocked, candidates)}"
+    return f"{candidates:,} over the soft limit" if numbers[Mark.COSTLY] else words
 
 
 def blocked_of(blocked: int, candidates: int) -> str:
@@ -537,6 +540,7 @@ class StepChip:
     note: str
     skews: tuple[SkewBar, ...]
     decided_by: str
+    rival: str
     decided: str
     is_current: bool
     is_later: bool
@@ -566,7 +570,6 @@ def strip_of(decision: Decision, current: int, *, most: int = MOST_COLUMNS) -> S
     measure = measure_word(decision.cycle.semantics)
     chips = []
     for step in steps:
-        decided_by, decided = deciding_words(replay, step)
         note = ""
         if before and step.winner:
             note = "stays" if step.winner in before else "new"
@@ -577,8 +580,7 @@ def strip_of(decision: Decision, current: int, *, most: int = MOST_COLUMNS) -> S
                 domain_words(decision, step.winner) if step.winner else "",
                 note,
                 _skew_bars(step, largest, measure, is_start=False),
-                decided_by,
-                decided,
+                *deciding_words(replay, step),
                 is_current=step.number == current,
                 is_later=step.number > current,
             )
@@ -658,7 +660,7 @@ def skew_courses(decision: Decision) -> list[SkewCourse]:
         is_limited = is_hard(constraint) or projected.is_skew
         top = max(1, *skews, constraint.max_skew if is_limited else 0)
         points = " ".join(
-            f"{100 * number / total:.1f},{24 - 22 * skew / top:.1f}"
+            f"{100 * (number - 1) / max(1, total - 1):.1f},{24 - 22 * skew / top:.1f}"
             for number, skew in zip(numbers, skews, strict=True)
         )
         limit_at = 24 - 22 * constraint.max_skew / top

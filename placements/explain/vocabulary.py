@@ -171,7 +171,7 @@ def headline(decision: Decision) -> str:
     sentences = {
         CycleKind.PICK_FIXED: f"{selected + kept:,} of {number_of_names:,} named clusters selected",
         CycleKind.NO_NAMES: "No change: the list of cluster names is empty",
-        CycleKind.SCALE_DOWN: f"{kept:,} of {wanted or 0:,} clusters kept, {ended:,} deselected",
+        CycleKind.SCALE_DOWN: f"{kept:,} of {counted(kept + ended, 'cluster')} kept, {ended:,} deselected",
         CycleKind.NOTHING_TO_DO: f"No change: {kept:,} of {wanted or 0:,} clusters already selected",
         CycleKind.FAILED: "Scheduling failed: property value is not a valid quantity",
         CycleKind.REBALANCE: f"Few moves: {selected:,} selected, {ended:,} deselected, {kept:,} kept",
@@ -430,9 +430,12 @@ def _scaled_down(facts: Facts) -> str:
     removed = f"Fewer clusters are requested; removed before {facts['behind']}"
     if column == "state":
         return f"{removed} as it was not rolled out yet"
+    spread = f"topology spread {score_text(facts['topologySpreadScore'])}"
     if column not in _LOST_ON:
-        return f"{removed} on name (stored topology spread and affinity equal)"
-    return f"{removed} on the stored {_compared(facts, *_LOST_ON[column])}"
+        affinity = score_text(facts["affinityScore"])
+        return f"{removed} on name (stored {spread} and affinity {affinity} equal)"
+    equal = f", {spread} equal" if column == "affinity" else ""
+    return f"{removed} on the stored {_compared(facts, *_LOST_ON[column])}{equal}"
 
 
 _SENTENCES: dict[ReasonCode, str | Callable[[Facts], str]] = {

@@ -14,6 +14,7 @@ from fleetui.apimachinery.model import DEFAULT_SEMANTICS
 from fleetui.htmx import render_page, wants_fragment
 from fleetui.middleware import costly
 from fleetui.permissions import for_readers
+from placements.engine.checks import examination
 from placements.engine.exact.record import ExactRecord
 from placements.engine.scheduling.decision import CycleKind
 from placements.engine.scheduling.decision import Decision as DecisionValue
@@ -68,6 +69,7 @@ from placements.explain.vocabulary import (
     measure_word,
     policy_sentence,
     reason_sentence,
+    signed_text,
 )
 from placements.models import Decision, RunKind
 from placements.services.checks import fleet_examination
@@ -207,7 +209,11 @@ class DecisionPage(DecisionView):
             for one in self.value.cycle.policy.topology_spread_constraints
         }
         findings = fleet_examination(self.value.cycle.fleet).findings if keys else ()
-        return [one.message for one in findings if one.path in keys]
+        return [
+            f"{examination.RULES[one.rule].title}: {one.message}"
+            for one in findings
+            if one.path in keys
+        ]
 
     @property
     def rules(self) -> str:
@@ -394,12 +400,24 @@ class DecisionPage(DecisionView):
         )
 
     @property
-    def others(self) -> list[tuple[str, tuple[str, ...], int]]:
+    def others(self) -> list[tuple[str, list[tuple[str, str]], int]]:
+        # Where the stored scores decide who stays, these are shown.
+        stored = {
+            one.cluster: ", ".join(
+                map(signed_text, (one.topology_spread_score, one.affinity_score))
+            )
+            for one in self.value.cycle.live_bindings
+            if self.value.kind is CycleKind.SCALE_DOWN
+        }
         groups = [("Kept", self.value.kept)]
         if self.strip is None:
             groups.insert(0, ("Selected", self.played.picked_names))
         return [
-            (words, names[:_MOST_NAMES], max(0, len(names) - _MOST_NAMES))
+            (
+                words,
+                [(name, stored.get(name, "")) for name in names[:_MOST_NAMES]],
+                max(0, len(names) - _MOST_NAMES),
+            )
             for words, names in groups
             if names
         ]

@@ -80,7 +80,7 @@ def test_the_strip_says_what_each_step_did_to_the_skew_and_what_decided() -> Non
         "east",
         "name",
     )
-    assert second.decided == "(spread, affinity equal) over flyingpenguin: j after f"
+    assert (second.rival, second.decided) == ("flyingpenguin", "")
     assert [
         (one.before, one.after, one.limit) for one in (*first.skews, *second.skews)
     ] == [
@@ -253,6 +253,59 @@ def test_every_candidate_is_listed_or_counted() -> None:
         ranked = int(np.count_nonzero(one.contends))
         assert listed + hidden + ranking.more == ranked
         assert ranking.candidates == ranked + ranking.blocked
+
+
+def test_the_domains_count_as_many_candidates_as_the_ranking() -> None:
+    for number in (1, 30):
+        [panel] = lane_panels(LARGE, number, every=True)
+
+        counts = [
+            int(lane.others.split()[0].replace("no", "0")) for lane in panel.lanes
+        ]
+        assert sum(counts) == ranking_of(Replay(LARGE), number).candidates
+
+
+def test_equal_candidates_are_named_in_the_order_of_rank() -> None:
+    clusters = [
+        cluster(f"c{number:02}", region="east" if number % 2 else "west")
+        for number in range(20)
+    ]
+    one = decide(fleet(*clusters), pick_n(1, spread=[spread("region")]))
+
+    last = ranking_of(Replay(one), 1).rows[-1]
+
+    listed = [name for _, names in last.names for name in names]
+    assert len(last.names) > 2
+    assert listed == sorted(listed, reverse=True)
+
+
+def test_blocked_rows_say_the_highest_affinity_of_several() -> None:
+    plain = [cluster(f"e{number}", region="east") for number in range(6)]
+    preferred = [cluster(name, region="east", tier="a") for name in ("e6", "e7")]
+    west = cluster("w1", region="west")
+    policy = pick_n(
+        2, spread=[spread("region")], prefer=[prefer(10, labelled(tier="a"))]
+    )
+    decision = decide(fleet(*plain, *preferred, west), policy)
+
+    [row] = ranking_of(Replay(decision), 2).forbidden
+
+    assert row.is_highest
+    assert row.cells[-1].text == "+10"
+
+
+def test_a_deselected_cluster_without_the_label_has_a_lane() -> None:
+    smaller = decide(
+        fleet(*grouped("region", east="a"), "z"),
+        pick_n(1, spread=[spread("region")]),
+        binding("a", scores=(0, 9)),
+        binding("z", scores=(0, 1)),
+    )
+
+    lane = lane_panels(smaller)[0].lanes[-1]
+
+    assert lane.name == "no region"
+    assert [one.mark for one in lane.segments] == [Mark.GONE]
 
 
 def test_a_blocked_cluster_is_a_candidate_everywhere() -> None:

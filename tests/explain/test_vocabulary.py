@@ -179,12 +179,12 @@ def test_outranked_is_reported_by_what_decided(
         (
             binding("a", scores=(0, 5)),
             binding("b", scores=(0, 9)),
-            "on the stored affinity (5 vs. 9)",
+            "on the stored affinity (5 vs. 9), topology spread 0 equal",
         ),
         (
             binding("a", scores=(0, 5)),
             binding("b", scores=(0, 5)),
-            "on name (stored topology spread and affinity equal)",
+            "on name (stored topology spread 0 and affinity 5 equal)",
         ),
     ],
 )
@@ -320,6 +320,20 @@ def test_traps_are_called_by_name() -> None:
         "blocking domain: region=south has 0 selected clusters and no candidates, so the minimum stays at 0",
         "maximum with the current fleet: 2",
     ]
+
+
+def test_domains_that_block_alike_share_a_sentence() -> None:
+    clusters = [
+        *grouped("region", east="e1 e2", west="w1"),
+        cluster("n", region="north", not_eligible="noAgent"),
+        cluster("s", region="south", not_eligible="noAgent"),
+    ]
+    placed = decide(fleet(*clusters), pick_n(3, spread=[spread("region")]))
+
+    assert next(advice.trap_sentences(placed)) == (
+        "blocking domains: region=north, region=south have 0 selected clusters"
+        " and no candidates, so the minimum stays at 0"
+    )
 
 
 def test_a_stale_pick_is_called_by_name() -> None:

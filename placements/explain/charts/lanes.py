@@ -9,7 +9,6 @@ import plotly.graph_objects as go
 
 from placements.explain.charts.figure import Color, figure
 from placements.explain.steps import MARK_WORDS, Lane, LanePanel, Mark
-from placements.explain.vocabulary import NONE
 
 _HEAD, _GAP, _WIDE, _DENSE, _TALL = 44, 6, 30, 22, 38
 # The width of a letter in pixels: names that are longer than their lane are cut.
@@ -36,7 +35,7 @@ _MARKERS: dict[Mark, dict[str, Any]] = {
         "pattern": {
             **_PATTERN,
             "shape": ".",
-            "fgcolor": Color.QUIET,
+            "fgcolor": Color.HATCH,
         },
     },
     Mark.CANDIDATE: _OPAQUE,
@@ -302,7 +301,7 @@ def _words(
             end = max(sum(one.size for one in lane.segments), lane.high or 0)
             words = lane.others
             if not has_counts:  # there is little room
-                words = words.partition(" ")[0].replace("no", NONE)
+                words = words.partition(" ")[0].replace("no", "0")
             yield {**axes, **_BESIDE, "x": end, "y": row, "text": words}
         if has_counts:
             added = f" + {lane.added:,}" if lane.added else ""
@@ -342,15 +341,18 @@ def _heads(
         counted = [lane.others for lane in part.lanes if lane.others]
         if counted:
             end = max(lane.high or 0 for lane in part.lanes)
-            unit = counted[0].partition(" ")[2]
-            words = "candidates" if unit.startswith("candidate") else unit
-            yield {**axes, **_BESIDE, **above, "x": end, "text": words}
-        return
+            yield {**axes, **_BESIDE, **above, "x": end, "text": "candidates"}
     bands = [lane for lane in part.lanes if lane.high is not None]
     if bands and panel.band:
-        middle = (bands[0].low + (bands[0].high or 0)) / 2
-        yield {**axes, **above, "x": middle, "text": panel.band}
-    yield {**at_right, **above, "text": "placed"}
+        yield {
+            **axes,
+            **above,
+            "x": bands[0].high,
+            "xanchor": "right",
+            "text": panel.band,
+        }
+    if panel.columns == 1:
+        yield {**at_right, **above, "text": f"placed{' of all' * (not is_narrow)}"}
 
 
 def _fitted(
