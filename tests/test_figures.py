@@ -5,11 +5,11 @@ import pytest
 from tests.figures import figures
 
 MOST = {
-    "statements": 67_027,
+    "statements": 67_023,
     "tokens per code line": 6.97,
     "wide lines, %": 3.5,
-    "conditional expressions per 1,000 statements": 39.8,
-    "complex functions": 343,
+    "conditional expressions per 1,000 statements": 39.7,
+    "complex functions": 342,
     "arrows between packages": 581,
     "functions with one caller, %": 9.7,
     "wide template lines, %": 6.8,
