@@ -53,16 +53,16 @@ fmt: $(STAMP) ## format the code and fix what ruff can fix
 	@$(BIN)/ruff format --quiet .
 
 bench: $(STAMP) $(CHARTS) ## compare times, and measure the engine, exact search and its reports, the console on its database, deciding at scale, tabs that poll it, 1,000 clusters, real clusters, the mirror of a hub, generated calls of the API
-	@$(BIN)/python -m pytest -m timing
-	@$(BIN)/python -m tests.load.bench_engine
-	@$(BIN)/python -m tests.load.bench_foresight
-	@$(BIN)/python -m tests.load.bench_console
-	@$(BIN)/python -m tests.load.bench_scale
-	@$(BIN)/python -m tests.load.bench_polling
-	@$(BIN)/python -m tests.load.bench_members
-	@$(BIN)/python -m pytest -q -s -n 0 tests/load/bench_kubernetes.py
-	@$(BIN)/python -m pytest -q -s -n 0 tests/load/bench_hubs.py
-	@$(BIN)/python -m pytest -q -s -n 0 tests/api/bench_sequences.py
+	@# Each part, also after one that missed a goal.
+	@status=0; \
+	$(BIN)/python -m pytest -m timing || status=1; \
+	for part in engine foresight console scale polling members; do \
+		$(BIN)/python -m tests.load.bench_$$part || status=1; \
+	done; \
+	for part in load/bench_kubernetes load/bench_hubs api/bench_sequences; do \
+		$(BIN)/python -m pytest -q -s -n 0 tests/$$part.py || status=1; \
+	done; \
+	exit $$status
 
 docs: $(STAMP) ## build the documentation into var/docs; warnings are errors
 	@$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going docs var/docs
