@@ -256,8 +256,8 @@ def test_why_not_shows_the_course_and_offers_drafts(
     words = plain(text_of(operator, address("web", "?cluster=bravelion")))
 
     assert (
-        "Candidate in steps 1, 2 and 5, ruled out by a hard limit in steps 3 and 4."
-        in words
+        "Candidate in 5 of 5 steps: lost 1 on name, lost 2 on topology spread, blocked in 2 by a hard limit, "
+        "first in step 3." in words
     )
     assert "env=prod would be 4 vs. minimum 1; exceeds the soft limit 2" in words
     assert re.search(
