@@ -287,8 +287,14 @@ def entry_members(entry: ImportEntry) -> list[ImportEntry]:
 
 
 _KUBECONFIG_KEYS = {
-    *("apiVersion", "kind", "clusters", "users", "contexts"),
-    *("current-context", "preferences", "extensions"),
+    "apiVersion",
+    "kind",
+    "clusters",
+    "users",
+    "contexts",
+    "current-context",
+    "preferences",
+    "extensions",
 }
 
 

@@ -25,8 +25,15 @@ MIGRATION_SECONDS = 600.0
 _PAUSE_SECONDS = 0.5
 _ADVISORY_LOCK = 0xF1EE7
 _UNUSED = [
-    *("redoc", "rest_framework", "swagger-ui-standalone-preset.*"),
-    *("htmax-*", "htmx-4*", "htmx-2.js", "jquery.js", "xregexp.js", "select2.full.js"),
+    "redoc",
+    "rest_framework",
+    "swagger-ui-standalone-preset.*",
+    "htmax-*",
+    "htmx-4*",
+    "htmx-2.js",
+    "jquery.js",
+    "xregexp.js",
+    "select2.full.js",
 ]
 """Static files of packages that no page refers to: compressing them took longer than all others."""
 
