@@ -18,6 +18,7 @@ _SHORTEST_SEARCH = 3
 """Characters; fewer are in nearly every page."""
 _NOT_SLUG = re.compile(r"[^\w\- ]")
 _CAPTION = re.compile(r"^:alt: (.*)$", re.MULTILINE)
+_INCLUDE = re.compile(r"```{include} (\S+)\n:relative-docs: (\S+)\n```\n")
 
 
 class UnknownPageError(LookupError):
@@ -51,7 +52,7 @@ def documentation_page(path: str, *, prefix: str) -> DocumentationPage:
         raise UnknownPageError(path)
     links = _Links(path, prefix)
     shown: list[Token] = []
-    for token in _parser().parse(file.read_text(encoding="utf-8")):
+    for token in _parser().parse(_text_of(file)):
         directive, _, argument = token.info.partition(" ")
         text = token.content
         if not directive.startswith("{"):
@@ -76,9 +77,19 @@ def documentation_page(path: str, *, prefix: str) -> DocumentationPage:
     return DocumentationPage(title_of(path), mark_safe(html))  # noqa: S308 -- of the package, with HTML escaped
 
 
+def _text_of(file: Path) -> str:
+    """Return the text of a page; one that only includes a file has the text and the links of that file."""
+    text = file.read_text(encoding="utf-8")
+    included = _INCLUDE.fullmatch(text)
+    if included:
+        text = (file.parent / included[1]).read_text(encoding="utf-8")
+        return text.replace(f"]({included[2]}", "](")
+    return text
+
+
 @cache
 def title_of(path: str) -> str:
-    text = documentation_files()[path].read_text(encoding="utf-8")
+    text = _text_of(documentation_files()[path])
     return text.partition("\n")[0].removeprefix("# ").replace("`", "")
 
 
@@ -106,7 +117,8 @@ def pages_matching(text: str, *, most: int) -> list[tuple[str, str]]:
     for path, file in documentation_files().items():
         if file.suffix != ".md" or len(text) < _SHORTEST_SEARCH:
             continue
-        title, content = title_of(path), file.read_text(encoding="utf-8").lower()
+        title = title_of(path)
+        content = _text_of(file).lower()
         if all(word in content for word in words):
             in_title = sum(word in title.lower() for word in words)
             occurrences = sum(content.count(word) for word in words)

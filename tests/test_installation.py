@@ -43,6 +43,7 @@ FOLDERS = {
     "templates": "fleetui/assets/templates",
     "static": "fleetui/assets/static",
     "docs": "fleetui/assets/docs",
+    "CHANGELOG.md": "fleetui/assets/CHANGELOG.md",
 }
 
 
@@ -120,7 +121,7 @@ def test_a_wheel_has_every_file_of_the_product(wheel: Path) -> None:
     )
     wanted = set()
     for path in listed.stdout.splitlines():
-        source = next(one for one in FOLDERS if path.startswith(f"{one}/"))
+        source = next(one for one in FOLDERS if f"{path}/".startswith(f"{one}/"))
         wanted.add(FOLDERS[source] + path.removeprefix(source))
 
     assert len(wanted) > 500

@@ -5,7 +5,7 @@ import re
 import pytest
 from django.test import Client
 
-from fleetui.documentation import documentation_files
+from fleetui.documentation import documentation_files, title_of
 from placements.services.placements import save_placement
 from tests.rows import NOW, person, placement_document, spec
 
@@ -43,6 +43,8 @@ def test_every_link_and_image_of_every_page_leads_to_a_page_and_its_heading(
 
     assert len(pages) > 50
     assert lost == []
+    assert [path for path, text in pages.items() if "<h1" not in text] == []
+    assert [path for path in pages if "{" in title_of(path)] == []
 
 
 def test_an_image_is_sent_and_another_file_is_not(reader: Client) -> None:
