@@ -196,7 +196,9 @@ class PlacementListRow:
         """Return the levels of the resilience report whose losses the placement survives."""
         if (resilience := current_resilience(self.placement, self.health)) is None:
             return ""
-        words = f"Survives {', '.join(resilience.levels) or 'no level'}"
+        words = "Survives no loss"
+        if resilience.levels:
+            words = f"Survives loss of {', '.join(resilience.levels)}"
         return f"{words} (outdated)" if is_outdated(self.placement) else words
 
 

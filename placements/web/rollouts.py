@@ -503,13 +503,18 @@ def _stage_row(
     run: StagedRun,
     wanted: str,
     parts: Mapping[str, Part],
-) -> tuple[StageView, badges.Badge, list[Any]]:
-    """Return a stage with its status and its clusters; a large one shows them only in its turn."""
+) -> tuple[StageView, badges.Badge, int, list[Any]]:
+    """Return a stage with its status, how many of its clusters are finished, and its clusters.
+
+    Counted are clusters as in the picture, also those with the revision before their turn. A large stage
+    shows its clusters only in its turn.
+    """
     state = badges.stage_state(stage.state, run, failed=stage.failed)
     is_shown = stage.state == "current" or stage.failed or wanted == stage.stage.name
     rows = stage.rows if is_shown or stage.total == len(stage.rows) else ()
     steps = [(row, part_state(row.phase, parts[row.step.name])) for row in rows]
-    return stage, state, steps
+    finished = sum(parts[step.name] in DONE for step in stage.stage.steps)
+    return stage, state, finished, steps
 
 
 _BY_USERS = (

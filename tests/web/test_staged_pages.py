@@ -126,7 +126,7 @@ def test_the_stages_stand_there_with_their_clusters_before_a_run_is_started(
 ) -> None:
     page = text_of(operator, f"{START}?strategy=careful")
 
-    assert re.findall(r'class="label">(\d \w+)', page) == [
+    assert re.findall(r'class="label">\s*(\d \w+)', page) == [
         "1 c001",
         "1 c000",
         "2 c002",
@@ -488,7 +488,7 @@ def test_a_run_stopped_at_an_approval_is_stopped_wherever_it_is_shown(
     )
     assert run.count("Waiting for approval") == 0
     assert "Stopped Waiting for a user to resume the run" in run
-    assert "1. canary Stopped · 1 of 1 done" in run
+    assert "1. canary Stopped · 1 of 1 updated" in run
     assert "Approval takes effect when the run continues" in run
     assert "Stopped (1 of 4 started)" in placement
     assert placement.count("Waiting for a user to resume the run. Open one") == 1
@@ -548,7 +548,7 @@ def test_an_action_shows_before_a_worker_processes_it(
         assert "Waiting for approval" not in page, address
     assert "Stage canary of one approved. " in pages[RUN]
     assert "Progressing The run continues in a moment" in pages[RUN]
-    assert "1. canary Completed · 1 of 1 done" in pages[RUN]
+    assert "1. canary Completed · 1 of 1 updated" in pages[RUN]
     progress = approver.get("/api/v1/staged-runs/one/progress").json()
     assert (progress["status"], progress["sentences"]) == (
         "progressing",
@@ -592,10 +592,10 @@ def test_what_is_not_allowed_after_an_abort_is_refused(
     abandon("one", by=None, now=waiting.now)
     page = words_of(page_text(operator.get(RUN)))
     assert "Aborted 1 of 4 clusters updated" in page
-    assert "1. canary Aborted · 1 of 1 done" in page
+    assert "1. canary Aborted · 1 of 1 updated" in page
     assert "Wait (30s) aborted" in page
     assert "Approval not given" in page
-    assert "2. prod Not reached · 0 of 3 done" in page
+    assert "2. prod Not reached · 0 of 3 updated" in page
     stages = operator.get("/api/v1/staged-runs/one/progress").json()["stages"]
     assert [one["state"] for one in stages] == ["aborted", "not reached", "not reached"]
 

@@ -99,10 +99,6 @@ class StageView:
         return len(self.stage.steps)
 
     @property
-    def done(self) -> int:
-        return sum(step.done_at is not None for step in self.stage.steps)
-
-    @property
     def failed(self) -> int:
         return sum(step.failed_at is not None for step in self.stage.steps)
 
