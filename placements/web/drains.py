@@ -17,6 +17,7 @@ from fleetui.htmx import render_page
 from fleetui.middleware import costly
 from fleetui.permissions import current_user, for_readers
 from placements.explain.loss import IMPACT_BADGES
+from placements.manifests.policy import PlacementType
 from placements.models import Binding, Drain, DrainStep, Placement
 from placements.services.actions import ACTIONS, ActionKind
 from placements.services.disruption.drains import (
@@ -65,6 +66,8 @@ class DrainStepRow:
     went: list[tuple[str, Badge]]
     more: int
     is_evictable: bool
+    has_all: bool
+    """Whether the placement selects every cluster, so that none replaces this one."""
 
 
 @for_readers
@@ -207,7 +210,20 @@ def _progress(row: Drain) -> dict[str, Any]:
     went = taken_over(row)
     rows = row.steps.select_related("drain").order_by("placement_name")
     in_order = sorted(rows, key=lambda step: _ORDER.index(DrainStep.State(step.state)))
-    steps = [_step(step, went.get(step.placement_name, [])) for step in in_order]
+    have_all = set(
+        Placement.objects.filter(
+            full_name__in=[step.placement_name for step in in_order],
+            placement_type=PlacementType.PICK_ALL,
+        ).values_list("full_name", flat=True)
+    )
+    steps = [
+        _step(
+            step,
+            went.get(step.placement_name, []),
+            has_all=step.placement_name in have_all,
+        )
+        for step in in_order
+    ]
     counts = [
         (state, sum(one.state is state for one in steps)) for state in _STEPS.values()
     ]
@@ -232,21 +248,18 @@ _ORDER = (
 )
 
 
-def _step(step: DrainStep, went: list[Binding]) -> DrainStepRow:
+def _step(step: DrainStep, went: list[Binding], *, has_all: bool) -> DrainStepRow:
     clusters = [
         (one.cluster_name, phase_state(one.phase)) for one in went[:_NAMES_SHOWN]
     ]
     message = "" if step.state == DrainStep.State.GONE else step_sentence(step)
-    state, is_evictable = (
-        _STEPS[DrainStep.State(step.state)],
-        step.state != DrainStep.State.STAYS,
-    )
     return DrainStepRow(
         step.placement_name,
-        state,
+        _STEPS[DrainStep.State(step.state)],
         message,
         step.changed_at,
         clusters,
         max(0, len(went) - _NAMES_SHOWN),
-        is_evictable,
+        is_evictable=step.state != DrainStep.State.STAYS,
+        has_all=has_all,
     )

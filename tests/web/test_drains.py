@@ -216,7 +216,7 @@ def test_says_where_each_placement_went(operator: Client, text_of: Fetch) -> Non
     assert [name for name, one in others.items() if "→" not in one] == ["config"]
     assert [
         name for name, one in others.items() if "Pending replacement" not in one
-    ] == ["config"]
+    ] == ["batch", "config"]
 
 
 @pytest.mark.nightly
