@@ -7,7 +7,9 @@ is one number beside them.
 """
 
 from collections import defaultdict
+from collections.abc import Callable, Collection
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -200,8 +202,8 @@ class _Track:
         levels = levels_of(counts)
         self.smallest = levels.smallest
         self.largest = levels.largest
-        self.tables: dict[tuple[int, bool], list[int]] = {}
-        self.table = self._table(levels.skew, lone=levels.has_lone_smallest)
+        self.tables: dict[tuple[int, bool], _Table] = {}
+        self.table = self._table(self.groups_at, lone=levels.has_lone_smallest)
         score = self.strategy.keyless_score(self.constraint)
         keyless = _FORBIDDEN if score is None else score * _SCORE_UNIT
         shares = [self.table[count - levels.smallest] for count in self.count_of]
@@ -244,7 +246,7 @@ class _Track:
             self.smallest = after
             lowest = 1 + len(self.groups_at.get(after, ()))
         self.largest = max(self.largest, after)
-        table = self._table(self.largest - self.smallest, lone=lowest == 1)
+        table = self._table((after, *self.groups_at), lone=lowest == 1)
         self.table = table
 
         base = 0
@@ -284,20 +286,43 @@ class _Track:
         else:
             self.total[self.cells_of[group]] += change
 
-    def _table(self, skew: int, *, lone: bool) -> list[int]:
-        """Return the share for each count from the smallest to the largest, under these levels."""
-        if (skew, lone) in self.tables:
-            return self.tables[skew, lone]
-        levels = SkewLevels(
-            smallest=0,
-            largest=skew,
-            has_lone_smallest=lone,
-            groups=len(self.count_of),
-        )
-        after_pick = SkewAfterPick(np.arange(skew + 1), levels)
-        shares = self.strategy.score(self.constraint, after_pick) * _SCORE_UNIT
-        if is_hard(self.constraint):
-            violates = self.strategy.violates(self.constraint, after_pick)
-            shares = np.where(violates, _FORBIDDEN, shares)
-        self.tables[skew, lone] = shares.tolist()
+    def _table(self, counts: Collection[int], *, lone: bool) -> "_Table":
+        """Return the shares under the present levels, with those of these counts."""
+        skew = self.largest - self.smallest
+        if (skew, lone) not in self.tables:
+            levels = SkewLevels(0, skew, lone, groups=len(self.count_of))
+            self.tables[skew, lone] = _Table(
+                partial(_shares, self.strategy, self.constraint, levels),
+                [count - self.smallest for count in counts],
+            )
         return self.tables[skew, lone]
+
+
+def _shares(
+    strategy: GroupStrategy,
+    constraint: TopologySpreadConstraint,
+    levels: SkewLevels,
+    counts: list[int],
+) -> list[int]:
+    after_pick = SkewAfterPick(np.array(counts, dtype=np.int64), levels)
+    shares = strategy.score(constraint, after_pick) * _SCORE_UNIT
+    if is_hard(constraint):
+        shares[strategy.violates(constraint, after_pick)] = _FORBIDDEN
+    return shares.tolist()
+
+
+class _Table(dict[int, int]):
+    """The share of each count above the smallest, under some levels.
+
+    Computed for the counts that occur: the largest may be thousands above the smallest.
+    """
+
+    def __init__(
+        self, shares: Callable[[list[int]], list[int]], counts: list[int]
+    ) -> None:
+        super().__init__(zip(counts, shares(counts), strict=True))
+        self.shares = shares
+
+    def __missing__(self, count: int) -> int:
+        (self[count],) = self.shares([count])
+        return self[count]
