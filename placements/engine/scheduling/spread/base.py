@@ -73,10 +73,11 @@ class Groups:
     def of_siblings(self, reduction: np.ufunc, by_group: Ints) -> Ints:
         """Return for each domain the reduction of its family's values, such as the smallest."""
         by_family = reduction.reduceat(by_group, self.first_siblings)
-        return by_family.take(self._place_of_family)
+        return by_family.take(self.family_places)
 
     @cached_property
-    def _place_of_family(self) -> Ints:
+    def family_places(self) -> Ints:
+        """Return for each domain the place of its family among those that have one."""
         return np.repeat(
             np.arange(len(self.first_siblings)),
             np.diff(self.first_siblings, append=len(self)),
@@ -298,23 +299,25 @@ class SpreadStrategy(Protocol):
     ) -> tuple[Scores, ...]:
         """Return the columns that rank the candidates, the first one first; larger is better."""
 
+    def level_rules(
+        self,
+        groups: Sequence[Groups],  # noqa: ARG002 -- subclasses read it
+        candidates: Bools,  # noqa: ARG002
+    ) -> "LevelRules | None":
+        """Return the rules of one level where the spread score stretches a sum over the levels; else None."""
+        return None
+
     def stops_without_candidate(self) -> bool:
         """Return whether a round without a candidate ends the cycle with what was picked; else it fails."""
         return True
 
 
-@runtime_checkable
-class GroupStrategy(Protocol):
-    """A strategy whose score is a sum, over the constraints, of a function of a domain's count.
+class DomainRules(Protocol):
+    """Rules that judge a domain by its count among others.
 
-    `violates` and `score` may depend on `after_pick` only through each count's distance from the smallest,
-    the skew and `has_lone_smallest`: the picker caches the results per such combination.
+    They may depend on `after_pick` only through each count's distance from the smallest, the skew and
+    `has_lone_smallest`: the picker caches the results per such combination.
     """
-
-    was_here_in_first_round_only: bool
-
-    def keyless_score(self, constraint: TopologySpreadConstraint) -> int | None:
-        """Return the score of a cluster without the key, None when it is out."""
 
     def violates(
         self, constraint: TopologySpreadConstraint, after_pick: SkewAfterPick
@@ -325,6 +328,28 @@ class GroupStrategy(Protocol):
         self, constraint: TopologySpreadConstraint, after_pick: SkewAfterPick
     ) -> Ints:
         """Score one more at each count."""
+
+
+@runtime_checkable
+class GroupStrategy(DomainRules, Protocol):
+    """A strategy whose score is the sum of the scores of the domains, by constraint."""
+
+    was_here_in_first_round_only: bool
+
+    def keyless_score(self, constraint: TopologySpreadConstraint) -> int | None:
+        """Return the score of a cluster without the key, None when it is out."""
+
+
+class LevelRules(DomainRules, Protocol):
+    """Rules that stretch one number: a sum of the scores of domains, each among its siblings.
+
+    A level counts `unit` times as much as the one below.
+    """
+
+    unit: int
+
+    def stretch(self, numbers: Scores, contends: Bools) -> Scores:
+        """Return the spread score of every entry, given its number."""
 
 
 def reported_score(
