@@ -61,26 +61,26 @@ def pick(candidates: Candidates, wanted: int) -> Picks:
         return Picks(
             best, tuple(column[best] for column in unspread), ran_dry=len(best) < wanted
         )
-    if not isinstance(candidates.strategy, GroupStrategy):
-        rules = candidates.strategy.level_rules(candidates.groups, candidates.passes)
-        if rules is None:
-            return pick_by_round(Cells(candidates), wanted)
-        return pick_by_round(_CellsInLevels(candidates, rules), wanted)
-    if candidates.strategy.was_here_in_first_round_only and candidates.was_here.any():
+    strategy = candidates.strategy
+    if isinstance(strategy, LevelRules) and strategy.sums_levels(
+        candidates.groups, candidates.passes
+    ):
+        return pick_by_round(_CellsInLevels(candidates, strategy), wanted)
+    if not isinstance(strategy, GroupStrategy):
+        return pick_by_round(Cells(candidates), wanted)
+    if strategy.was_here_in_first_round_only and candidates.was_here.any():
         first = Round(candidates, 1, NO_CLUSTERS)
         if not len(first.ranked):
             return Picks(NO_CLUSTERS, (np.zeros(0, dtype=np.int64),), ran_dry=True)
         winner = first.ranked[:1].astype(np.int32)
-        rest = _Greedy(
-            candidates, candidates.strategy, candidates.was_here_in(2), winner
-        ).run(wanted - 1)
+        rest = _Greedy(candidates, strategy, candidates.was_here_in(2), winner).run(
+            wanted - 1
+        )
         scores = np.concatenate([first.spread[0][winner], rest.spread[0]])
         return replace(
             rest, positions=np.concatenate([winner, rest.positions]), spread=(scores,)
         )
-    return _Greedy(
-        candidates, candidates.strategy, candidates.was_here, NO_CLUSTERS
-    ).run(wanted)
+    return _Greedy(candidates, strategy, candidates.was_here, NO_CLUSTERS).run(wanted)
 
 
 def possible_picks(candidates: Candidates, picks: Picks, more: int) -> int:
@@ -331,9 +331,11 @@ class _Track:
 
     def _shift(self, group: int, change: int) -> None:
         """Change the totals of the cells of one domain."""
-        if self.is_dense and len(self.additions) < _MOST_CHANGES * len(self.count_of):
+        if self.is_dense:
             addition = self.additions.get((group, change))
             if addition is None:
+                if len(self.additions) >= _MOST_CHANGES * len(self.count_of):
+                    self.additions.clear()
                 addition = self.additions[group, change] = np.zeros_like(self.total)
                 addition[self.cells_of[group]] = change
             np.add(self.total, addition, self.total)

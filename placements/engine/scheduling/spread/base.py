@@ -299,14 +299,6 @@ class SpreadStrategy(Protocol):
     ) -> tuple[Scores, ...]:
         """Return the columns that rank the candidates, the first one first; larger is better."""
 
-    def level_rules(
-        self,
-        groups: Sequence[Groups],  # noqa: ARG002 -- subclasses read it
-        candidates: Bools,  # noqa: ARG002
-    ) -> "LevelRules | None":
-        """Return the rules of one level where the spread score stretches a sum over the levels; else None."""
-        return None
-
     def stops_without_candidate(self) -> bool:
         """Return whether a round without a candidate ends the cycle with what was picked; else it fails."""
         return True
@@ -340,6 +332,7 @@ class GroupStrategy(DomainRules, Protocol):
         """Return the score of a cluster without the key, None when it is out."""
 
 
+@runtime_checkable
 class LevelRules(DomainRules, Protocol):
     """Rules that stretch one number: a sum of the scores of domains, each among its siblings.
 
@@ -347,6 +340,9 @@ class LevelRules(DomainRules, Protocol):
     """
 
     unit: int
+
+    def sums_levels(self, groups: Sequence[Groups], candidates: Bools) -> bool:
+        """Return whether they do, with these domains."""
 
     def stretch(self, numbers: Scores, contends: Bools) -> Scores:
         """Return the spread score of every entry, given its number."""

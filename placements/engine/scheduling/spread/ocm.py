@@ -175,15 +175,12 @@ class OcmSpread(SpreadStrategy):
         even: Floats = 2 * _FULL * (numbers - low) / (high - low) - _FULL
         return even.astype(np.float64, copy=False)
 
-    def level_rules(
-        self, groups: Sequence[Groups], candidates: Bools
-    ) -> "OcmSpread | None":
-        """Weighted, with a domain without a weight for every candidate on few levels."""
+    def sums_levels(self, groups: Sequence[Groups], candidates: Bools) -> bool:
+        """Return whether it is weighted, with a domain without a weight for every candidate on few levels."""
         if self.is_strict or len(groups) > _EXACT_LEVELS:
-            return None
-        if any(one.weights or (candidates & ~one.is_present).any() for one in groups):
-            return None
-        return self
+            return False
+        weighed = any(one.weights for one in groups)
+        return not weighed and all(one.is_present[candidates].all() for one in groups)
 
     def violates(
         self, constraint: TopologySpreadConstraint, after_pick: SkewAfterPick
