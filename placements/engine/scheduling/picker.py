@@ -62,11 +62,11 @@ def pick(candidates: Candidates, wanted: int) -> Picks:
             best, tuple(column[best] for column in unspread), ran_dry=len(best) < wanted
         )
     strategy = candidates.strategy
-    if isinstance(strategy, LevelRules) and strategy.sums_levels(
-        candidates.groups, candidates.passes
-    ):
-        return pick_by_round(_CellsInLevels(candidates, strategy), wanted)
     if not isinstance(strategy, GroupStrategy):
+        if isinstance(strategy, LevelRules) and strategy.sums_levels(
+            candidates.groups, candidates.passes
+        ):
+            return pick_by_round(_CellsInLevels(candidates, strategy), wanted)
         return pick_by_round(Cells(candidates), wanted)
     if strategy.was_here_in_first_round_only and candidates.was_here.any():
         first = Round(candidates, 1, NO_CLUSTERS)

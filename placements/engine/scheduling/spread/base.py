@@ -196,6 +196,11 @@ class RoundState:
         return zip(self.constraints, self.groups, self.counts, strict=True)
 
     @cached_property
+    def after_picks(self) -> list[SkewAfterPick]:
+        """Return, by constraint, the skew after one more pick in each domain."""
+        return [SkewAfterPick(counts, levels_of(counts)) for counts in self.counts]
+
+    @cached_property
     def smallest_siblings(self) -> list[Ints]:
         """Return, by constraint, the smallest count of each domain's family."""
         pairs = zip(self.groups, self.counts, strict=True)
