@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import compress
+from operator import itemgetter
 from types import MappingProxyType
 from typing import Any
 
@@ -25,6 +26,7 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 ABSENT = -1
+_MOST_BYTES = 128  # codes, beside that of an absent value
 _FEW_NAMES = 500  # up to this number a plain sort is as fast
 _NOTHING: Mapping[str | None, Quantity | None] = MappingProxyType({})
 
@@ -104,9 +106,13 @@ def label_column(values: Sequence[str | None], order: Ints) -> LabelColumn:
         value: code for code, value in enumerate(distinct)
     }
     code_of[None] = ABSENT
-    codes = np.fromiter(
-        map(code_of.__getitem__, values), dtype=np.int32, count=len(values)
-    )
+    if len(distinct) > _MOST_BYTES:
+        codes = np.fromiter(map(code_of.__getitem__, values), dtype=np.int32)
+        return LabelColumn(tuple(distinct), codes[order])
+    # Bytes take half the time. With one in front, the code of a single value is in a tuple, too.
+    code_of[None] = ABSENT % 256
+    in_bytes = bytes(itemgetter(None, *values)(code_of))
+    codes = np.frombuffer(in_bytes, dtype=np.int8)[1:].astype(np.int32)
     return LabelColumn(tuple(distinct), codes[order])
 
 

@@ -10,7 +10,7 @@ from datetime import datetime
 from enum import StrEnum
 from functools import cached_property, partial
 from itertools import compress
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 from weakref import ref
@@ -186,6 +186,10 @@ class Fleet:
     def clusters(self) -> tuple[Cluster, ...]:
         return tuple(map(self._unsorted.__getitem__, self._order.tolist()))
 
+    @cached_property
+    def _labels(self) -> list[Mapping[str, str]]:
+        return [*map(attrgetter("labels"), self._unsorted)]
+
     def __len__(self) -> int:
         return len(self.names)
 
@@ -218,6 +222,8 @@ class Fleet:
                 column = patched.get(read)
             else:
                 column = column.without(list(before))
+        if column is None and read[0] is _Sort.LABEL:
+            column = label_column(_values_at(read[1], self._labels), self._order)
         if column is None:
             column = label_column([*reader(self._unsorted)], self._order)
         self._texts[read] = column
@@ -487,4 +493,12 @@ def _property_reader(name: str) -> _Reader:
 def _values_of(
     attribute: str, key: str, clusters: Iterable[Cluster]
 ) -> list[str | None]:
-    return [one.get(key) for one in map(attrgetter(attribute), clusters)]
+    return _values_at(key, [*map(attrgetter(attribute), clusters)])
+
+
+def _values_at(key: str, mappings: list[Mapping[str, str]]) -> list[str | None]:
+    """Read a key, which takes half the time where all have it."""
+    try:
+        return [*map(itemgetter(key), mappings)]
+    except KeyError:
+        return [one.get(key) for one in mappings]

@@ -40,6 +40,18 @@ def test_label_column_follows_the_order_given() -> None:
     ]
 
 
+@pytest.mark.parametrize("size", [1, 127, 128, 129, 300])
+def test_label_column_codes_every_value_however_many_there_are(size: int) -> None:
+    values = [*(f"v{at:03}" for at in range(size)), None]
+    draw = random.Random(3)
+    texts = draw.sample(values, len(values))
+
+    column = _labels(*texts)
+
+    assert column.values == tuple(values[:-1])
+    assert [column.value_at(position) for position in range(len(texts))] == texts
+
+
 @pytest.mark.parametrize("alphabet", ["ab", "a\x00b", "aé\ud800\uffff\U0001f600"])
 def test_names_are_in_the_order_of_their_code_points(
     alphabet: str, monkeypatch: pytest.MonkeyPatch

@@ -14,6 +14,7 @@ import pytest
 
 from clusters import fleet as fleet_module
 from clusters.columns import Ints, LabelColumn, label_column
+from clusters.fleet import Cluster, Fleet
 from fleetui.apimachinery.model import Semantics
 from placements.engine.scheduling.candidates import candidates_of
 from placements.engine.scheduling.cycle import Cycle
@@ -24,6 +25,7 @@ from placements.engine.scheduling.scheduler import schedule
 from placements.engine.scheduling.spread.base import SkewAfterPick
 from placements.engine.scheduling.spread.fleet import FleetSpread
 from placements.manifests.policy import TopologySpreadConstraint
+from tests.builders import pick_n, spread
 from tests.engine.scheduling.plain_evaluation import plain_rounds
 from tests.load.counting import lines_of
 from tests.load.problems import Problem
@@ -192,6 +194,21 @@ def test_the_rules_are_evaluated_once_per_domain_state_not_once_per_pick_or_clus
     assert len(picks.positions) == wanted
     assert len(counting.sizes) <= 10 * len(GATE.domains)
     assert max(counting.sizes) <= 10
+
+
+def test_the_rules_are_evaluated_for_the_counts_that_occur_not_for_all_below_them() -> (
+    None
+):
+    """One domain is used up at once, so that every pick in the other makes the skew larger."""
+    one = Fleet(Cluster(f"c{at:03}", {"region": f"r{at > 0}"}) for at in range(401))
+    policy = pick_n(400, spread=[spread("region", 1, hard=False)])
+    counting = _Counting()
+    candidates = replace(candidates_of(Cycle(one, policy)), strategy=counting)
+
+    picks = pick(candidates, 400)
+
+    assert len(picks.positions) == 400
+    assert sum(counting.sizes) <= 4 * 400
 
 
 def test_columns_of_a_fleet_are_made_once_for_all_placements(

@@ -8,37 +8,36 @@ from dataclasses import replace
 
 import numpy as np
 
-from clusters.columns import ABSENT, Ints
+from clusters.columns import ABSENT, Bools, Ints
 from fleetui.apimachinery.effort import check_picks, check_time
 from placements.engine.scheduling.candidates import Candidates, Picks, preference_order
 from placements.engine.scheduling.cycle import NO_CLUSTERS
 from placements.engine.scheduling.round import RoundEvaluation
-from placements.engine.scheduling.spread.base import RoundState, cells_of, narrow
+from placements.engine.scheduling.spread.base import (
+    RoundState,
+    Scores,
+    cells_of,
+    narrow,
+)
 
 PICKS_BETWEEN_CHECKS = 32
 """How often the time is looked at: a pick takes 10 microseconds to some milliseconds."""
 
 
-def pick_by_round(candidates: Candidates, wanted: int) -> Picks:
+def pick_by_round(cells: "Cells", wanted: int) -> Picks:
     """Pick up to `wanted` clusters, one a round."""
-    cells = _Cells(candidates)
     picks = min(wanted, len(cells.order))
-    check_picks(
-        cells=len(cells.left), picks=picks, constraints=len(candidates.constraints)
-    )
+    check_picks(cells=len(cells.left), picks=picks, constraints=len(cells.groups))
     positions: list[int] = []
     scores: list[list[float]] = []
     while len(positions) < wanted:
         if not len(positions) % PICKS_BETWEEN_CHECKS:
             check_time()
-        state = RoundState(
-            candidates.constraints, cells.groups, cells.counts, cells.left
-        )
-        evaluation = RoundEvaluation(candidates.strategy, state)
-        cell = cells.best(evaluation)
+        contends, spread_scores = cells.evaluate()
+        cell = cells.best(contends, spread_scores)
         if cell is None:
             break
-        scores.append([column[cell].item() for column in evaluation.spread])
+        scores.append([column[cell].item() for column in spread_scores])
         positions.append(int(cells.positions[cell]))
         cells.take(cell)
     spread = tuple(np.array(column) for column in zip(*scores, strict=True))
@@ -47,7 +46,7 @@ def pick_by_round(candidates: Candidates, wanted: int) -> Picks:
     )
 
 
-class _Cells:
+class Cells:
     """The cells of a run: the leader of each, whether one is left, and the counts of the domains."""
 
     def __init__(self, candidates: Candidates) -> None:
@@ -79,14 +78,21 @@ class _Cells:
             for groups, codes in zip(candidates.groups, codes_of_cells, strict=True)
         )
 
-    def best(self, evaluation: RoundEvaluation) -> int | None:
+    def evaluate(self) -> tuple[Bools, tuple[Scores, ...]]:
+        """Return which cells contend in this round, and the columns of their spread score."""
+        constraints = self.candidates.constraints
+        state = RoundState(constraints, self.groups, self.counts, self.left)
+        evaluation = RoundEvaluation(self.candidates.strategy, state)
+        return evaluation.contends, evaluation.spread
+
+    def best(self, contends: Bools, spread: tuple[Scores, ...]) -> int | None:
         """Return the cell whose leader ranks first, None when no cell contends."""
-        best = evaluation.contends.nonzero()[0]
+        best = contends.nonzero()[0]
         if not len(best):
             return None
         strategy = self.candidates.strategy
         columns = strategy.rank(
-            spread=evaluation.spread, preference=self.preference, was_here=self.was_here
+            spread=spread, preference=self.preference, was_here=self.was_here
         )
         for column in columns:
             values = column.take(best)

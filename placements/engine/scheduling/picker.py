@@ -7,28 +7,33 @@ is one number beside them.
 """
 
 from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
-from clusters.columns import ABSENT, Codes, Ints
+from clusters.columns import ABSENT, Bools, Codes, Ints
 from fleetui.apimachinery.effort import check_picks, check_time
 from placements.engine.scheduling.candidates import Candidates, Picks, preference_order
 from placements.engine.scheduling.contended_picker import (
     PICKS_BETWEEN_CHECKS,
+    Cells,
     pick_by_round,
 )
 from placements.engine.scheduling.cycle import NO_CLUSTERS
 from placements.engine.scheduling.round import Round
 from placements.engine.scheduling.spread.base import (
+    DomainRules,
     GroupStrategy,
+    LevelRules,
     RoundState,
+    Scores,
     SkewAfterPick,
     SkewLevels,
     cells_by_group,
     cells_of,
     is_hard,
-    levels_of,
     narrow,
 )
 from placements.manifests.policy import TopologySpreadConstraint
@@ -43,6 +48,7 @@ _FAR = 1 << 58  # with a base beyond this, totals may soon exceed 64 bits
 _FEW = 8  # up to this number, changed domains are updated one by one
 # Arrays over all cells, one a domain, are added in a quarter of the time that picking its cells takes.
 _MOST_NUMBERS = 1 << 18
+_MOST_CHANGES = 16  # of each domain, for which such arrays are kept
 
 
 def pick(candidates: Candidates, wanted: int) -> Picks:
@@ -55,23 +61,26 @@ def pick(candidates: Candidates, wanted: int) -> Picks:
         return Picks(
             best, tuple(column[best] for column in unspread), ran_dry=len(best) < wanted
         )
-    if not isinstance(candidates.strategy, GroupStrategy):
-        return pick_by_round(candidates, wanted)
-    if candidates.strategy.was_here_in_first_round_only and candidates.was_here.any():
+    strategy = candidates.strategy
+    if not isinstance(strategy, GroupStrategy):
+        if isinstance(strategy, LevelRules) and strategy.sums_levels(
+            candidates.groups, candidates.passes
+        ):
+            return pick_by_round(_CellsInLevels(candidates, strategy), wanted)
+        return pick_by_round(Cells(candidates), wanted)
+    if strategy.was_here_in_first_round_only and candidates.was_here.any():
         first = Round(candidates, 1, NO_CLUSTERS)
         if not len(first.ranked):
             return Picks(NO_CLUSTERS, (np.zeros(0, dtype=np.int64),), ran_dry=True)
         winner = first.ranked[:1].astype(np.int32)
-        rest = _Greedy(
-            candidates, candidates.strategy, candidates.was_here_in(2), winner
-        ).run(wanted - 1)
+        rest = _Greedy(candidates, strategy, candidates.was_here_in(2), winner).run(
+            wanted - 1
+        )
         scores = np.concatenate([first.spread[0][winner], rest.spread[0]])
         return replace(
             rest, positions=np.concatenate([winner, rest.positions]), spread=(scores,)
         )
-    return _Greedy(
-        candidates, candidates.strategy, candidates.was_here, NO_CLUSTERS
-    ).run(wanted)
+    return _Greedy(candidates, strategy, candidates.was_here, NO_CLUSTERS).run(wanted)
 
 
 def possible_picks(candidates: Candidates, picks: Picks, more: int) -> int:
@@ -110,11 +119,11 @@ class _Greedy:
         starts = candidates.starting_counts()
         self.tracks = [
             _Track(
-                strategy,
-                constraint,
+                partial(_shares, strategy, constraint, _SCORE_UNIT),
                 counts=start + groups.count(picks),
                 group_of_cell=codes,
                 total=self.total,
+                keyless=strategy.keyless_score(constraint),
             )
             for constraint, groups, start, codes in zip(
                 candidates.constraints,
@@ -173,19 +182,60 @@ class _Greedy:
         )
 
 
+class _CellsInLevels(Cells):
+    """Cells whose numbers are kept up to date from pick to pick, by one track per level."""
+
+    def __init__(self, candidates: Candidates, rules: LevelRules) -> None:
+        super().__init__(candidates)
+        self.rules = rules
+        self.numbers = np.zeros(len(self.left), dtype=np.int64)
+        levels = zip(candidates.constraints, self.groups, strict=True)
+        self.tracks = [
+            _Track(
+                partial(_shares, rules, constraint, rules.unit**below),
+                counts=np.zeros(len(groups), dtype=np.int64),
+                group_of_cell=groups.codes,
+                total=self.numbers,
+                families=groups.family_places.tolist(),
+            )
+            for below, (constraint, groups) in enumerate(reversed([*levels]))
+        ]
+
+    def evaluate(self) -> tuple[Bools, tuple[Scores, ...]]:
+        contends = self.numbers > _TOO_LOW
+        return contends, (self.rules.stretch(self.numbers, contends),)
+
+    def take(self, cell: int) -> None:
+        for track in self.tracks:
+            self.numbers += track.add(track.group_of_cell[cell])
+        super().take(cell)
+        if not self.left[cell]:
+            self.numbers[cell] = _EMPTY
+
+
+class _Family:
+    """Domains of a constraint that are compared with each other, by count, and their levels."""
+
+    def __init__(self) -> None:
+        self.groups_at: defaultdict[int, set[int]] = defaultdict(set)
+        self.smallest = 0
+        self.largest = 0
+        self.table: Mapping[int, int] = {}
+
+
 class _Track:
     """One constraint during a run: its domains by count, and the share of each count in the totals."""
 
     def __init__(
         self,
-        strategy: GroupStrategy,
-        constraint: TopologySpreadConstraint,
+        shares: Callable[[SkewLevels, list[int]], list[int]],
         counts: Ints,
         group_of_cell: Codes,
         total: Ints,
+        keyless: int | None = 0,
+        families: Sequence[int] = (),
     ) -> None:
-        self.strategy = strategy
-        self.constraint = constraint
+        self.shares = shares
         self.total = total
         self.codes = group_of_cell
         self.group_of_cell = group_of_cell.tolist()
@@ -194,18 +244,22 @@ class _Track:
         self.is_dense = len(total) * len(counts) <= _MOST_NUMBERS
         self.additions: dict[tuple[int, int], Ints] = {}
         self.count_of = counts.tolist()
-        self.groups_at: defaultdict[int, set[int]] = defaultdict(set)
+        self.tables: dict[tuple[int, bool], _Table] = {}
+        by_family: defaultdict[int, _Family] = defaultdict(_Family)
+        self.family_of = [*map(by_family.__getitem__, families or [0] * len(counts))]
         for group, count in enumerate(self.count_of):
-            self.groups_at[count].add(group)
-        levels = levels_of(counts)
-        self.smallest = levels.smallest
-        self.largest = levels.largest
-        self.tables: dict[tuple[int, bool], list[int]] = {}
-        self.table = self._table(levels.skew, lone=levels.has_lone_smallest)
-        score = self.strategy.keyless_score(self.constraint)
-        keyless = _FORBIDDEN if score is None else score * _SCORE_UNIT
-        shares = [self.table[count - levels.smallest] for count in self.count_of]
-        total += np.array([*shares, keyless])[group_of_cell]
+            self.family_of[group].groups_at[count].add(group)
+        for family in by_family.values():
+            family.smallest = min(family.groups_at)
+            family.largest = max(family.groups_at)
+            lowest = len(family.groups_at[family.smallest])
+            family.table = self._table(family, family.groups_at, lone=lowest == 1)
+        first_shares = [
+            family.table[count - family.smallest]
+            for family, count in zip(self.family_of, self.count_of, strict=True)
+        ]
+        without = _FORBIDDEN if keyless is None else keyless * _SCORE_UNIT
+        total += np.array([*first_shares, without])[group_of_cell]
 
     def add(self, group: int) -> int:
         """Count one more cluster in a domain, and bring the totals of the cells up to date.
@@ -214,43 +268,45 @@ class _Track:
         """
         if group < 0:
             return 0
+        family = self.family_of[group]
+        smallest = family.smallest
         count = self.count_of[group]
         after = count + 1
         self.count_of[group] = after
-        others = self.groups_at[count]
+        others = family.groups_at[count]
         others.remove(group)
         if not others:
-            del self.groups_at[count]
-        share = self.table[count - self.smallest]
+            del family.groups_at[count]
+        share = family.table[count - smallest]
         base = 0
         # The levels stay while two others have the smallest count.
-        if after > self.largest or (count == self.smallest and len(others) < 2):
-            base = self._move(after)
-        change = self.table[after - self.smallest] - share - base
+        if after > family.largest or (count == smallest and len(others) < 2):
+            base = self._move(family, after)
+        change = family.table[after - family.smallest] - share - base
         if change:
             self._shift(group, change)
-        self.groups_at[after].add(group)
+        family.groups_at[after].add(group)
         return base
 
-    def _move(self, after: int) -> int:
+    def _move(self, family: _Family, after: int) -> int:
         """Change the shares of all other domains to those of the levels with one more domain of a count.
 
         Return by how much most of them change, which is left to the base.
         """
-        former = self.table
-        origin = self.smallest
-        lowest = len(self.groups_at.get(origin, ()))
+        former = family.table
+        origin = family.smallest
+        lowest = len(family.groups_at.get(origin, ()))
         if not lowest:
-            self.smallest = after
-            lowest = 1 + len(self.groups_at.get(after, ()))
-        self.largest = max(self.largest, after)
-        table = self._table(self.largest - self.smallest, lone=lowest == 1)
-        self.table = table
+            family.smallest = after
+            lowest = 1 + len(family.groups_at.get(after, ()))
+        family.largest = max(family.largest, after)
+        table = self._table(family, (after, *family.groups_at), lone=lowest == 1)
+        family.table = table
 
         base = 0
         changes = [(self.keyless, 0)]
-        for count, groups in self.groups_at.items():
-            change = table[count - self.smallest] - former[count - origin]
+        for count, groups in family.groups_at.items():
+            change = table[count - family.smallest] - former[count - origin]
             changes.append((groups, change))
             if 2 * len(groups) > len(self.count_of):
                 base = change
@@ -278,26 +334,52 @@ class _Track:
         if self.is_dense:
             addition = self.additions.get((group, change))
             if addition is None:
+                if len(self.additions) >= _MOST_CHANGES * len(self.count_of):
+                    self.additions.clear()
                 addition = self.additions[group, change] = np.zeros_like(self.total)
                 addition[self.cells_of[group]] = change
             np.add(self.total, addition, self.total)
         else:
             self.total[self.cells_of[group]] += change
 
-    def _table(self, skew: int, *, lone: bool) -> list[int]:
-        """Return the share for each count from the smallest to the largest, under these levels."""
-        if (skew, lone) in self.tables:
-            return self.tables[skew, lone]
-        levels = SkewLevels(
-            smallest=0,
-            largest=skew,
-            has_lone_smallest=lone,
-            groups=len(self.count_of),
-        )
-        after_pick = SkewAfterPick(np.arange(skew + 1), levels)
-        shares = self.strategy.score(self.constraint, after_pick) * _SCORE_UNIT
-        if is_hard(self.constraint):
-            violates = self.strategy.violates(self.constraint, after_pick)
-            shares = np.where(violates, _FORBIDDEN, shares)
-        self.tables[skew, lone] = shares.tolist()
+    def _table(
+        self, family: _Family, counts: Collection[int], *, lone: bool
+    ) -> "_Table":
+        """Return the shares under the present levels of a family, with those of these counts."""
+        skew = family.largest - family.smallest
+        if (skew, lone) not in self.tables:
+            levels = SkewLevels(0, skew, lone, groups=len(self.count_of))
+            above = [count - family.smallest for count in counts]
+            self.tables[skew, lone] = _Table(partial(self.shares, levels), above)
         return self.tables[skew, lone]
+
+
+def _shares(
+    rules: DomainRules,
+    constraint: TopologySpreadConstraint,
+    unit: int,
+    levels: SkewLevels,
+    counts: list[int],
+) -> list[int]:
+    after_pick = SkewAfterPick(np.array(counts, dtype=np.int64), levels)
+    shares: Ints = rules.score(constraint, after_pick) * unit
+    if is_hard(constraint):
+        shares[rules.violates(constraint, after_pick)] = _FORBIDDEN
+    return list(shares.tolist())
+
+
+class _Table(dict[int, int]):
+    """The share of each count above the smallest, under some levels.
+
+    Computed for the counts that occur: the largest may be thousands above the smallest.
+    """
+
+    def __init__(
+        self, shares: Callable[[list[int]], list[int]], counts: list[int]
+    ) -> None:
+        super().__init__(zip(counts, shares(counts), strict=True))
+        self.shares = shares
+
+    def __missing__(self, count: int) -> int:
+        (self[count],) = self.shares([count])
+        return self[count]

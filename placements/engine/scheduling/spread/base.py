@@ -73,10 +73,11 @@ class Groups:
     def of_siblings(self, reduction: np.ufunc, by_group: Ints) -> Ints:
         """Return for each domain the reduction of its family's values, such as the smallest."""
         by_family = reduction.reduceat(by_group, self.first_siblings)
-        return by_family.take(self._place_of_family)
+        return by_family.take(self.family_places)
 
     @cached_property
-    def _place_of_family(self) -> Ints:
+    def family_places(self) -> Ints:
+        """Return for each domain the place of its family among those that have one."""
         return np.repeat(
             np.arange(len(self.first_siblings)),
             np.diff(self.first_siblings, append=len(self)),
@@ -195,6 +196,11 @@ class RoundState:
         return zip(self.constraints, self.groups, self.counts, strict=True)
 
     @cached_property
+    def after_picks(self) -> list[SkewAfterPick]:
+        """Return, by constraint, the skew after one more pick in each domain."""
+        return [SkewAfterPick(counts, levels_of(counts)) for counts in self.counts]
+
+    @cached_property
     def smallest_siblings(self) -> list[Ints]:
         """Return, by constraint, the smallest count of each domain's family."""
         pairs = zip(self.groups, self.counts, strict=True)
@@ -303,18 +309,12 @@ class SpreadStrategy(Protocol):
         return True
 
 
-@runtime_checkable
-class GroupStrategy(Protocol):
-    """A strategy whose score is a sum, over the constraints, of a function of a domain's count.
+class DomainRules(Protocol):
+    """Rules that judge a domain by its count among others.
 
-    `violates` and `score` may depend on `after_pick` only through each count's distance from the smallest,
-    the skew and `has_lone_smallest`: the picker caches the results per such combination.
+    They may depend on `after_pick` only through each count's distance from the smallest, the skew and
+    `has_lone_smallest`: the picker caches the results per such combination.
     """
-
-    was_here_in_first_round_only: bool
-
-    def keyless_score(self, constraint: TopologySpreadConstraint) -> int | None:
-        """Return the score of a cluster without the key, None when it is out."""
 
     def violates(
         self, constraint: TopologySpreadConstraint, after_pick: SkewAfterPick
@@ -325,6 +325,32 @@ class GroupStrategy(Protocol):
         self, constraint: TopologySpreadConstraint, after_pick: SkewAfterPick
     ) -> Ints:
         """Score one more at each count."""
+
+
+@runtime_checkable
+class GroupStrategy(DomainRules, Protocol):
+    """A strategy whose score is the sum of the scores of the domains, by constraint."""
+
+    was_here_in_first_round_only: bool
+
+    def keyless_score(self, constraint: TopologySpreadConstraint) -> int | None:
+        """Return the score of a cluster without the key, None when it is out."""
+
+
+@runtime_checkable
+class LevelRules(DomainRules, Protocol):
+    """Rules that stretch one number: a sum of the scores of domains, each among its siblings.
+
+    A level counts `unit` times as much as the one below.
+    """
+
+    unit: int
+
+    def sums_levels(self, groups: Sequence[Groups], candidates: Bools) -> bool:
+        """Return whether they do, with these domains."""
+
+    def stretch(self, numbers: Scores, contends: Bools) -> Scores:
+        """Return the spread score of every entry, given its number."""
 
 
 def reported_score(

@@ -69,10 +69,9 @@ class SkewRules(SpreadStrategy):
     def verdicts(self, state: RoundState) -> list[ConstraintVerdict]:
         """Judge each domain by the skew that one more would make; a hard constraint forbids a violation."""
         verdicts = []
-        for constraint, groups, counts in state.parts:
-            by_group = self.violates(
-                constraint, SkewAfterPick(counts, levels_of(counts))
-            )
+        parts = zip(state.constraints, state.groups, state.after_picks, strict=True)
+        for constraint, groups, after_pick in parts:
+            by_group = self.violates(constraint, after_pick)
             violates = at_entries(by_group, groups, missing_key=False)
             verdicts.append(ConstraintVerdict(violates, violates & is_hard(constraint)))
         return verdicts
@@ -87,8 +86,9 @@ class SkewRules(SpreadStrategy):
 
     def scores(self, state: RoundState, _contends: Bools) -> list[Scores]:
         scores: list[Scores] = []
-        for constraint, groups, counts in state.parts:
-            by_group = self.score(constraint, SkewAfterPick(counts, levels_of(counts)))
+        parts = zip(state.constraints, state.groups, state.after_picks, strict=True)
+        for constraint, groups, after_pick in parts:
+            by_group = self.score(constraint, after_pick)
             scores.append(at_entries(by_group, groups, missing_key=0))
         return scores
 

@@ -15,6 +15,7 @@ from placements.engine.scheduling.spread.base import (
     MissingKeyPolicy,
     RoundState,
     Scores,
+    SkewAfterPick,
     SkewProjection,
     SpreadInput,
     SpreadStrategy,
@@ -44,6 +45,7 @@ class OcmSpread(SpreadStrategy):
     """Even spread by the gap to the emptiest sibling; strictly level by level, or weighed by u."""
 
     name = "ocm"
+    unit = _TOP_LEVEL + 1
 
     def __init__(self, options: OcmOptions) -> None:
         self.options = options
@@ -157,18 +159,41 @@ class OcmSpread(SpreadStrategy):
             list(zip(state.groups, _gaps(state, contends), strict=True))
         ):
             total += _level_scores(groups, gaps, np.array(unit, dtype=exact))
-            unit *= _TOP_LEVEL + 1
+            unit *= self.unit
 
-        # Stretch the numbers of the contenders to −100 to 100; all equal, or a single one, is 0.
-        counted = total[contends]
-        low = counted.min(initial=inf)
-        high = counted.max(initial=-inf)
-        if low >= high:
-            return (np.zeros(len(total), dtype=np.float64),)
-        even = (2 * _FULL * (total - low) / (high - low) - _FULL).astype(
-            np.float64, copy=False
-        )
+        even = self.stretch(total, contends)
         return (even if exact is np.float64 else _made_distinct(even, total, contends),)
+
+    def stretch(self, numbers: NDArray[Any], contends: Bools) -> Floats:
+        """Stretch the numbers of the contenders to −100 to 100; all equal, or a single one, is 0."""
+        counted = numbers
+        if not contends.all():
+            counted = numbers[contends]
+        if not len(counted) or counted.min() == counted.max():
+            return np.zeros(len(numbers), dtype=np.float64)
+        low, high = counted.min(), counted.max()
+        even: Floats = 2 * _FULL * (numbers - low) / (high - low) - _FULL
+        return even.astype(np.float64, copy=False)
+
+    def sums_levels(self, groups: Sequence[Groups], candidates: Bools) -> bool:
+        """Return whether it is weighted, with a domain without a weight for every candidate on few levels."""
+        if self.is_strict or len(groups) > _EXACT_LEVELS:
+            return False
+        weighed = any(one.weights for one in groups)
+        return not weighed and all(one.is_present[candidates].all() for one in groups)
+
+    def violates(
+        self, constraint: TopologySpreadConstraint, after_pick: SkewAfterPick
+    ) -> Bools:
+        above = after_pick.counts - after_pick.levels.smallest
+        return np.greater_equal(above, constraint.max_skew)
+
+    def score(
+        self, _constraint: TopologySpreadConstraint, after_pick: SkewAfterPick
+    ) -> Ints:
+        """Score a domain among its siblings, as `_level_scores` does."""
+        below = after_pick.levels.largest - after_pick.counts
+        return _TOP_LEVEL * below // max(after_pick.levels.skew, 1)
 
     def rank(
         self, *, spread: tuple[Scores, ...], preference: Scores, **_was_here: Ints
