@@ -18,7 +18,7 @@ from placements.manifests.policy import PlacementType
 from placements.models import Binding, Decision
 from placements.services.decisions.records import decision_of, summary_of
 from placements.services.decisions.why_not import age_words, bound_and_joined
-from placements.services.health import cluster_statuses
+from placements.services.health import cluster_statuses, statuses_named
 from placements.services.rollouts.queries import waiting_words
 from placements.web.badges import Badge, outcome_kind
 from placements.web.request import PAGE_SIZE, number_of, word_from
@@ -255,11 +255,7 @@ def _cluster_rows(
     *,
     now: datetime,
 ) -> list[PlacementCluster]:
-    bindings = placement.bindings.filter(cluster_name__in=names)
-    statuses = {
-        row.cluster_name: (row, one)
-        for row, one in cluster_statuses(placement, bindings, now=now)
-    }
+    statuses = statuses_named(placement, names, now=now)
     words = waiting_words(
         [row for row, one in statuses.values() if one.level != HealthLevel.HEALTHY]
     )
