@@ -10,8 +10,13 @@ from django.db.models import QuerySet
 
 from fleetui.hub_scope import current_hub_id, in_hub
 
+# Nothing else has these values. The first one is in place of the hub in scope.
 _HUB = -1_000_000
-"""In place of the hub in scope."""
+_MARKS: dict[type, Callable[[int], Any]] = {
+    int: lambda place: _HUB - place,
+    str: "value-{}-of-a-prepared-query".format,
+    datetime: lambda place: datetime.min.replace(tzinfo=UTC) + timedelta(days=place),
+}
 
 
 class PreparedQuery:
@@ -44,7 +49,7 @@ class PreparedQuery:
     def _prepare(self, shape: tuple[Hashable, ...], values: dict[str, Any]) -> Any:
         """Return the query, its compiler and its statement; a parameter is a name, or None and a constant."""
         marks = {
-            name: _mark(value, place)
+            name: _MARKS[type(value)](place)
             for place, (name, value) in enumerate(values.items(), start=1)
         }
         with in_hub(_HUB):
@@ -56,19 +61,9 @@ class PreparedQuery:
             (next((name for name, mark in names if mark == one), None), one)
             for one in parameters
         ]
-        unused = marks.keys() - {name for name, _ in sources}
-        if unused:
+        if unused := marks.keys() - {name for name, _ in sources}:
             raise ValueError(f"the query does not use {', '.join(sorted(unused))}")
         return queryset, compiler, sql, sources
-
-
-def _mark(value: object, place: int) -> object:
-    """Return a value of the same type that nothing else has."""
-    if isinstance(value, datetime):
-        return datetime.min.replace(tzinfo=UTC) + timedelta(days=place)
-    if isinstance(value, str):
-        return f"value-{place}-of-a-prepared-query"
-    return _HUB - place
 
 
 def _adapted(values: dict[str, Any], connection: Any) -> dict[str | None, Any]:

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import reduce
+from heapq import nsmallest
 from itertools import chain
 from operator import or_
 from types import SimpleNamespace
@@ -24,10 +25,9 @@ from django.db.models import (
     Subquery,
     Value,
     When,
-    Window,
 )
 from django.db.models.fields.json import KT
-from django.db.models.functions import Coalesce, RowNumber
+from django.db.models.functions import Coalesce
 
 from clusters.drivers.registry import DRIVERS
 from clusters.fleet import EligibilityKind
@@ -225,11 +225,9 @@ def _alike(
     return every.values_list(*_ALIKE, "member", "count", "late", "seen")
 
 
-@PreparedQuery
-def _alike_of_one(
-    *, placement: int, late: datetime, now: datetime
-) -> QuerySet[Any, Any]:
-    return _alike({late: [placement]}, now=now)
+_alike_of_one = PreparedQuery(
+    lambda *, placement, late, now: _alike({late: [placement]}, now=now)
+)
 
 
 def _condition_of_member(now: datetime) -> Coalesce:
@@ -285,40 +283,38 @@ def _observed(
 
 
 def cluster_statuses(
-    placement: Any, rows: QuerySet[Binding], *, now: datetime
+    placement: Any, names: Sequence[str] | None, *, now: datetime
 ) -> list[tuple[Any, ClusterStatus]]:
-    return [
-        (row, _status_of(placement, row.__dict__))
-        for row in _observed(rows, _late_before([placement], now=now), now=now)
-    ]
-
-
-@PreparedQuery
-def _named_rows(
-    _count: int, *, placement: int, late: datetime, now: datetime, **names: str
-) -> QuerySet[Any, Any]:
-    rows = Binding.objects.filter(
-        placement=placement, cluster_name__in=list(names.values())
-    )
-    return _observed(rows, {late: [placement]}, now=now)
-
-
-def statuses_named(
-    placement: Any, names: Sequence[str], *, now: datetime
-) -> dict[str, tuple[Any, ClusterStatus]]:
-    """Return the bindings on some clusters, each with its status; for each number a query is prepared."""
-    rows = _named_rows.rows(
-        len(names),
+    """Return the bindings on these clusters, or on all that are selected, each with its status."""
+    rows = _status_rows.rows(
+        names is None,
+        len(names or ()),
         placement=placement.pk,
         late=now - placement.unavailable_period,
         now=now,
-        **{f"name_{place}": name for place, name in enumerate(names)},
+        **{f"name_{place}": name for place, name in enumerate(names or ())},
     )
     for row in rows:
         row.placement = placement
-    return {
-        row.cluster_name: (row, _status_of(placement, row.__dict__)) for row in rows
-    }
+    return [(row, _status_of(placement, row.__dict__)) for row in rows]
+
+
+@PreparedQuery
+def _status_rows(
+    is_all: bool,
+    _count: int,
+    *,
+    placement: int,
+    late: datetime,
+    now: datetime,
+    **names: str,
+) -> QuerySet[Any, Any]:
+    # No cluster has the empty name: of no names there would be no statement.
+    is_chosen = Q(cluster_name__in=["", *names.values()])
+    if is_all:
+        is_chosen = ~Q(state=BindingState.UNSCHEDULED)
+    rows = Binding.objects.filter(is_chosen, placement=placement)
+    return _observed(rows, {late: [placement]}, now=now)
 
 
 def statuses_on(
@@ -396,16 +392,22 @@ class ClusterProblem:
     reason: str
 
 
+_OF_STATUS = (
+    "state",
+    "phase",
+    "failure",
+    "member",
+    "is_late",
+    "started_status",
+    "available_status",
+)
+
+
 @PreparedQuery
 def _problem_rows(
-    is_rolling: bool,
-    *,
-    placement: int,
-    late: datetime,
-    now: datetime,
+    is_rolling: bool, *, placement: int, late: datetime, now: datetime
 ) -> QuerySet[Any, Any]:
-    """Return the first bindings of those alike that may be a problem, each with their number."""
-    members = MemberCluster.objects.filter(name=OuterRef("cluster_name"))
+    """Return the names and the values of the bindings that may have a problem; unordered."""
     is_waiting = Q(phase=Phase.APPLIED)
     if is_rolling:  # what was applied a moment ago becomes available in time
         is_waiting &= Q(phase_changed_at__lt=late)
@@ -416,84 +418,74 @@ def _problem_rows(
         | is_waiting
     )
     rows = Binding.objects.filter(placement=placement)
-    rows = _observed(
-        rows.filter(has_failed | ~is_ready & ~Q(state=BindingState.UNSCHEDULED)),
-        {late: [placement]},
-        now=now,
-    )
-    alike = (
-        "state",
-        "phase",
-        "failure",
-        "member",
-        "is_late",
-        "started_status",
-        "available_status",
-    )
-    rows = rows.annotate(
-        place=Window(RowNumber(), partition_by=alike, order_by="cluster_name"),
-        count=Window(Count("pk"), partition_by=alike),
-        member_since=Subquery(
-            members.values(
-                since=Case(
-                    When(not_observed(now=now), then=F("heartbeat_at")),
-                    When(unhealthy(now=now), then=F("healthy_since")),
-                    default=Coalesce("unanswered_since", "verdict_since"),
-                )
-            )[:1]
-        ),
-        member_reason=Subquery(
-            members.values(
-                reason=Case(
-                    When(
-                        unhealthy(now=now),
-                        then=Value("the cluster reports itself unhealthy"),
-                    ),
-                    default=F("verdict_reason"),
-                )
-            )[:1]
-        ),
-    )
-    return rows.filter(place__lte=_MOST_NAMES).order_by("cluster_name")
+    rows = rows.filter(has_failed | ~is_ready & ~Q(state=BindingState.UNSCHEDULED))
+    rows = _observed(rows, {late: [placement]}, now=now)
+    return rows.order_by().values_list("cluster_name", *_OF_STATUS)
 
 
 def cluster_problems(placement: Any, *, now: datetime) -> list[ClusterProblem]:
-    """Return what is wrong with clusters of a placement, the worst first; one query.
+    """Return what is wrong with clusters of a placement, the worst first; two queries.
 
-    Only the first clusters of those alike are read.
+    There may be thousands: of those with one status, only the first binding is read whole.
     """
     late = now - placement.unavailable_period
     rows = _problem_rows.rows(
         bool(placement.is_rolling), placement=placement.pk, late=late, now=now
     )
-    groups: dict[ClusterStatus, list[Any]] = defaultdict(list)
-    for row in rows:
-        status = _status_of(placement, row.__dict__)
+    alike: dict[tuple[Any, ...], list[str]] = defaultdict(list)
+    for name, *values in rows:
+        alike[tuple(values)].append(name)
+    groups: dict[ClusterStatus, list[tuple[str, str]]] = defaultdict(list)
+    for key, names in alike.items():
+        row = dict(zip(_OF_STATUS, key, strict=True))
+        status = _status_of(placement, row)
         if status.level in (
             HealthLevel.FAILED,
             HealthLevel.ATTENTION,
             HealthLevel.UNKNOWN,
         ):
-            groups[status].append(row)
+            groups[status] += [(name, row["member"]) for name in names]
+    firsts = {
+        status: nsmallest(_MOST_NAMES, several) for status, several in groups.items()
+    }
+    bindings = _with_troubles(
+        placement, [several[0][0] for several in firsts.values()], now=now
+    )
     problems = []
-    for status, several in groups.items():
-        first = several[0]
-        is_member = (
-            status.level is HealthLevel.UNKNOWN
-            or first.member == MemberCondition.NOT_READY
-        )
-        problems.append(
-            ClusterProblem(
-                status,
-                tuple(row.cluster_name for row in several[:_MOST_NAMES]),
-                sum(row.count for row in several if row.place == 1),
-                first.member_since if is_member else first.phase_changed_at,
-                first.member_reason or "" if is_member else first.message,
-            )
-        )
+    for status, several in firsts.items():
+        first, member = several[0]
+        binding = bindings.get(first)
+        if binding is None:  # deleted meanwhile
+            continue
+        since, reason = binding.phase_changed_at, binding.message
+        if status.level is HealthLevel.UNKNOWN or member == MemberCondition.NOT_READY:
+            since, reason = binding.member_since, binding.member_reason or ""
+        named = tuple(name for name, _ in several)
+        problem = ClusterProblem(status, named, len(groups[status]), since, reason)
+        problems.append(problem)
     return sorted(
         problems, key=lambda one: (_LEVELS.index(one.status.level), -one.count)
     )
+
+
+def _with_troubles(
+    placement: Placement, names: Sequence[str], *, now: datetime
+) -> dict[str, Any]:
+    """Return bindings by cluster, with since when their clusters are not ready or not observed, and why."""
+    members = MemberCluster.objects.filter(name=OuterRef("cluster_name"))
+    since = Case(
+        When(not_observed(now=now), then=F("heartbeat_at")),
+        When(unhealthy(now=now), then=F("healthy_since")),
+        default=Coalesce("unanswered_since", "verdict_since"),
+    )
+    words = Value("the cluster reports itself unhealthy")
+    reason = Case(When(unhealthy(now=now), then=words), default=F("verdict_reason"))
+    rows = Binding.objects.filter(placement=placement, cluster_name__in=names)
+    rows = rows.annotate(
+        member_since=Subquery(members.values(since=since)[:1]),
+        member_reason=Subquery(members.values(reason=reason)[:1]),
+    )
+    return {row.cluster_name: row for row in rows}
 
 
 def with_rollouts(placements: QuerySet[Placement]) -> QuerySet[Any]:
