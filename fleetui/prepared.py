@@ -33,15 +33,13 @@ class PreparedQuery:
 
     def rows(self, *shape: Hashable, **values: Any) -> list[Any]:
         """Return what the query finds for these values. Raise ValueError if it does not use one of them."""
-        if shape not in self._prepared:
-            self._prepared[shape] = self._prepare(shape, values)
-        template, compiler, sql, sources = self._prepared[shape]
+        prepared = self._prepared.get(shape) or self._prepare(shape, values)
+        template, compiler, sql, sources = self._prepared[shape] = prepared
         # A compiler belongs to the connection of a thread.
         compiler = copy(compiler)
         compiler.connection = connections[template.db]
         actual = _adapted({**values, "hub": current_hub_id()}, compiler.connection)
-        parameters = [actual.get(name, constant) for name, constant in sources]
-        compiler.as_sql = lambda: (sql, parameters)
+        compiler.as_sql = lambda: (sql, [actual.get(*one) for one in sources])
         queryset = template.all()
         queryset.query.get_compiler = lambda *_, **__: compiler
         return list(queryset)

@@ -5,7 +5,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import reduce
-from heapq import nsmallest
 from itertools import chain
 from operator import or_
 from types import SimpleNamespace
@@ -178,8 +177,9 @@ def _groups(
     """
     if len(placements) == 1:
         [only] = placements
-        late = now - only.unavailable_period
-        alike = _alike_of_one.rows(placement=only.pk, late=late, now=now)
+        alike = _alike_of_one.rows(
+            placement=only.pk, late=now - only.unavailable_period, now=now
+        )
     else:
         alike = list(_alike(_late_before(placements, now=now), now=now))
     counts: dict[tuple[Any, ...], int] = defaultdict(int)
@@ -221,8 +221,11 @@ def _alike(
         .annotate(count=Count("*"), late=Count("phase", filter=is_late), seen=seen)
         for each, seen in ((everywhere, never), (elsewhere, Min("seen_at")))
     ]
-    every = both[0].union(both[1], all=True)
-    return every.values_list(*_ALIKE, "member", "count", "late", "seen")
+    return (
+        both[0]
+        .union(both[1], all=True)
+        .values_list(*_ALIKE, "member", "count", "late", "seen")
+    )
 
 
 _alike_of_one = PreparedQuery(
@@ -256,18 +259,19 @@ def _late_before(
 
     A moment for each period: SQLite computes with times in Python.
     """
-    late_before: dict[datetime, list[int]] = defaultdict(list)
-    for placement in placements:
-        late_before[now - placement.unavailable_period].append(placement.pk)
-    return late_before
+    periods = {one.unavailable_period for one in placements}
+    return {
+        now - period: [one.pk for one in placements if one.unavailable_period == period]
+        for period in periods
+    }
 
 
 def _is_late(late_before: Mapping[datetime, Sequence[int]]) -> Q:
     """Return the condition of bindings that are not available for longer than allowed."""
-    late = [
+    late = (
         Q(phase_changed_at__lt=moment, placement__in=several)
         for moment, several in late_before.items()
-    ]
+    )
     return Q(phase=Phase.APPLIED) & reduce(or_, late, Q(pk__in=()))
 
 
@@ -283,38 +287,12 @@ def _observed(
 
 
 def cluster_statuses(
-    placement: Any, names: Sequence[str] | None, *, now: datetime
+    placement: Any, rows: QuerySet[Binding], *, now: datetime
 ) -> list[tuple[Any, ClusterStatus]]:
-    """Return the bindings on these clusters, or on all that are selected, each with its status."""
-    rows = _status_rows.rows(
-        names is None,
-        len(names or ()),
-        placement=placement.pk,
-        late=now - placement.unavailable_period,
-        now=now,
-        **{f"name_{place}": name for place, name in enumerate(names or ())},
-    )
-    for row in rows:
-        row.placement = placement
-    return [(row, _status_of(placement, row.__dict__)) for row in rows]
-
-
-@PreparedQuery
-def _status_rows(
-    is_all: bool,
-    _count: int,
-    *,
-    placement: int,
-    late: datetime,
-    now: datetime,
-    **names: str,
-) -> QuerySet[Any, Any]:
-    # No cluster has the empty name: of no names there would be no statement.
-    is_chosen = Q(cluster_name__in=["", *names.values()])
-    if is_all:
-        is_chosen = ~Q(state=BindingState.UNSCHEDULED)
-    rows = Binding.objects.filter(is_chosen, placement=placement)
-    return _observed(rows, {late: [placement]}, now=now)
+    return [
+        (row, _status_of(placement, row.__dict__))
+        for row in _observed(rows, _late_before([placement], now=now), now=now)
+    ]
 
 
 def statuses_on(
@@ -379,6 +357,7 @@ _UNKNOWN_MEMBERS = [
 ]
 _MOST_NAMES = 3
 _LEVELS = list(HealthLevel)
+_PROBLEMS = (HealthLevel.FAILED, HealthLevel.ATTENTION, HealthLevel.UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -417,10 +396,12 @@ def _problem_rows(
         | Q(failure=FailureKind.DIFFERS)
         | is_waiting
     )
-    rows = Binding.objects.filter(placement=placement)
-    rows = rows.filter(has_failed | ~is_ready & ~Q(state=BindingState.UNSCHEDULED))
-    rows = _observed(rows, {late: [placement]}, now=now)
-    return rows.order_by().values_list("cluster_name", *_OF_STATUS)
+    rows = Binding.objects.filter(
+        has_failed | ~is_ready & ~Q(state=BindingState.UNSCHEDULED),
+        placement=placement,
+    )
+    rows = _observed(rows.order_by(), {late: [placement]}, now=now)
+    return rows.values_list("cluster_name", *_OF_STATUS)
 
 
 def cluster_problems(placement: Any, *, now: datetime) -> list[ClusterProblem]:
@@ -428,64 +409,71 @@ def cluster_problems(placement: Any, *, now: datetime) -> list[ClusterProblem]:
 
     There may be thousands: of those with one status, only the first binding is read whole.
     """
-    late = now - placement.unavailable_period
     rows = _problem_rows.rows(
-        bool(placement.is_rolling), placement=placement.pk, late=late, now=now
+        bool(placement.is_rolling),
+        placement=placement.pk,
+        late=now - placement.unavailable_period,
+        now=now,
     )
-    alike: dict[tuple[Any, ...], list[str]] = defaultdict(list)
-    for name, *values in rows:
-        alike[tuple(values)].append(name)
-    groups: dict[ClusterStatus, list[tuple[str, str]]] = defaultdict(list)
-    for key, names in alike.items():
-        row = dict(zip(_OF_STATUS, key, strict=True))
-        status = _status_of(placement, row)
-        if status.level in (
-            HealthLevel.FAILED,
-            HealthLevel.ATTENTION,
-            HealthLevel.UNKNOWN,
-        ):
-            groups[status] += [(name, row["member"]) for name in names]
-    firsts = {
-        status: nsmallest(_MOST_NAMES, several) for status, several in groups.items()
+    statuses = {
+        values: _status_of(placement, dict(zip(_OF_STATUS, values, strict=True)))
+        for values in {row[1:] for row in rows}
     }
-    bindings = _with_troubles(
-        placement, [several[0][0] for several in firsts.values()], now=now
+    groups: dict[ClusterStatus, list[Any]] = defaultdict(list)
+    for row in sorted(rows):
+        groups[statuses[row[1:]]].append(row)
+    members = MemberCluster.objects.filter(name=OuterRef("cluster_name"))
+    firsts = Binding.objects.annotate(
+        member=_condition_of_member(now),
+        member_since=Subquery(
+            members.values(
+                since=Case(
+                    When(not_observed(now=now), then=F("heartbeat_at")),
+                    When(unhealthy(now=now), then=F("healthy_since")),
+                    default=Coalesce("unanswered_since", "verdict_since"),
+                )
+            )[:1]
+        ),
+        member_reason=Subquery(
+            members.values(
+                reason=Case(
+                    When(
+                        unhealthy(now=now),
+                        then=Value("the cluster reports itself unhealthy"),
+                    ),
+                    default=F("verdict_reason"),
+                )
+            )[:1]
+        ),
+    ).filter(
+        placement=placement,
+        cluster_name__in=[
+            several[0][0]
+            for status, several in groups.items()
+            if status.level in _PROBLEMS
+        ],
     )
+    status_of = {row[0]: statuses[row[1:]] for row in rows}
     problems = []
-    for status, several in firsts.items():
-        first, member = several[0]
-        binding = bindings.get(first)
-        if binding is None:  # deleted meanwhile
-            continue
-        since, reason = binding.phase_changed_at, binding.message
-        if status.level is HealthLevel.UNKNOWN or member == MemberCondition.NOT_READY:
-            since, reason = binding.member_since, binding.member_reason or ""
-        named = tuple(name for name, _ in several)
-        problem = ClusterProblem(status, named, len(groups[status]), since, reason)
-        problems.append(problem)
+    for first in firsts:
+        status = status_of[first.cluster_name]
+        several = groups[status]
+        is_member = (
+            status.level is HealthLevel.UNKNOWN
+            or first.member == MemberCondition.NOT_READY
+        )
+        problems.append(
+            ClusterProblem(
+                status,
+                tuple(name for name, *_ in several[:_MOST_NAMES]),
+                len(several),
+                first.member_since if is_member else first.phase_changed_at,
+                first.member_reason or "" if is_member else first.message,
+            )
+        )
     return sorted(
         problems, key=lambda one: (_LEVELS.index(one.status.level), -one.count)
     )
-
-
-def _with_troubles(
-    placement: Placement, names: Sequence[str], *, now: datetime
-) -> dict[str, Any]:
-    """Return bindings by cluster, with since when their clusters are not ready or not observed, and why."""
-    members = MemberCluster.objects.filter(name=OuterRef("cluster_name"))
-    since = Case(
-        When(not_observed(now=now), then=F("heartbeat_at")),
-        When(unhealthy(now=now), then=F("healthy_since")),
-        default=Coalesce("unanswered_since", "verdict_since"),
-    )
-    words = Value("the cluster reports itself unhealthy")
-    reason = Case(When(unhealthy(now=now), then=words), default=F("verdict_reason"))
-    rows = Binding.objects.filter(placement=placement, cluster_name__in=names)
-    rows = rows.annotate(
-        member_since=Subquery(members.values(since=since)[:1]),
-        member_reason=Subquery(members.values(reason=reason)[:1]),
-    )
-    return {row.cluster_name: row for row in rows}
 
 
 def with_rollouts(placements: QuerySet[Placement]) -> QuerySet[Any]:

@@ -128,6 +128,7 @@ def download(
 
 # In place of the name, in a menu that is rendered once for all rows with the same actions.
 _NAME = "\0"
+_OF_MENU = ("is_cordoned", "is_simulated", "is_staying")
 EVENTS_SHOWN = 50
 BINDINGS_SHOWN = 100
 _MOST_COLUMNS, _DEFAULT_COLUMNS, _FACETS = 8, 3, 2
@@ -310,19 +311,24 @@ def _bar(
 def _rows(clusters: list[MemberCluster], columns: list[str]) -> list[ClusterListRow]:
     names = [cluster.name for cluster in clusters]
     placed, stale, now = placements_on(names), stale_on(names), datetime.now(UTC)
-    menus: dict[tuple[bool, ...], str] = {}
+    kinds = [
+        (
+            getattr(one, "how", "") == ClusterListState.CORDONED,
+            one.is_simulated,
+            one.membership != Membership.LEAVING,
+        )
+        for one in clusters
+    ]
+    menus = {
+        kind: render_to_string(
+            "clusters/_menu.html",
+            {"name": _NAME, **dict(zip(_OF_MENU, kind, strict=True))},
+        )
+        for kind in set(kinds)
+    }
     rows = []
-    for cluster in clusters:
-        is_cordoned = getattr(cluster, "how", "") == ClusterListState.CORDONED
-        is_staying = cluster.membership != Membership.LEAVING
-        kind = (is_cordoned, cluster.is_simulated, is_staying)
-        if kind not in menus:
-            names = ("is_cordoned", "is_simulated", "is_staying")
-            facts = dict(zip(names, kind, strict=True))
-            menus[kind] = render_to_string(
-                "clusters/_menu.html", {"name": _NAME, **facts}
-            )
-        menu = menus[kind].replace(_NAME, escape(cluster.name))
+    for cluster, kind in zip(clusters, kinds, strict=True):
+        is_cordoned = kind[0]
         values = cluster.document["metadata"].get("labels") or {}
         rows.append(
             ClusterListRow(
@@ -335,7 +341,8 @@ def _rows(clusters: list[MemberCluster], columns: list[str]) -> list[ClusterList
                 stale.get(cluster.name, 0),
                 [values.get(key, "") for key in columns],
                 unreachable_words(cluster, now=now) or cluster.workloads_problem,
-                mark_safe(menu),  # noqa: S308 -- of a template, and the name is escaped
+                # Of a template, and the name is escaped.
+                mark_safe(menus[kind].replace(_NAME, escape(cluster.name))),  # noqa: S308
             )
         )
     return rows

@@ -8,7 +8,6 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib.auth.models import User
-from django.core.cache import caches
 from django.db.models import Exists
 from django.http import (
     HttpRequest,
@@ -27,11 +26,10 @@ from clusters.middleware import HUB_INDEPENDENT
 from clusters.models import Hub, MemberCluster
 from clusters.operations.connection import INSECURE_WARNING
 from fleetui import __version__
-from fleetui.changes import hub_version, version_as_of
+from fleetui.changes import version_as_of
 from fleetui.environment import EnvironmentProblem, disk_problem
 from fleetui.htmx import wants_fragment
 from fleetui.hub_backend import HUB_PAGES, current_backend
-from fleetui.hub_scope import current_hub_id
 from fleetui.permissions import (
     LabelsOf,
     Role,
@@ -65,13 +63,6 @@ PREFERENCES = {
 }
 """The values of each preference; the first one is the default."""
 _A_YEAR = 365 * 24 * 3600
-_KEPT_SECONDS = 60
-
-
-def _simulated_among_others() -> frozenset[str]:
-    has_others = Exists(MemberCluster.objects.exclude(driver=SIMULATED))
-    rows = MemberCluster.objects.filter(has_others, driver=SIMULATED)
-    return frozenset(rows.values_list("name", flat=True))
 
 
 def preference_of(request: HttpRequest, name: str) -> str:
@@ -269,18 +260,19 @@ class PageLayout:
 
     @cached_property
     def simulated(self) -> frozenset[str]:
-        """Return the names of the simulated clusters, where the fleet has others too.
-
-        This process keeps them while the version of the hub is the same.
-        """
+        """Return the names of the simulated clusters, where the fleet has others too."""
         counts: NavigationCounts | None = getattr(
             self._request, "navigation_counts", None
         )
         if counts and not (counts.has_simulated and counts.has_others):
             return frozenset()
-        key = f"simulated-{current_hub_id()}-{hub_version()}"
-        kept = caches["process"].get_or_set(key, _simulated_among_others, _KEPT_SECONDS)
-        return kept or frozenset()
+        # A fragment has no counts: one query for both.
+        has_others = Exists(MemberCluster.objects.exclude(driver=SIMULATED))
+        return frozenset(
+            MemberCluster.objects.filter(has_others, driver=SIMULATED).values_list(
+                "name", flat=True
+            )
+        )
 
     @property
     def is_all_simulated(self) -> bool:

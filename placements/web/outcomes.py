@@ -15,7 +15,7 @@ from placements.engine.status import TROUBLED, HealthLevel
 from placements.explain.vocabulary import OUTCOME_ORDER, OUTCOME_WORDS, reason_sentence
 from placements.manifests.binding import BindingState
 from placements.manifests.policy import PlacementType
-from placements.models import Decision
+from placements.models import Binding, Decision
 from placements.services.decisions.records import decision_of, summary_of
 from placements.services.decisions.why_not import age_words, bound_and_joined
 from placements.services.health import cluster_statuses
@@ -203,7 +203,10 @@ def placement_clusters(
         if chosen in (None, facets[one]) or (is_outdated and one in outdated)
     ]
     if chosen is ClusterFacet.WITH_PROBLEMS:
-        statuses = cluster_statuses(placement, None, now=now)
+        rows = Binding.objects.filter(placement=placement).exclude(
+            state=BindingState.UNSCHEDULED
+        )
+        statuses = cluster_statuses(placement, rows, now=now)
         names = [
             one.cluster_name for one, status in statuses if status.level in TROUBLED
         ]
@@ -252,9 +255,10 @@ def _cluster_rows(
     *,
     now: datetime,
 ) -> list[PlacementCluster]:
+    bindings = placement.bindings.filter(cluster_name__in=names)
     statuses = {
         row.cluster_name: (row, one)
-        for row, one in cluster_statuses(placement, names, now=now)
+        for row, one in cluster_statuses(placement, bindings, now=now)
     }
     words = waiting_words(
         [row for row, one in statuses.values() if one.level != HealthLevel.HEALTHY]

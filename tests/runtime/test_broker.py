@@ -1,6 +1,5 @@
 """The queue in a folder: whole messages, each of them to one reader."""
 
-import os
 import threading
 import time
 from collections.abc import Iterator
@@ -8,10 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from queue import Empty
-from typing import Any
 
 import pytest
-from kombu import Connection, Consumer, Exchange, Producer, Queue
+from kombu import Connection
 
 from fleetui import broker
 from fleetui.celery import app
@@ -168,35 +166,6 @@ def test_a_file_that_is_no_message_is_removed_with_one_warning(
 
     assert [one.levelname for one in caplog.records] == ["WARNING"]
     assert not list(tmp_path.rglob("*.msg"))
-
-
-def test_a_worker_at_rest_reads_no_queue(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with _channel(tmp_path) as channel:
-        os.utime(tmp_path, (1, 1))
-        received, read = list[str](), list[str]()
-        queues = [Queue(name, Exchange("q"), name) for name in ("a", "b")]
-        consumer = Consumer(channel, queues, accept=["text/plain"])
-        consumer.register_callback(lambda body, _message: received.append(body))
-        consumer.consume(no_ack=True)
-        os.utime(tmp_path, (1, 1))
-        get = channel._get
-
-        def counted(queue: str, timeout: float | None = None) -> Any:
-            read.append(queue)
-            return get(queue, timeout)
-
-        monkeypatch.setattr(channel, "_get", counted)
-        for _ in range(20):
-            with pytest.raises(Empty):
-                channel.drain_events()
-        Producer(channel, Exchange("q"), "b").publish("sent")
-        channel.drain_events()
-
-        assert received == ["sent"]
-        assert sorted(read[:2]) == ["a", "b"]
-        assert len(read) <= 4
 
 
 def test_a_task_is_due_when_the_beat_has_waited_for_it() -> None:
