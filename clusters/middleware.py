@@ -78,7 +78,7 @@ class HubMiddleware(Middleware):
                 return self._get_response(request)
         if match["rest"].startswith(HUB_INDEPENDENT):
             query = request.META.get("QUERY_STRING", "")
-            to = f"{match['rest']}?{query}" if query else match["rest"]
+            to = f"{match['rest']}?{query}".removesuffix("?")
             return HttpResponsePermanentRedirect(to, preserve_request=True)
         before = get_script_prefix()
         mount = f"{before.rstrip('/')}/hubs/{hub.name}"

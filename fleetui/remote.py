@@ -12,6 +12,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from fleetui import LOCAL_HUB_NAME, __version__
 from fleetui.apimachinery.errors import FieldError
+from fleetui.apimachinery.words import is_token
 from fleetui.errors import BAD_INPUT, ENVIRONMENT, UNCONFIRMED, exit_code_of
 
 if TYPE_CHECKING:
@@ -136,23 +137,23 @@ def _token(options: Mapping[str, Any], environ: Mapping[str, str]) -> str:
     if options.get("token") and options.get("token_file"):
         raise ServerRefused("--token and --token-file are two tokens: give one")
     if name := options.get("token_file"):
-        try:
-            token = Path(name).read_text(encoding="ascii").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or "not a token"
-            raise ServerRefused(f"--token-file {name}: {reason}") from error
+        token = _token_in(name)
     else:
         token = str(options.get("token") or environ.get(TOKEN, "")).strip()
     if not token:
         file = "--token-file FILE, or " if "token_file" in options else ""
         raise ServerRefused(f"a token is needed: {file}the variable {TOKEN}")
-    if not token.isascii() or any(
-        one.isspace() or not one.isprintable() for one in token
-    ):
-        raise ServerRefused(
-            "the token has characters that no token has"
-        )  # and no header may have
+    if not is_token(token):
+        raise ServerRefused("the token has characters that no token has")
     return token
+
+
+def _token_in(name: str) -> str:
+    try:
+        return Path(name).read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not a token"
+        raise ServerRefused(f"--token-file {name}: {reason}") from error
 
 
 class RemoteClient:

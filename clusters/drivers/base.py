@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from clusters.drivers.readiness import Readiness, overall_readiness
+from fleetui.apimachinery.words import full_name
 from fleetui.errors import FleetError
 
 SIMULATED = "simulated"
@@ -39,8 +40,7 @@ class ObjectRef:
         )
 
     def __str__(self) -> str:
-        place = f"{self.namespace}/" if self.namespace else ""
-        return f"{self.kind} {place}{self.name}"
+        return f"{self.kind} {full_name(self.namespace, self.name)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,7 @@ class Refusal:
     message: str
 
 
+APPLY_FAILED = "ManifestApplyFailed"
 FAILED_TO_TAKE_OVER = "FailedToTakeOver"
 
 

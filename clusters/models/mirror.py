@@ -4,6 +4,7 @@ from django.db import models
 from django.db.models import Q
 
 from clusters.models.hubs import Hub, HubRow, StoredCredential
+from fleetui.apimachinery.words import full_name, with_group
 
 LONGEST_UID = 64
 
@@ -88,7 +89,7 @@ class HubStream(HubRow):
 
     @property
     def resource(self) -> str:
-        return f"{self.plural}.{self.group}" if self.group else self.plural
+        return with_group(self.plural, self.group)
 
 
 class MirroredObject(HubRow):
@@ -150,8 +151,7 @@ class MirroredObject(HubRow):
         ]
 
     def __str__(self) -> str:
-        place = f"{self.namespace}/" if self.namespace else ""
-        return f"{self.kind} {place}{self.name}"
+        return f"{self.kind} {full_name(self.namespace, self.name)}"
 
 
 class BindingChange(HubRow):

@@ -1,6 +1,6 @@
 """Observation of the fleet, and the eligibility that follows (`rules/lifecycle.md#heartbeats`)."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -25,6 +25,7 @@ from clusters.operations.edit import UnknownClusterError
 from clusters.operations.identity import record_identities
 from clusters.operations.join import CLUSTER, READY_WORDS, readings, set_eligibility
 from clusters.queries import LONGEST_GAP
+from fleetui.apimachinery.words import named_or_counted
 from fleetui.audit import AuditEvent, record_all
 from fleetui.changes import unnoticed
 from fleetui.threads import close_connections
@@ -78,10 +79,11 @@ def observe(*, now: datetime) -> ObservationResult:
         and state.observed_at
         and state.observed_at >= now - LONGEST_GAP
     )
+    moments = {"observed_at": now}
+    if not is_watched:
+        moments["observing_since"] = now
     with unnoticed():
-        FleetState.objects.update(
-            observed_at=now, **({} if is_watched else {"observing_since": now})
-        )
+        FleetState.objects.update(**moments)
     rows, observed, silent = _claim(now), 0, 0
     hub_id()  # read once here, and not by each thread
     calls = {pk: partial(observe_cluster, row, now) for pk, row in rows.items()}
@@ -93,41 +95,41 @@ def observe(*, now: datetime) -> ObservationResult:
         at_end=close_connections,
     )
     while batch := list(islice(answers, _BATCH)):
-        observations = {
-            pk: answer for pk, answer in batch if isinstance(answer, Observation)
-        }
-        codes = {
-            pk: getattr(answer, "code", "")
+        observations = [
+            (rows[pk], answer)
             for pk, answer in batch
-            if isinstance(answer, DriverError)
+            if isinstance(answer, Observation)
+        ]
+        _write_observations(observations, now=now)
+        codes = {
+            pk: answer.code for pk, answer in batch if isinstance(answer, DriverError)
         }
-        unanswered = list(codes)
-        _write_observations(
-            [(rows[pk], answer) for pk, answer in observations.items()], now=now
-        )
-        _claimed(now).filter(pk__in=unanswered, unanswered_since=None).update(
-            unanswered_since=now
-        )
-        for code in sorted(set(codes.values())):
-            pks = [pk for pk in unanswered if codes[pk] == code]
-            _claimed(now).filter(pk__in=pks).exclude(unanswered_code=code).update(
-                unanswered_code=code
-            )
-        pause = timedelta(
-            seconds=SILENT_PERIOD if len(unanswered) <= THREADS else USUAL_PERIOD
-        )
-        _reschedule(unanswered, at=now + pause, now=now)
+        _write_silence(codes, now=now)
         _reschedule(
             [pk for pk, answer in batch if isinstance(answer, NotCalled)],
             at=now,
             now=now,
         )
-        observed, silent = observed + len(observations), silent + len(unanswered)
+        observed, silent = observed + len(observations), silent + len(codes)
     if rows:
         until = now + timedelta(seconds=monotonic() - started)
         with unnoticed():
             FleetState.objects.filter(observed_at__lt=until).update(observed_at=until)
     return ObservationResult(observed, silent, refresh_eligibility(now=now))
+
+
+def _write_silence(codes: Mapping[int, str], *, now: datetime) -> None:
+    """Write that clusters did not answer, by the code of the error, and when each is observed next."""
+    _claimed(now).filter(pk__in=codes, unanswered_since=None).update(
+        unanswered_since=now
+    )
+    for code in sorted(set(codes.values())):
+        pks = [pk for pk, own in codes.items() if own == code]
+        _claimed(now).filter(pk__in=pks).exclude(unanswered_code=code).update(
+            unanswered_code=code
+        )
+    pause = SILENT_PERIOD if len(codes) <= THREADS else USUAL_PERIOD
+    _reschedule(list(codes), at=now + timedelta(seconds=pause), now=now)
 
 
 def _claim(now: datetime) -> dict[int, MemberCluster]:
@@ -278,7 +280,7 @@ def _write_verdicts(suspects: Sequence[int], *, now: datetime) -> int:
             )
             causes.setdefault(cause, []).append(row.name)
         reasons = [
-            f"{', '.join(names) if len(names) <= _NAMED else f'{len(names):,} clusters'}: {cause}"
+            f"{named_or_counted(names, 'cluster', _NAMED)}: {cause}"
             for cause, names in causes.items()
         ]
         log_change(
@@ -295,15 +297,12 @@ def _write_observations(
     changed = {row.pk: one for row, one in observations if changes_facts(row, one, now)}
     if changed:
         lock_fleet()
-        names: set[str] = set()
-        opens = False
         rows = {
             row: _set_observation(row, changed[row.pk], now=now)
             for row in _claimed(now).filter(pk__in=changed)
         }
-        for row, before in rows.items():
-            names |= readings(before, row)
-            opens = opens or before.membership != row.membership
+        names = set[str]().union(*(readings(*pair[::-1]) for pair in rows.items()))
+        opens = any(before.membership != row.membership for row, before in rows.items())
         healths = [
             row for row, before in rows.items() if _differs(before, row, _HEALTH)
         ]
@@ -311,16 +310,12 @@ def _write_observations(
         measured = [
             row for row, before in rows.items() if _differs(before, row, _READINGS)
         ]
-        one = (
-            ", ".join(row.name for row in rows)
-            if len(rows) <= _NAMED
-            else f"{len(rows):,} clusters"
-        )
+        which = named_or_counted([row.name for row in rows], "cluster", _NAMED)
         cause = "joined" if opens else "reported new properties or usage"
         with unnoticed(when=not healths):
             MemberCluster.objects.bulk_update(measured, _READINGS, batch_size=_BATCH)
             log_change(
-                ChangeLogEntry(f"{one} {cause}", property_names=names, opens=opens),
+                ChangeLogEntry(f"{which} {cause}", property_names=names, opens=opens),
                 changed=[row.pk for row in rows],
             )
     identities = {
@@ -328,8 +323,13 @@ def _write_observations(
     }
     if identities:
         record_identities(identities, now=now)
+    _write_heartbeats([row for row, _ in observations], now=now)
+
+
+def _write_heartbeats(rows: Iterable[MemberCluster], *, now: datetime) -> None:
+    """Write that clusters have answered, and when each is observed next."""
     periods: dict[int, list[int]] = {}
-    for row, _ in observations:
+    for row in rows:
         periods.setdefault(_period_of(row), []).append(row.pk)
     for period, pks in periods.items():
         pause = timedelta(seconds=period)

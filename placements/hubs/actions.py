@@ -21,6 +21,7 @@ from clusters.models.hubs import HubMode
 from clusters.operations.edit import UnknownClusterError
 from clusters.operations.join import CLUSTER
 from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.apimachinery.kinds import EVICTION_KIND
 from fleetui.apimachinery.model import items_at
 from fleetui.audit import AuditEvent, actor_name, record
 from fleetui.errors import FleetError
@@ -30,7 +31,6 @@ from placements.hubs.kinds.base import Manifest
 from placements.hubs.queries import mirrored_objects, state_of, writes_of
 from placements.hubs.writing.catalogue import ACTIONS
 from placements.hubs.writing.objects import (
-    EVICTION,
     PLACEMENT,
     eviction_prefix,
     hub_verdict,
@@ -212,7 +212,7 @@ def _progress(
 ) -> tuple[bool, bool]:
     """Return whether the last eviction of a step was blocked, and whether another one is due."""
     writes = writes_of(
-        hub, requested_by=row.started_by, kind=EVICTION, at__gte=row.started_at
+        hub, requested_by=row.started_by, kind=EVICTION_KIND, at__gte=row.started_at
     )
     prefix = eviction_prefix(step.placement_name, row.cluster_name)
     write = writes.filter(name__startswith=prefix).order_by("-at", "-pk").first()
@@ -220,7 +220,7 @@ def _progress(
         return False, True
     if write.state in _OPEN:
         return False, False
-    eviction = _mirrored(hub, EVICTION, write.name)
+    eviction = _mirrored(hub, EVICTION_KIND, write.name)
     executed = status_of(eviction, "Executed")
     is_valid = status_of(eviction, "Valid") != "False"
     may_repeat = write.at + REPEAT_AFTER <= now

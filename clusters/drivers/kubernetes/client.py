@@ -119,12 +119,13 @@ class Client:
         A header with several values is sent once for each. A request is repeated while the server prepares
         the storage of a new kind. Raise DriverUnavailable with a code for everything else.
         """
-        content = None if body is None else encode_body(body, content_type)
         sent = HTTPHeaderDict({**self._headers, "Accept": accept})
         for name, values in (headers or {}).items():
             for value in (values,) if isinstance(values, str) else values:
                 sent.add(name, value)
-        if content is not None:
+        content = None
+        if body is not None:
+            content = encode_body(body, content_type)
             sent["Content-Type"] = content_type
         url = self._url(path, query)
         while True:
@@ -178,7 +179,7 @@ class Client:
         return self._interpret(path, answer.status, answer.headers, raw)
 
     def _url(self, path: str, query: Mapping[str, str] | None) -> str:
-        return f"{self._address.path}{path}" + (f"?{urlencode(query)}" if query else "")
+        return f"{self._address.path}{path}?{urlencode(query or {})}".removesuffix("?")
 
     def _check_pause(self) -> None:
         left = self._paused_until - self._monotonic()
@@ -360,15 +361,15 @@ class Client:
         message = f"{status}, and not from an API server"
         if has_status:
             message = f"{status}, answered by the API server"
-        elif status == http.client.TOO_MANY_REQUESTS and (
-            _FLOW_SCHEMA in headers
-            or (
-                raw.strip() == _TOO_MANY
-                and headers.get("Content-Type", "").startswith("text/plain")
-            )
-        ):
+        elif status == http.client.TOO_MANY_REQUESTS and _is_limit(headers, raw):
             message = f"{status}: the API server limits the requests of this account; continuing in {pause:.0f} s"
         return DriverUnavailable(message, code=code, retry_after=pause)
+
+
+def _is_limit(headers: Mapping[str, str], raw: bytes) -> bool:
+    """Return whether an API server has written that it limits the requests."""
+    is_text = headers.get("Content-Type", "").startswith("text/plain")
+    return _FLOW_SCHEMA in headers or (is_text and raw.strip() == _TOO_MANY)
 
 
 def _is_kind_starting(status: int, raw: bytes) -> bool:
@@ -424,48 +425,51 @@ def errors_mapped(connection: Connection) -> Iterator[None]:
     """Raise DriverUnavailable for what connecting, sending and reading raise; nothing remote is quoted."""
     try:
         yield
-    except NameNotResolved as error:
-        raise DriverUnavailable(f"name not resolved: {error}", code="dns") from error
-    except AddressNotAllowed as error:
-        raise DriverUnavailable(f"{error}; {error.setting}", code="address") from error
-    except (
-        ssl.SSLEOFError,
-        ssl.SSLZeroReturnError,
-    ) as error:  # a connection that was cut, not a bad one
-        raise DriverUnavailable("the connection was closed", code="broken") from error
-    except ssl.SSLError as error:
-        reason = (
-            getattr(error, "verify_message", "")
-            or (error.reason or "").replace("_", " ").lower()
+    except tuple(_MESSAGES) as error:
+        code, message = next(
+            texts for kind, texts in _MESSAGES.items() if isinstance(error, kind)
         )
-        raise DriverUnavailable(
-            f"TLS: {reason or 'the handshake failed'}", code="tls"
-        ) from error
-    except ConnectionRefusedError as error:
-        raise DriverUnavailable("connection refused", code="refused") from error
-    except ProxyError as error:
-        raise DriverUnavailable(
-            f"the proxy {urlsplit(connection.proxy).netloc} refuses the connection or cannot be reached",
-            code="proxy",
-        ) from error
-    except (TimeoutError, ReadTimeoutError) as error:
-        raise DriverUnavailable("no answer in time", code="timeout") from error
-    except _TooLarge as error:
-        raise DriverUnavailable(f"the answer {error}", code="too-large") from error
-    except (HTTPError, http.client.HTTPException, OSError, ValueError) as error:
-        raise DriverUnavailable(_broken_message(error), code="broken") from error
+        proxy = urlsplit(connection.proxy).netloc
+        words = message.format(error=error, proxy=proxy, reason=_reason(error))
+        raise DriverUnavailable(words, code=code) from error
 
 
-def _broken_message(error: Exception) -> str:
-    if isinstance(error, ConnectionResetError):
-        return "the connection was reset"
-    if isinstance(error, OSError) and error.strerror:
-        return f"the connection failed: {error.strerror}"
-    return f"the connection broke off ({type(error).__name__})"
+def _reason(error: Exception) -> str:
+    """Return why a connection failed in the words of the system, or of OpenSSL."""
+    if isinstance(error, ssl.SSLError):
+        reason = (error.reason or "").replace("_", " ").lower()
+        return getattr(error, "verify_message", "") or reason or "the handshake failed"
+    if strerror := getattr(error, "strerror", ""):
+        return f"failed: {strerror}"
+    return f"broke off ({type(error).__name__})"
 
 
 class _TooLarge(Exception):
     """The body has more bytes than allowed, or more than its compressed form can have in good faith."""
+
+
+# The first class that fits an error decides.
+_MESSAGES: Mapping[type[Exception], tuple[str, str]] = {
+    NameNotResolved: ("dns", "name not resolved: {error}"),
+    AddressNotAllowed: ("address", "{error}; {error.setting}"),
+    # Connections that were cut, not bad ones.
+    ssl.SSLEOFError: ("broken", "the connection was closed"),
+    ssl.SSLZeroReturnError: ("broken", "the connection was closed"),
+    ssl.SSLError: ("tls", "TLS: {reason}"),
+    ConnectionRefusedError: ("refused", "connection refused"),
+    ProxyError: (
+        "proxy",
+        "the proxy {proxy} refuses the connection or cannot be reached",
+    ),
+    TimeoutError: ("timeout", "no answer in time"),
+    ReadTimeoutError: ("timeout", "no answer in time"),
+    _TooLarge: ("too-large", "the answer {error}"),
+    ConnectionResetError: ("broken", "the connection was reset"),
+    OSError: ("broken", "the connection {reason}"),
+    HTTPError: ("broken", "the connection {reason}"),
+    http.client.HTTPException: ("broken", "the connection {reason}"),
+    ValueError: ("broken", "the connection {reason}"),
+}
 
 
 def read_body(answer: BaseHTTPResponse) -> bytes:

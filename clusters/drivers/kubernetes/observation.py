@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from clusters.drivers.base import (
     DriverRejected,
@@ -35,8 +35,10 @@ from clusters.drivers.kubernetes.targets import (
     MEMBER,
     OWNER,
     Comparison,
+    Live,
     Target,
     compare_live,
+    diff_if_any,
     generation_of,
     managed_fields_digest,
     object_diff,
@@ -45,10 +47,9 @@ from clusters.drivers.kubernetes.targets import (
 )
 from clusters.drivers.readiness import AVAILABLE, Readiness, hint_of, readiness_of
 
-Live: TypeAlias = Mapping[str, Any]
 Cleared: TypeAlias = dict[ObjectRef, tuple[str, str, str]]
 
-LEFTOVERS = "leftovers of older versions may remain"
+
 ENDED = "deleted after its end (ttlSecondsAfterFinished); applied again when its manifest changes"
 
 
@@ -79,11 +80,9 @@ def read_health(access: MemberAccess, *, deadline: float) -> str:
         for line in answer.text.splitlines()
         if line.startswith("[-]")
     ]
-    return (
-        f"failing checks: {', '.join(failing)}"
-        if failing
-        else f"/readyz answered {answer.status}"
-    )
+    if failing:
+        return f"failing checks: {', '.join(failing)}"
+    return f"/readyz answered {answer.status}"
 
 
 def observe_placements(
@@ -247,7 +246,7 @@ def _compare(
         )
     except RefusedError:  # an apply shows why
         return object_diff(target, live, Comparison())
-    return object_diff(target, live, comparison) if comparison.fields else None
+    return diff_if_any(target, live, comparison)
 
 
 def has_ended(sighting: Sighting) -> bool:
@@ -264,9 +263,8 @@ def placement_seen(
     drifts: Mapping[tuple[str, ObjectRef], ObjectDiff],
 ) -> PlacementSeen:
     order = {ref: place for place, ref in enumerate(inventory.entries)}
-    sightings = sorted(sightings, key=lambda one: order[one.entry.ref])
-    unready, objects, drifted = [], [], []
-    for one in sightings:
+    unready, objects, drifted, missing = [], [], [], []
+    for one in sorted(sightings, key=lambda one: order[one.entry.ref]):
         ref = one.entry.ref
         drift = drifts.get((inventory.placement, ref))
         if drift:
@@ -281,6 +279,8 @@ def placement_seen(
             continue
         if one.live is None:
             objects.append(LiveObject(ref, reason=one.problem))
+            if not one.problem:
+                missing.append(ref)
             continue
         result = readiness_of(one.live)
         hint = hint_of(one.live)
@@ -288,20 +288,17 @@ def placement_seen(
             hint = ""  # said once
         if result != AVAILABLE:
             unready.append(ObjectSeen(ref, result.readiness, result.reason))
-        uid = str(one.live["metadata"].get("uid") or "")
-        objects.append(LiveObject(ref, uid, result.readiness, result.reason, hint))
+        objects.append(
+            LiveObject(ref, one.entry.uid, result.readiness, result.reason, hint)
+        )
     return PlacementSeen(
         inventory.placement,
         inventory.version,
         inventory.whole,
         inventory.refusals,
         tuple(unready),
-        missing=tuple(
-            one.entry.ref
-            for one in sightings
-            if one.live is None and not one.problem and not has_ended(one)
-        ),
+        missing=tuple(missing),
         drifted=tuple(drifted),
-        notice=LEFTOVERS if inventory.incomplete else "",
+        notice=inventory.notice,
         objects=tuple(objects),
     )

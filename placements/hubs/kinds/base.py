@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeAlias
 
+from fleetui.apimachinery.kinds import api_path, api_version_of
+from fleetui.apimachinery.words import with_group
+
 Manifest: TypeAlias = Mapping[str, Any]
 
 
@@ -31,15 +34,13 @@ class StreamKind:
 
     @property
     def resource(self) -> str:
-        return f"{self.plural}.{self.group}" if self.group else self.plural
+        return with_group(self.plural, self.group)
 
     def path(self, version: str, namespace: str = "") -> str:
-        root = f"/apis/{self.group}/{version}" if self.group else f"/api/{version}"
-        return (
-            f"{root}/namespaces/{namespace}/{self.plural}"
-            if namespace
-            else f"{root}/{self.plural}"
-        )
+        path = api_path(api_version_of(self.group, version))
+        if namespace:
+            path += f"/namespaces/{namespace}"
+        return f"{path}/{self.plural}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from django.db.models import Count, Exists, F, OuterRef, Q
 
 from clusters.models import MirroredObject
 from fleetui.apimachinery.errors import InvalidManifest
-from fleetui.apimachinery.kinds import EVICTION_KIND
+from fleetui.apimachinery.kinds import EVICTION_KIND, api_version_of
 from fleetui.apimachinery.model import HUB_SEMANTICS, items_at, mapping_at
 from fleetui.bulk import batched
 from placements.explain.rollouts import DELETED
@@ -513,13 +513,9 @@ def _resource_columns(document: HubDocument, status: Mapping[str, Any]) -> Colum
 
 
 def _identity(one: Mapping[str, Any]) -> list[str]:
-    group = str(one.get("group") or "")
-    version = str(one.get("version") or "")
-    api_version = f"{group}/{version}" if group else version
-    return [
-        api_version,
-        *(str(one.get(key) or "") for key in ("kind", "namespace", "name")),
-    ]
+    keys = ("group", "version", "kind", "namespace", "name")
+    group, version, *names = (str(one.get(key) or "") for key in keys)
+    return [api_version_of(group, version), *names]
 
 
 def _release(

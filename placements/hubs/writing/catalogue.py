@@ -14,7 +14,12 @@ from clusters.models import Hub
 from clusters.models.hubs import HubIdentity, HubMode
 from fleetui.access.grants import Team
 from fleetui.apimachinery.errors import InvalidManifest
-from fleetui.apimachinery.kinds import CLUSTER_OVERRIDE_KIND, KindScope, scope_of
+from fleetui.apimachinery.kinds import (
+    BUDGET_KIND,
+    CLUSTER_OVERRIDE_KIND,
+    KindScope,
+    scope_of,
+)
 from fleetui.apimachinery.model import mapping_at
 from fleetui.permissions import (
     Labels,
@@ -29,7 +34,6 @@ from placements.hubs.kinds.base import Manifest, text_of
 from placements.hubs.queries import mirrored_object, mirrored_objects
 from placements.hubs.write_requests import KINDS, Verb, kind_of
 from placements.hubs.writing.objects import (
-    BUDGET,
     DELETED,
     PLACEMENTS,
     approve,
@@ -426,7 +430,7 @@ def _owner_of(hub: Hub, kind: str, manifest: Manifest) -> Any:
         run_kind = kind_of("StagedUpdateRun", namespace)
         spec = mapping_at(_mirrored(hub, run_kind, namespace, run), "spec")
     name = text_of(spec.get("placementName"))
-    if kind == BUDGET:
+    if kind == BUDGET_KIND:
         name = text_of(metadata.get("name"))
     return _mirrored(hub, kind_of("ResourcePlacement", namespace), namespace, name)
 
