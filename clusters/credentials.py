@@ -258,7 +258,7 @@ def public_facts(credential: Credential | None) -> dict[str, Any] | None:
         "kind": credential.kind,
         "subject": credential.subject,
         "fingerprint": credential.fingerprint,
-        "expiresAt": expires_at.isoformat() if expires_at else None,
+        "expiresAt": expires_at and expires_at.isoformat(),
     }
 
 

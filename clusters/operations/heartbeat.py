@@ -7,7 +7,6 @@ from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice
 from time import monotonic
-from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import transaction
@@ -28,6 +27,7 @@ from clusters.queries import LONGEST_GAP
 from fleetui.apimachinery.words import named_or_counted
 from fleetui.audit import AuditEvent, record_all
 from fleetui.changes import unnoticed
+from fleetui.grouping import grouped
 from fleetui.threads import close_connections
 
 USUAL_PERIOD = 60
@@ -296,28 +296,7 @@ def _write_observations(
 ) -> None:
     changed = {row.pk: one for row, one in observations if changes_facts(row, one, now)}
     if changed:
-        lock_fleet()
-        rows = {
-            row: _set_observation(row, changed[row.pk], now=now)
-            for row in _claimed(now).filter(pk__in=changed)
-        }
-        names = set[str]().union(*(readings(*pair[::-1]) for pair in rows.items()))
-        opens = any(before.membership != row.membership for row, before in rows.items())
-        healths = [
-            row for row, before in rows.items() if _differs(before, row, _HEALTH)
-        ]
-        _update_alike(healths, _HEALTH)
-        measured = [
-            row for row, before in rows.items() if _differs(before, row, _READINGS)
-        ]
-        which = named_or_counted([row.name for row in rows], "cluster", _NAMED)
-        cause = "joined" if opens else "reported new properties or usage"
-        with unnoticed(when=not healths):
-            MemberCluster.objects.bulk_update(measured, _READINGS, batch_size=_BATCH)
-            log_change(
-                ChangeLogEntry(f"{which} {cause}", property_names=names, opens=opens),
-                changed=[row.pk for row in rows],
-            )
+        _write_facts(changed, now=now)
     identities = {
         row.pk: one.cluster_uid for row, one in observations if one.cluster_uid
     }
@@ -326,11 +305,31 @@ def _write_observations(
     _write_heartbeats([row for row, _ in observations], now=now)
 
 
+def _write_facts(observations: Mapping[int, Observation], *, now: datetime) -> None:
+    """Write health and readings where they differ, under the lock of the fleet."""
+    lock_fleet()
+    rows = {
+        row: _set_observation(row, observations[row.pk], now=now)
+        for row in _claimed(now).filter(pk__in=observations)
+    }
+    names = set[str]().union(*(readings(before, row) for row, before in rows.items()))
+    opens = any(before.membership != row.membership for row, before in rows.items())
+    healths = [row for row, before in rows.items() if _differs(before, row, _HEALTH)]
+    _update_alike(healths, _HEALTH)
+    measured = [row for row, before in rows.items() if _differs(before, row, _READINGS)]
+    which = named_or_counted([row.name for row in rows], "cluster", _NAMED)
+    cause = "joined" if opens else "reported new properties or usage"
+    with unnoticed(when=not healths):
+        MemberCluster.objects.bulk_update(measured, _READINGS, batch_size=_BATCH)
+        log_change(
+            ChangeLogEntry(f"{which} {cause}", property_names=names, opens=opens),
+            changed=[row.pk for row in rows],
+        )
+
+
 def _write_heartbeats(rows: Iterable[MemberCluster], *, now: datetime) -> None:
     """Write that clusters have answered, and when each is observed next."""
-    periods: dict[int, list[int]] = {}
-    for row in rows:
-        periods.setdefault(_period_of(row), []).append(row.pk)
+    periods = grouped((_period_of(row), row.pk) for row in rows)
     for period, pks in periods.items():
         pause = timedelta(seconds=period)
         answering = _claimed(now).filter(pk__in=pks)
@@ -355,11 +354,9 @@ def changes_facts(row: MemberCluster, observation: Observation, now: datetime) -
 
 
 def _update_alike(rows: Iterable[MemberCluster], fields: Sequence[str]) -> None:
-    alike: dict[tuple[Any, ...], list[int]] = {}
-    for row in rows:
-        alike.setdefault(tuple(getattr(row, name) for name in fields), []).append(
-            row.pk
-        )
+    alike = grouped(
+        (tuple(getattr(row, name) for name in fields), row.pk) for row in rows
+    )
     for values, pks in alike.items():
         MemberCluster.objects.filter(pk__in=pks).update(
             **dict(zip(fields, values, strict=True))

@@ -18,6 +18,7 @@ from clusters.models import FormerMember, MemberCluster
 from clusters.operations.change_log import lock_fleet
 from clusters.operations.join import CLUSTER
 from fleetui.audit import AuditEvent, record_all
+from fleetui.grouping import grouped
 
 
 class AlreadyJoined(Exception):
@@ -149,9 +150,8 @@ def refresh_sharing(*, now: datetime) -> None:
             Q(cluster_uid__in=shared) | ~Q(shares_server_with="")
         )
     )
-    names: dict[str, list[str]] = {uid: [] for uid in shared}
-    for row in sorted(rows, key=lambda one: one.name):
-        names.setdefault(row.cluster_uid, []).append(row.name)
+    in_order = sorted(rows, key=lambda one: one.name)
+    names = grouped((row.cluster_uid, row.name) for row in in_order)
     events = []
     for row in rows:
         other = next(

@@ -498,8 +498,7 @@ def _cause(target: _Target) -> str:
     words += _taint_words(*taints, "uncordoned", "removed")
     if row.verdict != before.verdict:
         words.append(READY_WORDS[row.is_eligible])
-    scores = [mapping_at(one.managed).get("scores") for one in (before, row)]
-    if scores[0] != scores[1]:
+    if mapping_at(before.managed, "scores") != mapping_at(row.managed, "scores"):
         words.append("scores")
     return ", ".join(words) or "changed"
 

@@ -184,19 +184,8 @@ class _Editing:
         spot = spots[-1]
         if _is_empty(spot.node):
             return self._fill(spot, change.value)
-        if isinstance(spot.node, yaml.SequenceNode) and change.value == []:
-            return self._emptied(spot.node, "[]")
         if isinstance(spot.node, yaml.SequenceNode) and isinstance(change.value, list):
-            # Change the items of a list one by one, so that comments beside them stay.
-            before = self._data_at(change.keys)
-            changes: list[Change] = [
-                SetValue((*change.keys, index), value)
-                for index, value in enumerate(change.value)
-                if [value] != before[index : index + 1]
-            ]
-            surplus = range(len(before) - 1, len(change.value) - 1, -1)
-            changes += (RemoveValue((*change.keys, index)) for index in surplus)
-            return edit(self.text, changes)
+            return self._replace_items(spot.node, change)
         is_plain = isinstance(spot.node, yaml.ScalarNode) and spot.node.style not in (
             "|",
             ">",
@@ -204,6 +193,20 @@ class _Editing:
         if not is_plain or isinstance(change.value, dict):
             raise UneditableYaml(f"{format_path(change.keys)} cannot be overwritten")
         return self._span(*_ends(spot.node), _flow(change.value))
+
+    def _replace_items(self, node: Any, change: SetValue) -> str:
+        """Change the items of a list one by one, so that comments beside them stay."""
+        if not change.value:
+            return self._emptied(node, "[]")
+        before = self._data_at(change.keys)
+        changes: list[Change] = [
+            SetValue((*change.keys, index), value)
+            for index, value in enumerate(change.value)
+            if [value] != before[index : index + 1]
+        ]
+        surplus = range(len(before) - 1, len(change.value) - 1, -1)
+        changes += (RemoveValue((*change.keys, index)) for index in surplus)
+        return edit(self.text, changes)
 
     def _data_at(self, keys: Keys) -> Any:
         data = _data(self.text)

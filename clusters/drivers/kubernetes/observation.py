@@ -46,6 +46,7 @@ from clusters.drivers.kubernetes.targets import (
     prepare_targets,
 )
 from clusters.drivers.readiness import AVAILABLE, Readiness, hint_of, readiness_of
+from fleetui.grouping import grouped
 
 Cleared: TypeAlias = dict[ObjectRef, tuple[str, str, str]]
 
@@ -123,7 +124,12 @@ def observe_placements(
         )
     ]
     drifts = confirm_drifts(
-        access, sightings, inventories, known, version_of=version_of, deadline=deadline
+        access,
+        sightings,
+        inventories,
+        known,
+        version_of=version_of or (lambda _: None),
+        deadline=deadline,
     )
     return tuple(
         placement_seen(
@@ -197,25 +203,23 @@ def confirm_drifts(
     inventories: Mapping[str, PlacementInventory],
     known: Mapping[str, Cleared],
     *,
-    version_of: Callable[[str], Version | None] | None,
+    version_of: Callable[[str], Version | None],
     deadline: float,
 ) -> dict[tuple[str, ObjectRef], ObjectDiff]:
     """Compare the suspects with their manifests; where these are not known, a suspicion counts as drift."""
     every = list(sightings)
     drifts = {(one.placement, one.entry.ref): one.drift for one in every if one.drift}
-    suspects: dict[str, list[Sighting]] = {}
-    for one in every:
-        if one.suspect:
-            suspects.setdefault(one.placement, []).append(one)
+    suspects = grouped((one.placement, one) for one in every if one.suspect)
     for placement, some in suspects.items():
-        version = version_of(placement) if version_of else None
+        version = version_of(placement)
         if version and version.id != inventories[placement].version:
             continue  # another version is going to be applied
-        targets = (
-            prepare_targets(access, version, deadline=deadline)[0] if version else ()
-        )
-        by_ref = {target.ref: target for target in targets}
-        is_full = bool(version and version.options.comparison == "FullComparison")
+        by_ref = {}
+        is_full = False
+        if version:
+            targets, _ = prepare_targets(access, version, deadline=deadline)
+            by_ref = {target.ref: target for target in targets}
+            is_full = version.options.comparison == "FullComparison"
         compare = partial(_compare, access, by_ref, is_full=is_full, deadline=deadline)
         for sighting, drift in run_each(
             compare, some, time_left=access.until(deadline)

@@ -42,6 +42,7 @@ from clusters.drivers.kubernetes.autoscaling import (
     sent_over,
 )
 from fleetui.apimachinery.model import mapping_at
+from fleetui.apimachinery.patches import differ
 from fleetui.apimachinery.secrets import hides_value, is_secret, secret_values
 
 INVENTORY_NAMESPACE = "fleetui-system"
@@ -428,9 +429,7 @@ def _walk(path: str, member: Any, hub: Any) -> Iterator[tuple[str, Any, Any]]:
     elif isinstance(member, list) and isinstance(hub, list) and len(member) == len(hub):
         for place, (one, other) in enumerate(zip(member, hub, strict=True)):
             yield from _walk(f"{path}/{place}", one, other)
-    elif (
-        isinstance(member, bool) is not isinstance(hub, bool) or member != hub
-    ):  # True == 1 in Python
+    elif differ(member, hub):
         yield path or "/", member, hub
 
 

@@ -266,7 +266,7 @@ class PlacementState:
 
     def to_plain(self) -> dict[str, Any]:
         return {
-            "held": self.placement.to_plain() if self.placement else None,
+            "held": self.placement and self.placement.to_plain(),
             "fence": self.fence,
             "log": [list(entry) for entry in self.log],
             "changes": [list(item) for item in self.changes.items()],

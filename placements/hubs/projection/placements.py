@@ -11,6 +11,7 @@ from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.kinds import EVICTION_KIND, api_version_of
 from fleetui.apimachinery.model import HUB_SEMANTICS, items_at, mapping_at
 from fleetui.bulk import batched
+from fleetui.grouping import grouped
 from placements.explain.rollouts import DELETED
 from placements.hubs.fleet_versions import write_newly_read
 from placements.hubs.kinds.kubefleet import (
@@ -376,11 +377,10 @@ def _project(
     rows = MirroredObject.objects.filter(
         group=PLACEMENT_GROUP, kind=kind, owner__in=list(owners)
     )
-    siblings: dict[str, list[HubDocument]] = {}
-    for row in rows.order_by("number", "name"):
-        siblings.setdefault(row.owner, []).append(
-            changed.get(row.pk) or HubDocument.of(row)
-        )
+    siblings = grouped(
+        (row.owner, changed.get(row.pk) or HubDocument.of(row))
+        for row in rows.order_by("number", "name")
+    )
     for owner, placement in owners.items():
         snapshots = [
             one

@@ -391,6 +391,10 @@ class RowKind(Generic[Row]):
             bookkeeping=self.bookkeeping,
             change=self.change,
         )
+        self._record_events(written)
+        self.follow(written)
+
+    def _record_events(self, written: Sequence[WrittenRow[Any]]) -> None:
         events = HubEvents(self.moment)
         for each in written:
             if each.before is not None:
@@ -399,7 +403,6 @@ class RowKind(Generic[Row]):
                 events.changed(self.noun, each.document, *manifests)
                 events.reported(self.noun, each.document, *conditions)
         events.record()
-        self.follow(written)
 
     @property
     def _table(self) -> Any:

@@ -283,6 +283,12 @@ class HubRunner:
             *(StreamStatus(kind, StreamState.ABSENT) for kind in absent),
         ]
 
+    @property
+    def has_required(self) -> bool:
+        """Return whether all kinds that the mirror requires are listed."""
+        required = [one for one in self.every_status() if one.kind.is_required]
+        return bool(required) and all(one.is_listed for one in required)
+
     def condition(self) -> HubCondition:
         rejection = self.access.rejection
         discovery = self.discovery or HubDiscovery()

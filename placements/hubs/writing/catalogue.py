@@ -368,10 +368,10 @@ def check_plan(
         return
     kind = request.kind.kind
     what = f"{kind} {request.name}"
-    wanted = [plan.manifest] if plan.manifest else []
+    wanted = list(filter(None, [plan.manifest]))
     if request.verb is Verb.CREATE:
         wanted.append(request.body)
-    present = [plan.live] if plan.live else []
+    present = list(filter(None, [plan.live]))
     # With neither, nothing shows the label of the team, and the change is refused.
     for manifest in [*present, *wanted] or [{}]:
         labels = [labels_in(_owner_of(hub, kind, manifest))]
@@ -410,11 +410,15 @@ def _missing(team: Team, manifest: Manifest, facts: HubFacts) -> Iterator[str]:
         selectors = override.spec.resource_selectors
     for one in selectors:
         pair = (one.group, one.kind)
-        is_outside = is_cluster_scoped or scope_of(*pair) is KindScope.CLUSTER
+        is_granted_apart = (
+            is_cluster_scoped
+            or scope_of(*pair) is KindScope.CLUSTER
+            or one.group in RIGHTS_GROUPS
+        )
         if pair == NAMESPACE:
             if not facts.owns_namespace(team, one.name):
                 yield f"the namespace {one.name}"
-        elif (is_outside or one.group in RIGHTS_GROUPS) and not team.has_kind(*pair):
+        elif is_granted_apart and not team.has_kind(*pair):
             yield kind_words(*pair)
     yield from missing_for_override(team, override)
 

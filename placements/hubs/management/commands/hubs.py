@@ -1,6 +1,7 @@
 """manage.py hubs [NAME]: states, streams and ages of the live hubs, and what is done to one of them."""
 
 import json
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -105,30 +106,23 @@ class Command(HubCommand):
             self.stdout.write(json.dumps(rows, indent=2, default=str))
         else:
             for row in rows:
-                reason = f": {row['reason']}" if row["reason"] else ""
-                age = (
-                    "never"
-                    if row["ageSeconds"] is None
-                    else f"{row['ageSeconds']:.0f}s ago"
-                )
-                counts = f"{row['clusters']} clusters, {row['placements']} placements"
-                self.stdout.write(
-                    f"{row['name']}  {row['state']}{reason}  {age}  {counts}"
-                )
-                for stream in row.get("streams", ()):
-                    what = stream["resource"]
-                    if stream["namespace"]:
-                        what += f" in {stream['namespace']}"
-                    error = f"  {stream['error']}" if stream["error"] else ""
-                    self.stdout.write(
-                        f"  {what}  {stream['state']}  {stream['objects']} objects{error}"
-                    )
-        if any(one.state != HubState.LIVE for one in summaries):
-            raise CommandError(
-                "Not live: "
-                + ", ".join(one.hub.name for one in summaries if one.state != "live"),
-                returncode=REFUSED,
-            )
+                self._write_row(row)
+        others = [one.hub.name for one in summaries if one.state != HubState.LIVE]
+        if others:
+            raise CommandError(f"Not live: {', '.join(others)}", returncode=REFUSED)
+
+    def _write_row(self, row: Mapping[str, Any]) -> None:
+        state = ": ".join(filter(None, (row["state"], row["reason"])))
+        age = "never"
+        if row["ageSeconds"] is not None:
+            age = f"{row['ageSeconds']:.0f}s ago"
+        counts = f"{row['clusters']} clusters, {row['placements']} placements"
+        self.stdout.write(f"{row['name']}  {state}  {age}  {counts}")
+        for stream in row.get("streams", ()):
+            place = (stream["resource"], stream["namespace"])
+            what = " in ".join(filter(None, place))
+            line = f"  {what}  {stream['state']}  {stream['objects']} objects  {stream['error']}"
+            self.stdout.write(line.rstrip())
 
     def _document(
         self,
