@@ -151,8 +151,9 @@ def parse_kubeconfig(
             except (AttributeError, ValueError):  # no text, no base64, no PEM
                 place = format_path((*keys, theirs))
                 message = "Invalid value: cannot be decoded"
-                allowed = "PEM text in base64"
-                errors.append(FieldError(place, "bad-format", message, allowed))
+                errors.append(
+                    FieldError(place, "bad-format", message, "PEM text in base64")
+                )
         values[ours] = value
     if errors:
         raise InvalidManifest(errors)

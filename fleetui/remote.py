@@ -137,7 +137,11 @@ def _token(options: Mapping[str, Any], environ: Mapping[str, str]) -> str:
     if options.get("token") and options.get("token_file"):
         raise ServerRefused("--token and --token-file are two tokens: give one")
     if name := options.get("token_file"):
-        token = _token_in(name)
+        try:
+            token = Path(name).read_text(encoding="ascii").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "not a token"
+            raise ServerRefused(f"--token-file {name}: {reason}") from error
     else:
         token = str(options.get("token") or environ.get(TOKEN, "")).strip()
     if not token:
@@ -146,14 +150,6 @@ def _token(options: Mapping[str, Any], environ: Mapping[str, str]) -> str:
     if not is_token(token):
         raise ServerRefused("the token has characters that no token has")
     return token
-
-
-def _token_in(name: str) -> str:
-    try:
-        return Path(name).read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "not a token"
-        raise ServerRefused(f"--token-file {name}: {reason}") from error
 
 
 class RemoteClient:

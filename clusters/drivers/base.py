@@ -57,8 +57,9 @@ FAILED_TO_TAKE_OVER = "FailedToTakeOver"
 
 
 def owned_by_placement(ref: ObjectRef, placement: str) -> Refusal:
-    message = f"belongs to placement {placement} of this hub"
-    return Refusal(ref, FAILED_TO_TAKE_OVER, message)
+    return Refusal(
+        ref, FAILED_TO_TAKE_OVER, f"belongs to placement {placement} of this hub"
+    )
 
 
 @dataclass(frozen=True, slots=True)

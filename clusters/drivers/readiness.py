@@ -44,7 +44,9 @@ def readiness_of(live: Live) -> ReadinessResult:
     if (api_version, kind) in _AT_ONCE:
         return AVAILABLE
     if judge := _JUDGES.get((api_version, kind)):
-        if kind in _COUNTING_GENERATIONS and _is_unseen(live):
+        newest = _number(_of(live, "metadata"), "generation")
+        seen = _number(_of(live, "status"), "observedGeneration")
+        if kind in _COUNTING_GENERATIONS and seen != newest:
             return _not_yet("its controller has not seen the newest generation")
         return judge(live)
     for name, bad in (("Failed", "True"), ("Stalled", "True"), ("Ready", "False")):
@@ -195,12 +197,6 @@ def _not_trackable(reason: str) -> ReadinessResult:
 
 def _available(is_available: object, otherwise: str) -> ReadinessResult:
     return AVAILABLE if is_available else _not_yet(otherwise)
-
-
-def _is_unseen(live: Live) -> bool:
-    return _number(_of(live, "metadata"), "generation") != _number(
-        _of(live, "status"), "observedGeneration"
-    )
 
 
 def _of(live: Live, *keys: str) -> Live:

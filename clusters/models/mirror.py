@@ -4,7 +4,6 @@ from django.db import models
 from django.db.models import Q
 
 from clusters.models.hubs import Hub, HubRow, StoredCredential
-from fleetui.apimachinery.words import full_name, with_group
 
 LONGEST_UID = 64
 
@@ -89,7 +88,7 @@ class HubStream(HubRow):
 
     @property
     def resource(self) -> str:
-        return with_group(self.plural, self.group)
+        return ".".join(filter(None, (self.plural, self.group)))
 
 
 class MirroredObject(HubRow):
@@ -151,7 +150,7 @@ class MirroredObject(HubRow):
         ]
 
     def __str__(self) -> str:
-        return f"{self.kind} {full_name(self.namespace, self.name)}"
+        return f"{self.kind} {'/'.join(filter(None, (self.namespace, self.name)))}"
 
 
 class BindingChange(HubRow):

@@ -302,7 +302,19 @@ def _write_observations(
     }
     if identities:
         record_identities(identities, now=now)
-    _write_heartbeats([row for row, _ in observations], now=now)
+    periods = grouped((_period_of(row), row.pk) for row, _ in observations)
+    for period, pks in periods.items():
+        pause = timedelta(seconds=period)
+        answering = _claimed(now).filter(pk__in=pks)
+        answering.exclude(unanswered_since=None).update(
+            unanswered_since=None, unanswered_code=""
+        )
+        with unnoticed():
+            answering.update(
+                heartbeat_at=now,
+                observe_at=now + pause,
+                observed_until=counts_until(now, period=pause),
+            )
 
 
 def _write_facts(observations: Mapping[int, Observation], *, now: datetime) -> None:
@@ -325,23 +337,6 @@ def _write_facts(observations: Mapping[int, Observation], *, now: datetime) -> N
             ChangeLogEntry(f"{which} {cause}", property_names=names, opens=opens),
             changed=[row.pk for row in rows],
         )
-
-
-def _write_heartbeats(rows: Iterable[MemberCluster], *, now: datetime) -> None:
-    """Write that clusters have answered, and when each is observed next."""
-    periods = grouped((_period_of(row), row.pk) for row in rows)
-    for period, pks in periods.items():
-        pause = timedelta(seconds=period)
-        answering = _claimed(now).filter(pk__in=pks)
-        answering.exclude(unanswered_since=None).update(
-            unanswered_since=None, unanswered_code=""
-        )
-        with unnoticed():
-            answering.update(
-                heartbeat_at=now,
-                observe_at=now + pause,
-                observed_until=counts_until(now, period=pause),
-            )
 
 
 def _period_of(row: MemberCluster) -> int:

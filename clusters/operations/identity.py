@@ -64,7 +64,7 @@ def judge_identity(found: ServerIdentity, name: str) -> str:
         )
     row = MemberCluster.objects.filter(name=name).first()
     if row is None:
-        return _judge_former(found, name)
+        return judge_former(found, name)
     if row.cluster_uid in ("", found.cluster_uid):
         return ""
     return (
@@ -73,8 +73,11 @@ def judge_identity(found: ServerIdentity, name: str) -> str:
     )
 
 
-def _judge_former(found: ServerIdentity, name: str) -> str:
-    """Return what has to be confirmed before a new member has a cluster that another one may have had."""
+def judge_former(found: ServerIdentity, name: str) -> str:
+    """Return what has to be confirmed before a new member has a cluster that another one may have had.
+
+    Raise AlreadyJoined where it may not have it.
+    """
     is_other_name = Q(cluster_uid=found.cluster_uid) & ~Q(name=name)
     is_other_cluster = Q(name=name) & ~Q(cluster_uid=found.cluster_uid)
     former = (

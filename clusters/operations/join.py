@@ -196,7 +196,7 @@ def _read(wanted: Sequence[ClusterSpec]) -> list[Member]:
                 for error in invalid.errors
             ]
             raise InvalidManifest(errors) from invalid
-    _check_drivers(wanted)
+    check_drivers(wanted)
     counts = Counter(member.metadata.name for member in members)
     errors = [
         FieldError(
@@ -213,7 +213,7 @@ def _read(wanted: Sequence[ClusterSpec]) -> list[Member]:
     return members
 
 
-def _check_drivers(wanted: Sequence[ClusterSpec]) -> None:
+def check_drivers(wanted: Sequence[ClusterSpec]) -> None:
     """Raise InvalidManifest for an unknown driver, or a connection that a driver refuses."""
     odd = sorted({one.driver for one in wanted if one.driver} - set(DRIVERS))
     if odd:
@@ -333,10 +333,10 @@ def _set_membership(
     if leaving_since := member.metadata.deletion_timestamp:
         row.membership = Membership.LEAVING
         row.leaving_since = row.leaving_since or leaving_since
-    elif before is None and row.driver and not row.has_reported:
-        row.membership = Membership.JOINING
-    elif before is None:
-        row.membership = Membership.JOINED
+        return
+    waits = bool(row.driver) and not row.has_reported
+    if before is None:
+        row.membership = Membership.JOINING if waits else Membership.JOINED
 
 
 def _take_status(row: MemberCluster, member: Member, *, as_of: datetime) -> None:

@@ -45,6 +45,38 @@ class Quantity:
     unscaled: int
     exponent: int
 
+    @classmethod
+    def of_binary(cls, whole: str, part: str, power: int) -> "Quantity | None":
+        """Return digits times two to the power; None without any where the power is a large one."""
+        unscaled = int(whole + part or "0") << power
+        # 2¹⁰ takes about three digits.
+        digits = len(whole.lstrip("0") or "0") + power * 3 // 10
+        if not part and digits <= _SHORT_BINARY:
+            return cls(unscaled, 0)
+        if not whole + part:
+            return None
+        nano = _in_nano(unscaled, -len(part))
+        if nano > _LARGEST_BINARY * 10**_NANO_DIGITS:
+            return cls(_LARGEST_BINARY, 0)
+        return cls(nano, -_NANO_DIGITS)
+
+    @classmethod
+    def of_decimal(cls, whole: str, part: str, power: int) -> "Quantity | None":
+        """Return digits times ten to the power; None without any where that is below 10⁻⁹."""
+        unscaled = int(whole + part or "0")
+        exponent = power - len(part)
+        digits = len(whole.lstrip("0") or "0") + len(part)
+        is_short = digits <= _SHORT_DECIMAL and exponent >= -_NANO_DIGITS
+        if is_short and not unscaled:
+            return cls(0, 0)
+        if exponent + len(str(unscaled)) > _MOST_DECIMAL_DIGITS:
+            return cls(min(unscaled, 1), _MOST_DECIMAL_DIGITS)
+        if is_short:
+            return cls(unscaled, exponent)
+        if not whole + part:
+            return None
+        return cls(_in_nano(unscaled, exponent), -_NANO_DIGITS)
+
     @property
     def nano(self) -> int:
         """Return the exact value in units of 10⁻⁹."""
@@ -75,11 +107,14 @@ def parse_quantity(text: str) -> Quantity:
     match = _SHAPE.fullmatch(text[: LONGEST_TEXT + 1])
     if match is None or not 0 < len(text) <= LONGEST_TEXT:
         raise _refusal(text)
+    digits = match["whole"], match["part"] or ""
     suffix = match["suffix"] or ""
     if suffix in _BINARY_EXPONENTS:
-        amount = _binary(match["whole"], match["part"] or "", _BINARY_EXPONENTS[suffix])
+        amount = Quantity.of_binary(*digits, _BINARY_EXPONENTS[suffix])
+    elif suffix in _DECIMAL_EXPONENTS:
+        amount = Quantity.of_decimal(*digits, _DECIMAL_EXPONENTS[suffix])
     else:
-        amount = _decimal(match["whole"], match["part"] or "", suffix)
+        amount = Quantity.of_decimal(*digits, int(suffix[1:]))
     if amount is None:
         raise _refusal(text)
     if match["sign"] == "-":
@@ -91,41 +126,6 @@ def _refusal(text: str) -> QuantityError:
     return QuantityError(
         f"invalid quantity {text[:40]!r}: must be a number such as 4, 0.5, 500m, 1Gi or 1E3"
     )
-
-
-def _binary(whole: str, part: str, power: int) -> Quantity | None:
-    """Return that many times two to the power; None without any digit where the suffix is a large one."""
-    unscaled = int(whole + part or "0") << power
-    # 2¹⁰ takes about three digits.
-    if not part and len(whole.lstrip("0") or "0") + power * 3 // 10 <= _SHORT_BINARY:
-        return Quantity(unscaled, 0)
-    if not whole + part:
-        return None
-    nano = _in_nano(unscaled, -len(part))
-    if nano > _LARGEST_BINARY * 10**_NANO_DIGITS:
-        return Quantity(_LARGEST_BINARY, 0)
-    return Quantity(nano, -_NANO_DIGITS)
-
-
-def _decimal(whole: str, part: str, suffix: str) -> Quantity | None:
-    """Return a number with the suffix of a power of ten; None without any digit where that is below 10⁻⁹."""
-    unscaled = int(whole + part or "0")
-    exponent = -len(part)
-    if suffix in _DECIMAL_EXPONENTS:
-        exponent += _DECIMAL_EXPONENTS[suffix]
-    else:
-        exponent += int(suffix[1:])
-    digits = len(whole.lstrip("0") or "0") + len(part)
-    is_short = digits <= _SHORT_DECIMAL and exponent >= -_NANO_DIGITS
-    if is_short and not unscaled:
-        return Quantity(0, 0)
-    if exponent + len(str(unscaled)) > _MOST_DECIMAL_DIGITS:
-        return Quantity(min(unscaled, 1), _MOST_DECIMAL_DIGITS)
-    if is_short:
-        return Quantity(unscaled, exponent)
-    if not whole + part:
-        return None
-    return Quantity(_in_nano(unscaled, exponent), -_NANO_DIGITS)
 
 
 def _in_nano(unscaled: int, exponent: int) -> int:

@@ -94,10 +94,10 @@ def assertion_problems(value: Any) -> Iterator[ErrorDetail]:
         yield ErrorDetail(path, "wrong-type", message, "a list")
         return
     for at, one in enumerate(predicates):
-        yield from (problem.under(*path, at) for problem in _predicate_problems(one))
+        yield from (problem.under(*path, at) for problem in predicate_problems(one))
 
 
-def _predicate_problems(predicate: Any) -> Iterator[ErrorDetail]:
+def predicate_problems(predicate: Any) -> Iterator[ErrorDetail]:
     if not isinstance(predicate, dict) or len(predicate) != 1:
         message = "Invalid value: must be an object with one predicate"
         yield ErrorDetail((), "wrong-type", message, ", ".join(PREDICATES))

@@ -197,8 +197,9 @@ class ConnectionCheck:
         except AddressNotAllowed as error:
             raise StepFailed(str(error), error.setting) from error
         except NameNotResolved as error:
-            hint = "The console resolves the name with its own name servers"
-            raise StepFailed(str(error), hint) from error
+            raise StepFailed(
+                str(error), "The console resolves the name with its own name servers"
+            ) from error
         return f"{host} is {', '.join(self._addresses)}"
 
     def check_tcp(self) -> str:

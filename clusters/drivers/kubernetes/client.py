@@ -47,6 +47,8 @@ READYZ = "/readyz"
 USER_AGENT = "fleetui (cluster-driver)"
 _PIECE = _LARGEST_TEXT = 65_536
 _BUSY = frozenset({408, 425, 429, 502, 503, 504})
+_PAUSES = {429: SHORTEST_PAUSE}
+"""Where the answer names none."""
 # API priority and fairness sets it in every answer; its refusal is plain text. That of a limit of requests in
 # flight is the same text without the header.
 _FLOW_SCHEMA = "X-Kubernetes-PF-FlowSchema-UID"
@@ -346,9 +348,7 @@ class Client:
     def _busy(
         self, status: int, headers: Mapping[str, str], raw: bytes, *, has_status: bool
     ) -> DriverUnavailable:
-        pause = parse_retry_after(headers.get("Retry-After"))
-        if pause is None and status == http.client.TOO_MANY_REQUESTS:
-            pause = SHORTEST_PAUSE
+        pause = parse_retry_after(headers.get("Retry-After")) or _PAUSES.get(status)
         code = f"http-{status}"
         if _is_kind_starting(status, raw):  # other kinds are served: no pause for them
             message = f"{status}: the API server prepares the storage of a new kind"
@@ -361,15 +361,15 @@ class Client:
         message = f"{status}, and not from an API server"
         if has_status:
             message = f"{status}, answered by the API server"
-        elif status == http.client.TOO_MANY_REQUESTS and _is_limit(headers, raw):
+        elif status == http.client.TOO_MANY_REQUESTS and (
+            _FLOW_SCHEMA in headers
+            or (
+                raw.strip() == _TOO_MANY
+                and headers.get("Content-Type", "").startswith("text/plain")
+            )
+        ):
             message = f"{status}: the API server limits the requests of this account; continuing in {pause:.0f} s"
         return DriverUnavailable(message, code=code, retry_after=pause)
-
-
-def _is_limit(headers: Mapping[str, str], raw: bytes) -> bool:
-    """Return whether an API server has written that it limits the requests."""
-    is_text = headers.get("Content-Type", "").startswith("text/plain")
-    return _FLOW_SCHEMA in headers or (is_text and raw.strip() == _TOO_MANY)
 
 
 def _is_kind_starting(status: int, raw: bytes) -> bool:
@@ -430,11 +430,11 @@ def errors_mapped(connection: Connection) -> Iterator[None]:
             texts for kind, texts in _MESSAGES.items() if isinstance(error, kind)
         )
         proxy = urlsplit(connection.proxy).netloc
-        words = message.format(error=error, proxy=proxy, reason=_reason(error))
+        words = message.format(error=error, proxy=proxy, reason=reason_of(error))
         raise DriverUnavailable(words, code=code) from error
 
 
-def _reason(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
     """Return why a connection failed in the words of the system, or of OpenSSL."""
     if isinstance(error, ssl.SSLError):
         reason = (error.reason or "").replace("_", " ").lower()

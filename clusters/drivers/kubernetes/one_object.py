@@ -405,7 +405,7 @@ def _may_recreate(target: Target) -> bool:
     return is_job and annotation(target.manifest, RECREATE) == "allowed"
 
 
-def _hint(target: Target, live: Live | None, status: int, message: str) -> str:
+def failure_hint(target: Target, live: Live | None, status: int, message: str) -> str:
     """Return in brackets what to do about a refusal, as far as that is known."""
     if status == 403 and "not currently held" in message:
         return " (the account must hold what the role grants, or the verb escalate)"
@@ -455,7 +455,7 @@ def interpret_failure(
         if deleted.status in (200, 202, 404, 409):
             return DEFERRED
         message = server_message(deleted, target.manifest)
-    ending = _hint(target, live, answer.status, message)
+    ending = failure_hint(target, live, answer.status, message)
     raise RefusedError(
         APPLY_FAILED, cut_message(message, LONGEST_MESSAGE - len(ending)) + ending
     )

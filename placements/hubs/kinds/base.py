@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, TypeAlias
 
@@ -81,6 +82,15 @@ class HubApi:
     @property
     def required(self) -> tuple[StreamKind, ...]:
         return tuple(one for one in self.streams if one.is_required)
+
+
+def moment_of(value: object) -> datetime | None:
+    """Return the time that a hub wrote; None where it cannot be read."""
+    try:
+        moment = datetime.fromisoformat(text_of(value))
+    except ValueError:
+        return None
+    return moment.replace(tzinfo=moment.tzinfo or UTC)
 
 
 def text_of(value: object, *, longest: int = 253) -> str:

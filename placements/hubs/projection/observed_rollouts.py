@@ -17,8 +17,8 @@ from django.db.models.functions import Greatest
 
 from clusters.operations.change_log import lock_fleet
 from placements.engine.rollout.state import Phase
+from placements.hubs.kinds.base import moment_of
 from placements.hubs.projection.rows import FAULTS, HUB, HubMoment
-from placements.hubs.watching.mirror import moment_of
 from placements.manifests.binding import BindingState
 from placements.manifests.strategy import StrategyType
 from placements.models import (

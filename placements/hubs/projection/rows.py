@@ -16,11 +16,10 @@ from fleetui.apimachinery.model import items_at, mapping_at
 from fleetui.apimachinery.words import full_name
 from fleetui.audit import AuditEvent, record_of_others
 from fleetui.bulk import BATCH_SIZE, batched
-from placements.hubs.kinds.base import Manifest, text_of
+from placements.hubs.kinds.base import Manifest, moment_of, text_of
 from placements.hubs.kinds.kubefleet import PLACEMENT_GROUP
 from placements.hubs.queries import state_of
 from placements.hubs.trimming import unpack
-from placements.hubs.watching.mirror import moment_of
 
 FAULTS = (
     ArithmeticError,
@@ -124,7 +123,7 @@ class HubDocument:
         path: str,
     ) -> datetime | None:
         value = values.get(key)
-        moment = moment_of(value) if isinstance(value, str) else None
+        moment = moment_of(value)
         if value is not None and moment is None:
             self.reject(path)
         return moment

@@ -34,6 +34,7 @@ from placements.hubs.fleet_versions import (
     neighbours,
     version_at,
 )
+from placements.hubs.kinds.base import moment_of
 from placements.hubs.kinds.kubefleet import CLUSTER_GROUP, PLACEMENT_GROUP
 from placements.hubs.projection.bindings import previous_state
 from placements.hubs.projection.kinds import (
@@ -44,7 +45,7 @@ from placements.hubs.projection.kinds import (
 from placements.hubs.projection.placements import NUMBER_OF_CLUSTERS, policy_of
 from placements.hubs.projection.rows import HubDocument
 from placements.hubs.replay.agreement import plain_decisions
-from placements.hubs.watching.mirror import GONE, moment_of
+from placements.hubs.watching.mirror import GONE
 from placements.manifests.binding import BindingState, PlacedBinding
 from placements.manifests.policy import PlacementPolicy, parse_policy
 from placements.models import FleetVersion, HubDecision, Placement, ReplayInputs
@@ -171,8 +172,7 @@ class HubObservation:
 
     @property
     def written_at(self) -> datetime | None:
-        value = self.condition.get("lastTransitionTime")
-        return moment_of(value) if isinstance(value, str) else None
+        return moment_of(self.condition.get("lastTransitionTime"))
 
     def policy(self) -> PlacementPolicy:
         """Return the policy that the hub acts on. Raise NotReplayable."""

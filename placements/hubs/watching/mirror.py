@@ -7,13 +7,12 @@ from typing import NamedTuple
 
 from django.db import transaction
 from django.db.models import F
-from django.utils.dateparse import parse_datetime
 
 from clusters.models import BindingChange, Hub, HubStream, MirroredObject
 from fleetui.bulk import batched
 from fleetui.grouping import grouped
 from fleetui.hub_scope import in_hub
-from placements.hubs.kinds.base import HubApi, StreamKind
+from placements.hubs.kinds.base import HubApi, StreamKind, moment_of
 from placements.hubs.trimming import MirrorRecord, short_digest
 from placements.hubs.watching.states import StreamStatus
 from placements.hubs.watching.stream import StreamItem
@@ -452,12 +451,3 @@ class HubMirror:
 def is_older(one: str, other: str) -> bool:
     """Return whether both are decimal numbers and the first is lower; anything else cannot be compared."""
     return one.isdecimal() and other.isdecimal() and int(one) < int(other)
-
-
-def moment_of(text: str) -> datetime | None:
-    """Return the time that a hub wrote; None where it cannot be read."""
-    try:
-        moment = parse_datetime(text) if text else None
-    except ValueError:
-        return None
-    return moment.replace(tzinfo=UTC) if moment and moment.tzinfo is None else moment

@@ -233,10 +233,10 @@ def without_names(value: Any, names: Mapping[str, str], key: str = "") -> Any:
         return [without_names(one, names) for one in value]
     if not isinstance(value, str) or key in _NOT_NAMES:
         return value
-    return _WORD.sub(partial(_replaced, names), value)
+    return _WORD.sub(partial(replace_names, names), value)
 
 
-def _replaced(names: Mapping[str, str], word: re.Match[str]) -> str:
+def replace_names(names: Mapping[str, str], word: re.Match[str]) -> str:
     """Return a word with its longest parts that are names replaced."""
     parts = re.split(r"([-.]+)", word[0])
     done = []

@@ -301,8 +301,9 @@ class HubRunner:
             return HubCondition(HubState.UNSUITABLE, discovery.unsuitable)
         missing = next((kind for kind in discovery.absent if kind.is_required), None)
         if missing:
-            reason = f"the hub does not serve {missing.resource}"
-            return HubCondition(HubState.UNSUITABLE, reason)
+            return HubCondition(
+                HubState.UNSUITABLE, f"the hub does not serve {missing.resource}"
+            )
         if (
             self._failing is not None
             and self.error_code in UNREACHABLE_CODES

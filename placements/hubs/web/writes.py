@@ -361,26 +361,25 @@ def apply(page: WritePage, overwrite: Sequence[str]) -> HttpResponse:
     return show(page, status=409)
 
 
-def _add_result(page: WritePage, done: AppliedWrite | None) -> None:
+def sent(page: WritePage, done: AppliedWrite | None) -> HttpResponse:
+    """Show the result of a write, once the mirror has it or after five seconds."""
     if done is None:
+        if page.draft:
+            discard_draft(page.draft.pk, by=current_user(page.request))
         messages.success(page.request, "Nothing to change.")
-    elif done.is_unknown:
+        return redirect(page.back)
+    has_rest = bool(done.plan.foreign)
+    if page.draft and done.answer.is_accepted and not has_rest:
+        discard_draft(page.draft.pk, by=current_user(page.request))
+    if done.is_unknown:
         messages.warning(page.request, UNKNOWN)
     elif not await_mirror(page.hub, done):
         messages.success(page.request, "Accepted. The mirror has not caught up yet.")
-    elif done.plan.foreign:
+    elif has_rest:
         messages.success(page.request, HAS_REST)
     else:
         messages.success(page.request, "Accepted by the hub.")
-
-
-def sent(page: WritePage, done: AppliedWrite | None) -> HttpResponse:
-    """Show the result of a write, once the mirror has it or after five seconds."""
-    has_rest = bool(done and done.plan.foreign)
-    if page.draft and (done is None or done.answer.is_accepted) and not has_rest:
-        discard_draft(page.draft.pk, by=current_user(page.request))
-    _add_result(page, done)
-    if page.draft and done and not has_rest:
+    if page.draft and not has_rest:
         name = full_name(done.row.namespace, done.row.name)
         return redirect(reverse("web:placement", args=[name]))
     return redirect(page.back)

@@ -22,10 +22,9 @@ from placements.engine.disruption import (
     Verdict,
     judge_eviction,
 )
-from placements.hubs.kinds.base import Manifest, text_of
+from placements.hubs.kinds.base import Manifest, moment_of, text_of
 from placements.hubs.kinds.kubefleet import IS_LATEST_APPROVAL
 from placements.hubs.queries import mirrored_objects
-from placements.hubs.watching.mirror import moment_of
 from placements.hubs.write_requests import (
     KINDS,
     OFFERED,
@@ -407,8 +406,9 @@ def approve(planner: Planner, fields: dict[str, Any], live: Manifest) -> WritePl
     if "at" in fields:
         moment = moment_of(fields["at"])
     if moment is None or abs((moment - planner.now).total_seconds()) > 3_600:
-        allowed = "a time of the last hour"
-        raise InvalidManifest.of("at", "bad-format", "Invalid value", allowed)
+        raise InvalidManifest.of(
+            "at", "bad-format", "Invalid value", "a time of the last hour"
+        )
     fields["at"] = moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     message = f"approved by {planner.person}"
     if comment := fields.get("comment", "").strip():

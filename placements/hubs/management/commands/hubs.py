@@ -121,8 +121,9 @@ class Command(HubCommand):
         for stream in row.get("streams", ()):
             place = (stream["resource"], stream["namespace"])
             what = " in ".join(filter(None, place))
-            line = f"  {what}  {stream['state']}  {stream['objects']} objects  {stream['error']}"
-            self.stdout.write(line.rstrip())
+            self.stdout.write(
+                f"  {what}  {stream['state']}  {stream['objects']} objects  {stream['error']}".rstrip()
+            )
 
     def _document(
         self,
