@@ -1,6 +1,6 @@
 """Clusters in the form of `docs/reference/cases.md`, for simulations, and without pydantic for speed."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from clusters.fleet import (
@@ -204,15 +204,8 @@ def _cluster(raw: dict[str, Any]) -> Cluster:
         ),
         _quantities(raw.get("properties")),
         usage,
-        _eligibility(raw.get("eligible")),
+        Eligibility.from_plain(raw.get("eligible")),
     )
-
-
-def _eligibility(written: Mapping[str, Any] | None) -> Eligibility:
-    if written is None or written["value"]:
-        return ELIGIBLE
-    kind = EligibilityKind(written.get("kind") or EligibilityKind.UNSPECIFIED)
-    return Eligibility(kind, written.get("reason") or "")
 
 
 def _quantities(raw: dict[str, Any] | None) -> dict[str, str]:

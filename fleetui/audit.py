@@ -31,7 +31,7 @@ def actor_name(by: User | None) -> str:
     return by.get_username() if by else SYSTEM
 
 
-def by_whom(by: User | None) -> str:
+def actor_words(by: User | None) -> str:
     """Return who did something, to follow what: " by ada"; empty for the console itself."""
     return f" by {by.get_username()}" if by else ""
 

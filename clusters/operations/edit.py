@@ -35,8 +35,8 @@ from clusters.operations.join import (
     replace_clusters,
 )
 from fleetui.apimachinery.words import named_or_counted
-from fleetui.audit import AuditEvent, by_whom, record, record_all
-from fleetui.bulk import batched
+from fleetui.audit import AuditEvent, actor_words, record, record_all
+from fleetui.bulk import batched, save_fields
 from fleetui.concurrency import check_revision
 from fleetui.errors import FleetError, UnknownObject
 from fleetui.threads import close_connections
@@ -288,8 +288,7 @@ def set_faults(
     parse_configuration(connection, path="")
     if wanted == before:
         return row
-    row.connection, row.revision, row.observe_at = connection, row.revision + 1, now
-    row.save(update_fields=["connection", "revision", "observe_at"])
+    save_fields(row, connection=connection, revision=row.revision + 1, observe_at=now)
     verb = "fault injected" if wanted else "faults cleared"
     event = AuditEvent(
         verb,
@@ -484,4 +483,4 @@ def notify_cluster(row: MemberCluster) -> bool:
 
 
 def _reason(names: Collection[str], verb: str, by: User | None) -> str:
-    return f"{named_or_counted(names, 'cluster')} {verb}{by_whom(by)}"
+    return f"{named_or_counted(names, 'cluster')} {verb}{actor_words(by)}"

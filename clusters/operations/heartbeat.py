@@ -102,7 +102,9 @@ def observe(*, now: datetime) -> ObservationResult:
         ]
         _write_observations(observations, now=now)
         codes = {
-            pk: answer.code for pk, answer in batch if isinstance(answer, DriverError)
+            pk: str(getattr(answer, "code", ""))
+            for pk, answer in batch
+            if isinstance(answer, DriverError)
         }
         _write_silence(codes, now=now)
         _reschedule(

@@ -34,7 +34,7 @@ from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.metadata import next_generation, without_hub_metadata
 from fleetui.apimachinery.model import items_at, mapping_at
 from fleetui.apimachinery.words import named_or_counted
-from fleetui.audit import AuditEvent, by_whom, record_all
+from fleetui.audit import AuditEvent, actor_words, record_all
 from fleetui.bulk import BATCH_SIZE, batched, update_each
 from fleetui.concurrency import check_revision
 
@@ -460,7 +460,7 @@ def _change_log_entry(
         cause = " joined"
     elif len(causes) == 1:
         cause = f": {causes.pop()}"
-    text = f"{reason[:_LONGEST_NAME]}{cause[:_LONGEST_CAUSE]}{by_whom(by)}"
+    text = f"{reason[:_LONGEST_NAME]}{cause[:_LONGEST_CAUSE]}{actor_words(by)}"
     entry = ChangeLogEntry(text, opens=bool(new), joins=bool(new))
     for target in changed:
         row, before = target.row, target.before
@@ -489,13 +489,13 @@ def _cause(target: _Target) -> str:
     if before is None or target.did is not JoinOutcome.CHANGED:
         return ""
     labels = [_labels_in(one.document) for one in (before, row)]
-    taints = [taints_in(one.document) for one in (before, row)]
+    former, present = taints_in(before.document), taints_in(row.document)
     words = []
     for key in sorted(changed_keys(*labels)):
         old, new = (each.get(key, "(none)") for each in labels)
         words.append(f"label {key} {old} → {new}")
-    words += _taint_words(taints[1], taints[0], "cordoned", "added")
-    words += _taint_words(*taints, "uncordoned", "removed")
+    words += _taint_words(present, former, "cordoned", "added")
+    words += _taint_words(former, present, "uncordoned", "removed")
     if row.verdict != before.verdict:
         words.append(READY_WORDS[row.is_eligible])
     if mapping_at(before.managed, "scores") != mapping_at(row.managed, "scores"):

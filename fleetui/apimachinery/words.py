@@ -61,7 +61,7 @@ def first_lines(lines: Iterable[str], most: int) -> list[str]:
 
 
 def is_token(text: str) -> bool:
-    """Return whether a header of HTTP can carry a text as one word: printable ASCII without spaces."""
+    """Return whether a text is one word of a header of HTTP: printable ASCII without spaces."""
     return text.isascii() and text.isprintable() and " " not in text
 
 

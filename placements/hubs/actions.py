@@ -24,6 +24,7 @@ from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.kinds import EVICTION_KIND
 from fleetui.apimachinery.model import items_at
 from fleetui.audit import AuditEvent, actor_name, record
+from fleetui.bulk import save_fields
 from fleetui.errors import FleetError
 from fleetui.hub_scope import current_hub_id, in_hub
 from placements.engine.disruption import EvictionReason, Verdict
@@ -233,9 +234,13 @@ def _progress(
 def _block(step: DrainStep, verdict: Verdict, *, now: datetime) -> None:
     if step.state != DrainStep.State.BLOCKED:
         step.changed_at = now
-    step.state, step.why = DrainStep.State.BLOCKED, verdict.why
-    step.numbers = numbers_facts(verdict.numbers)
-    step.save(update_fields=["state", "why", "numbers", "changed_at"])
+    save_fields(
+        step,
+        state=DrainStep.State.BLOCKED,
+        why=verdict.why,
+        numbers=numbers_facts(verdict.numbers),
+        changed_at=step.changed_at,
+    )
 
 
 def send_eviction(

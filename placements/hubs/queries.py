@@ -178,10 +178,10 @@ def writes_of(
     **columns: object,
 ) -> QuerySet[HubWrite]:
     """Return the requests that people had sent to a hub; unordered."""
+    chosen = {"requested_by": requested_by, "name": object}
+    columns |= {key: value for key, value in chosen.items() if value}
     with in_hub(hub.pk):
-        rows = HubWrite.objects.filter(**columns)
-    rows = rows.filter(requested_by=requested_by) if requested_by else rows
-    return rows.filter(name=object) if object else rows
+        return HubWrite.objects.filter(**columns)
 
 
 def mirrored_object(

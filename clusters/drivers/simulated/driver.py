@@ -115,7 +115,8 @@ def _merge(
     others = {one.object: one for one in taken}
     there = {one.ref: one for one in before.objects}
     ready_at = now + timedelta(seconds=configuration.ready_seconds)
-    objects, refusals = [], []
+    objects: list[HeldObject] = []
+    refusals = []
     sent = set()
     for place, manifest in enumerate(version.manifests):
         ref = ObjectRef.of(manifest)
@@ -255,12 +256,7 @@ class SimulatedDriver:
     def remove(
         self, placement: str, *, fence: int = 0, timeout: float = USUAL_TIMEOUT
     ) -> Removed:
-        self._reach(DriverCall.REMOVE, timeout, self._configuration.apply_milliseconds)
-        before, _ = self._change(
-            placement, fence, lambda state, _, now: removed(state, "removed", now=now)
-        )
-        self._lose_answer(DriverCall.REMOVE, timeout)
-        return Removed(before.placement is not None)
+        return self._end(placement, "removed", fence, timeout)
 
     def diff(
         self,
@@ -296,9 +292,12 @@ class SimulatedDriver:
         self, placement: str, *, fence: int = 0, timeout: float = USUAL_TIMEOUT
     ) -> Removed:
         """Forget a placement; the state of a simulated cluster has nothing but what placements put there."""
+        return self._end(placement, "released", fence, timeout)
+
+    def _end(self, placement: str, what: str, fence: int, timeout: float) -> Removed:
         self._reach(DriverCall.REMOVE, timeout, self._configuration.apply_milliseconds)
         before, _ = self._change(
-            placement, fence, lambda state, _, now: removed(state, "released", now=now)
+            placement, fence, lambda state, _, now: removed(state, what, now=now)
         )
         self._lose_answer(DriverCall.REMOVE, timeout)
         return Removed(before.placement is not None)

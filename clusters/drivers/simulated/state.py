@@ -555,7 +555,6 @@ class Configuration(ManifestModel):
         return [fault for fault in self.faults if fault.is_on(now)]
 
     def refuses(self, manifest: Mapping[str, Any], now: datetime) -> bool:
-        """Return whether a fault refuses an object."""
         ref = ObjectRef.of(manifest)
         images = images_in(manifest)
         return any(

@@ -6,6 +6,7 @@ See `rules/live-hub.md#replays`.
 """
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -125,7 +126,6 @@ def observe_decision(placement_id: int, hub: Hub, *, now: datetime) -> None:
 
 @transaction.atomic
 def _record(placement_id: int, hub: Hub, *, now: datetime) -> Decision | None:
-    """Return the decision if it is recorded now."""
     placements = Placement.objects.select_for_update(no_key=True)
     placement = placements.filter(pk=placement_id, deleting_since=None).first()
     if placement is None:
@@ -140,7 +140,7 @@ def _record(placement_id: int, hub: Hub, *, now: datetime) -> Decision | None:
     bindings = list(course.after.values())
     digest = observed.digest(one_per_cluster(bindings))
     # Of one state the first complete list is kept: the hub drops reasons from it later.
-    decisions = words.decisions
+    decisions: Sequence[Any] = words.decisions
     if (
         latest is not None
         and latest.digest == digest

@@ -285,7 +285,6 @@ class HubRunner:
 
     @property
     def has_required(self) -> bool:
-        """Return whether all kinds that the mirror requires are listed."""
         required = [one for one in self.every_status() if one.kind.is_required]
         return bool(required) and all(one.is_listed for one in required)
 

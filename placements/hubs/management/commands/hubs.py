@@ -1,7 +1,6 @@
 """manage.py hubs [NAME]: states, streams and ages of the live hubs, and what is done to one of them."""
 
 import json
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -106,24 +105,21 @@ class Command(HubCommand):
             self.stdout.write(json.dumps(rows, indent=2, default=str))
         else:
             for row in rows:
-                self._write_row(row)
+                state = ": ".join(filter(None, (row["state"], row["reason"])))
+                age = "never"
+                if row["ageSeconds"] is not None:
+                    age = f"{row['ageSeconds']:.0f}s ago"
+                counts = f"{row['clusters']} clusters, {row['placements']} placements"
+                self.stdout.write(f"{row['name']}  {state}  {age}  {counts}")
+                for stream in row.get("streams", ()):
+                    place = (stream["resource"], stream["namespace"])
+                    what = " in ".join(filter(None, place))
+                    facts = f"{stream['state']}  {stream['objects']} objects"
+                    line = f"  {what}  {facts}  {stream['error']}"
+                    self.stdout.write(line.rstrip())
         others = [one.hub.name for one in summaries if one.state != HubState.LIVE]
         if others:
             raise CommandError(f"Not live: {', '.join(others)}", returncode=REFUSED)
-
-    def _write_row(self, row: Mapping[str, Any]) -> None:
-        state = ": ".join(filter(None, (row["state"], row["reason"])))
-        age = "never"
-        if row["ageSeconds"] is not None:
-            age = f"{row['ageSeconds']:.0f}s ago"
-        counts = f"{row['clusters']} clusters, {row['placements']} placements"
-        self.stdout.write(f"{row['name']}  {state}  {age}  {counts}")
-        for stream in row.get("streams", ()):
-            place = (stream["resource"], stream["namespace"])
-            what = " in ".join(filter(None, place))
-            self.stdout.write(
-                f"  {what}  {stream['state']}  {stream['objects']} objects  {stream['error']}".rstrip()
-            )
 
     def _document(
         self,
