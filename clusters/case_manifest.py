@@ -16,9 +16,11 @@ from clusters.fleet import (
 from fleetui.apimachinery.errors import ErrorDetail, faults_of
 from fleetui.apimachinery.fields import written
 from fleetui.apimachinery.model import (
+    duplicate_problems,
     is_good_scalar,
     is_good_text,
     is_one_line,
+    mapping_at,
     quote_value,
     wrong_type,
 )
@@ -32,6 +34,7 @@ _USAGE_KEYS = frozenset(_USAGE_SORTS)
 _ELIGIBLE_KEYS = frozenset({"value", "reason", "kind"})
 _TEXT = frozenset({str})
 _TEXT_OR_NUMBER = frozenset({str, int, float})
+_EXPECTED = {_TEXT: "text", _TEXT_OR_NUMBER: "a quantity"}
 
 
 def parse_clusters(raw: object, *, path: str = "clusters") -> tuple[Cluster, ...]:
@@ -45,16 +48,11 @@ def parse_clusters(raw: object, *, path: str = "clusters") -> tuple[Cluster, ...
         if not problems:
             clusters.append(_cluster(item))
 
-    names: set[str] = set()
-    for index, item in enumerate(raw):
-        name = item.get("name") if isinstance(item, dict) else None
-        if isinstance(name, str) and name in names:
-            message = f"Duplicate value: {quote_value(name)}"
-            problems.append(
-                ErrorDetail((index, "name"), "duplicate", message, "unique names")
-            )
-        elif isinstance(name, str):
-            names.add(name)
+    names = (
+        ((index, "name"), mapping_at(item).get("name"))
+        for index, item in enumerate(raw)
+    )
+    problems += duplicate_problems(names, "unique names", types=str)
     if problems:
         raise faults_of(problems, raw, path=path)
     return tuple(clusters)
@@ -122,9 +120,7 @@ def _map_problems(value: object, types: frozenset[type]) -> Iterator[ErrorDetail
                 (), "wrong-type", "Keys must be strings", "strings as keys"
             )
         elif type(item) not in types or not is_good_scalar(item):
-            yield wrong_type(item, "text" if types is _TEXT else "a quantity").under(
-                key
-            )
+            yield wrong_type(item, _EXPECTED[types]).under(key)
 
 
 def taint_problems(value: object) -> Iterator[ErrorDetail]:
@@ -132,16 +128,13 @@ def taint_problems(value: object) -> Iterator[ErrorDetail]:
         yield wrong_type(value, "a list")
         return
     for index, taint in enumerate(value):
-        is_object = isinstance(taint, dict)
-        problems = (
-            _one_taint_problems(taint)
-            if is_object
-            else [wrong_type(taint, "an object")]
-        )
-        yield from (problem.under(index) for problem in problems)
+        yield from (problem.under(index) for problem in _one_taint_problems(taint))
 
 
-def _one_taint_problems(taint: dict[Any, Any]) -> Iterator[ErrorDetail]:
+def _one_taint_problems(taint: object) -> Iterator[ErrorDetail]:
+    if not isinstance(taint, dict):
+        yield wrong_type(taint, "an object")
+        return
     if not taint.keys() <= _TAINT_KEYS:
         yield from _unknown_keys(taint, _TAINT_KEYS)
     if not taint.get("key") or not is_good_text(taint["key"]):
@@ -195,8 +188,11 @@ _PARTS: dict[str, Callable[[object], Iterable[ErrorDetail]]] = {
 
 
 def _cluster(raw: dict[str, Any]) -> Cluster:
-    usage, eligible = raw.get("resourceUsage"), raw.get("eligible")
-    amounts = [_quantities(usage.get(sort)) for sort in _USAGE_SORTS] if usage else []
+    usage = NO_USAGE
+    if amounts := raw.get("resourceUsage"):
+        usage = ResourceUsage(
+            *(_quantities(amounts.get(sort)) for sort in _USAGE_SORTS)
+        )
     return Cluster(
         raw["name"],
         raw.get("labels") or {},
@@ -207,13 +203,8 @@ def _cluster(raw: dict[str, Any]) -> Cluster:
             ]
         ),
         _quantities(raw.get("properties")),
-        ResourceUsage(*amounts) if usage else NO_USAGE,
-        ELIGIBLE
-        if eligible is None or eligible["value"]
-        else Eligibility(
-            EligibilityKind(eligible.get("kind") or EligibilityKind.UNSPECIFIED),
-            eligible.get("reason") or "",
-        ),
+        usage,
+        Eligibility.from_plain(raw.get("eligible")),
     )
 
 

@@ -132,8 +132,9 @@ def kept_secret(owner: Connected | None, connection: Mapping[str, Any]) -> Secre
             return decrypt(owner.uid, credential.ciphertext, purpose=purpose_of(owner))
         except CredentialsUnreadable as error:
             message = f"Required value: {error}"
-    allowed = "a token, or a client certificate with its key"
-    raise InvalidManifest.of("token", "required", message, allowed)
+    raise InvalidManifest.of(
+        "token", "required", message, "a token, or a client certificate with its key"
+    )
 
 
 def fingerprint(secret: Secret) -> str:
@@ -258,7 +259,7 @@ def public_facts(credential: Credential | None) -> dict[str, Any] | None:
         "kind": credential.kind,
         "subject": credential.subject,
         "fingerprint": credential.fingerprint,
-        "expiresAt": expires_at.isoformat() if expires_at else None,
+        "expiresAt": expires_at and expires_at.isoformat(),
     }
 
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from enum import StrEnum
-from operator import itemgetter
 from typing import Any
 
 from django.db.models import (
@@ -28,6 +27,7 @@ from clusters.drivers.base import SIMULATED
 from clusters.fleet import CORDON_KEY, CORDON_VALUE, EligibilityKind
 from clusters.models import ClusterLabel, ClusterTaint, MemberCluster, Membership
 from clusters.observation import not_observed, unhealthy
+from fleetui.grouping import grouped
 from fleetui.hub_scope import LOCAL_HUB
 from fleetui.prepared import PreparedQuery
 
@@ -334,10 +334,8 @@ def members_by(key: str) -> tuple[Members, list[dict[str, str]]]:
     ]
     rows = MemberCluster.objects.annotate(label=label_of(key), list_state=list_state())
     states = {state.value: state for state in ClusterListState}
-    by_value: Members = {}
-    facts = list(rows.order_by().values_list("name", "label", "list_state"))
-    for name, value, state in sorted(facts, key=itemgetter(0)):
-        by_value.setdefault(value, []).append((name, states[state]))
+    facts = sorted(rows.order_by().values_list("name", "label", "list_state"))
+    by_value = grouped((value, (name, states[state])) for name, value, state in facts)
     members = {value: by_value[value] for value in sorted(by_value, key=domain_order)}
     return members, [one for one in sample if one]
 
@@ -355,9 +353,8 @@ def similar_keys(keys: Iterable[str]) -> list[tuple[str, str]]:
 
 def near_duplicates(words: Iterable[str]) -> list[tuple[str, ...]]:
     """Return groups of words that differ only in capitals, spaces and punctuation."""
-    alike: dict[str, list[str]] = {}
-    for word in sorted(set(words)):
-        alike.setdefault(
-            "".join(one for one in word.casefold() if one.isalnum()), []
-        ).append(word)
+    alike = grouped(
+        ("".join(filter(str.isalnum, word.casefold())), word)
+        for word in sorted(set(words))
+    )
     return [tuple(several) for several in alike.values() if len(several) > 1]

@@ -62,6 +62,14 @@ class Eligibility:
     kind: EligibilityKind | None = None
     reason: str = ""
 
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any] | None) -> "Eligibility":
+        """Return the eligibility of a cluster in a case, which has it where the cluster is ineligible."""
+        if plain is None or plain["value"]:
+            return cls()
+        kind = EligibilityKind(plain.get("kind") or EligibilityKind.UNSPECIFIED)
+        return cls(kind, plain.get("reason") or "")
+
 
 ELIGIBLE = Eligibility()
 

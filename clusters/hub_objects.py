@@ -68,5 +68,6 @@ def parse_hub_object(one: Mapping[str, Any], path: str = "") -> OcmObject:
         content = _CONTENT[kind](one)
         return OcmObject(kind, metadata.get("namespace", ""), metadata["name"], content)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        message = f"Invalid value: no valid {kind}"
-        raise InvalidManifest.of(path, "bad-format", message) from error
+        raise InvalidManifest.of(
+            path, "bad-format", f"Invalid value: no valid {kind}"
+        ) from error

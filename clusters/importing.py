@@ -40,7 +40,7 @@ from fleetui.apimachinery.errors import (
 )
 from fleetui.apimachinery.fields import cluster_name_problem
 from fleetui.apimachinery.kinds import MEMBER_KIND, MEMBER_VERSIONS
-from fleetui.apimachinery.model import quote_value
+from fleetui.apimachinery.model import mapping_at, quote_value
 from fleetui.apimachinery.words import names_and_more
 from fleetui.apimachinery.yaml import (
     LARGEST_UPLOAD,
@@ -446,7 +446,7 @@ def _parse_leniently(
     document: Any, name: str
 ) -> tuple[MemberClusterManifest, Any, list[ManifestWarning]]:
     """Parse a MemberCluster; return it, the document without unknown fields, and a note for each of these."""
-    metadata = document.get("metadata") if isinstance(document, dict) else None
+    metadata = mapping_at(document).get("metadata")
     if name and isinstance(metadata, dict):
         document = {**document, "metadata": {**metadata, "name": name}}
     try:

@@ -520,10 +520,11 @@ def read_inventory(inventory: InventoryKind, data: Any) -> InventoryDraft:
     # In the order of the rules: labels of the object come before those that are made of other fields.
     for number, keys in sorted(taken, key=itemgetter(0)):
         if number == len(inventory.rules):
-            message = (
-                f"Not used: unknown field of {inventory.kind} of {inventory.system}"
+            draft.note(
+                keys,
+                f"Not used: unknown field of {inventory.kind} of {inventory.system}",
+                "unknown-field",
             )
-            draft.note(keys, message, "unknown-field")
             continue
         rule = inventory.rules[number]
         if rule.convert:

@@ -28,7 +28,8 @@ from fleetui.apimachinery.errors import (
     format_path,
     split_path,
 )
-from fleetui.apimachinery.model import quote_value
+from fleetui.apimachinery.model import mapping_at, quote_value
+from fleetui.apimachinery.words import is_token
 
 LARGEST_KUBECONFIG = 256 * 1024
 LONGEST_TOKEN = 16 * 1024
@@ -150,8 +151,9 @@ def parse_kubeconfig(
             except (AttributeError, ValueError):  # no text, no base64, no PEM
                 place = format_path((*keys, theirs))
                 message = "Invalid value: cannot be decoded"
-                allowed = "PEM text in base64"
-                errors.append(FieldError(place, "bad-format", message, allowed))
+                errors.append(
+                    FieldError(place, "bad-format", message, "PEM text in base64")
+                )
         values[ours] = value
     if errors:
         raise InvalidManifest(errors)
@@ -242,7 +244,7 @@ def token_claims(token: str) -> Mapping[str, Any]:
         )
     except (IndexError, ValueError, RecursionError):
         return {}
-    return claims if isinstance(claims, dict) else {}
+    return dict(mapping_at(claims))
 
 
 def _moment(seconds: object) -> datetime | None:
@@ -322,7 +324,7 @@ def secret_errors(
                 message,
                 f"at most {LONGEST_TOKEN:,} characters",
             )
-        elif not token.isascii() or not token.isprintable() or " " in token:
+        elif not is_token(token):
             message = "Invalid value: contains white space or control characters"
             yield FieldError(
                 place_of("token"), "bad-format", message, "the token alone, on one line"
@@ -330,13 +332,9 @@ def secret_errors(
     elif "certificate" in present and "key" in present:
         yield from pair_errors(present["certificate"], present["key"], now, place_of)
     elif present:
-        has, lacks = (
-            ("certificate", "key")
-            if "certificate" in present
-            else ("key", "certificate")
-        )
         words = {"certificate": "the client certificate", "key": "the client key"}
-        message = f"Invalid value: {words[has]} without {words[lacks]}"
+        (has,) = present
+        message = f"Invalid value: {words.pop(has)} without {', '.join(words.values())}"
         yield FieldError(place_of(has), "bad-format", message, "both in PEM format")
 
 

@@ -41,7 +41,7 @@ def read_kubeconfig(path: str) -> str:
         with Path(path).open(encoding="utf-8") as file:
             return file.read(LARGEST_KUBECONFIG + 1)
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
+        reason = getattr(error, "strerror", "is not UTF-8 text")
         raise UnreadableFileError(f"{path}: {reason}") from error
 
 
@@ -75,7 +75,7 @@ def _embedded(content: Any, folder: Path) -> Any:
             if key == "tokenFile":
                 text = read.decode("ascii").strip()
         except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "is not text"
+            reason = getattr(error, "strerror", "is not text")
             raise UnreadableFileError(f"{path}: {reason}") from error
         embedded[_FILES[key]] = text
     return embedded

@@ -78,8 +78,9 @@ def open_client(
     rules = address_rules()
     if connection.in_cluster:
         if not rules.allow_in_cluster:
-            message = "FLEETUI_IN_CLUSTER is not set on this console"
-            raise DriverUnavailable(message, code="not-in-cluster")
+            raise DriverUnavailable(
+                "FLEETUI_IN_CLUSTER is not set on this console", code="not-in-cluster"
+            )
         connection, secret = in_cluster(connection, SERVICE_ACCOUNT, os.environ)
     return Client(
         connection, secret, rules=rules, monotonic=monotonic, user_agent=user_agent

@@ -20,10 +20,9 @@ from fleetui.hub_scope import LOCAL_HUB, UNKNOWN_HUB, current_hub_id, in_hub
 from fleetui.middleware import Middleware, show_refusal
 from fleetui.permissions import may_read
 
-_MOUNT = re.compile(r"/hubs/(?P<name>[^/]+)(?P<rest>/.*)")
+# The pages about a hub are served by the local one: its connection, and not what it has.
+_MOUNT = re.compile(r"/hubs/(?P<name>[^/]+)(?P<rest>/(?!about/).*)")
 _SAFE = ("GET", "HEAD", "OPTIONS")
-_ABOUT = "/about/"
-"""The pages about a hub, which the local hub serves: its connection, and not what it has."""
 HUB_INDEPENDENT = (
     "/hubs/",
     "/help/",
@@ -67,8 +66,7 @@ class HubMiddleware(Middleware):
     def __call__(self, request: HttpRequest) -> HttpResponse:
         request.hub = None  # type: ignore[attr-defined]  # read by views and templates
         match = _MOUNT.fullmatch(request.path_info)
-        if match and match["rest"].startswith(_ABOUT):
-            match = None
+
         hub = hub_named(match["name"]) if match and has_live_hubs() else None
         if match and hub is None and match["name"] not in RESERVED_HUB_NAMES:
             # Until a user is known, the response is that of a hub that exists and shows nothing.
@@ -78,7 +76,7 @@ class HubMiddleware(Middleware):
                 return self._get_response(request)
         if match["rest"].startswith(HUB_INDEPENDENT):
             query = request.META.get("QUERY_STRING", "")
-            to = f"{match['rest']}?{query}" if query else match["rest"]
+            to = f"{match['rest']}?{query}".removesuffix("?")
             return HttpResponsePermanentRedirect(to, preserve_request=True)
         before = get_script_prefix()
         mount = f"{before.rstrip('/')}/hubs/{hub.name}"

@@ -11,6 +11,7 @@ from django.conf import settings
 from clusters.drivers.kubernetes.properties import ENTRYPOINT
 from clusters.fleet import (
     ELIGIBLE,
+    NO_USAGE,
     Cluster,
     Eligibility,
     EligibilityKind,
@@ -87,7 +88,6 @@ _COLUMNS = (
     "namespaces_seen",
     "managed",
 )
-_NO_USAGE = ResourceUsage()
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +212,7 @@ def _values(rows: Iterable[tuple[Any, ...]]) -> Iterator[Cluster]:
             document["metadata"].get("labels") or {},
             taints_of.setdefault(taints, taints),
             properties,
-            ResourceUsage(**usage) if usage else _NO_USAGE,
+            ResourceUsage(**usage) if usage else NO_USAGE,
             Eligibility(EligibilityKind(verdict) if verdict else None, reason),
             SeenNamespaces(None if namespaces is None else frozenset(namespaces))
             if collects

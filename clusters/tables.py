@@ -159,8 +159,9 @@ def _entry(
     ]
     if beyond:
         message = f"has something in cell {beyond[0] + 1}, where no column has a name"
-        allowed = f"as many cells as the {named} columns"
-        errors.append(FieldError("", "too-many", message, allowed))
+        errors.append(
+            FieldError("", "too-many", message, f"as many cells as the {named} columns")
+        )
     labels = _values_under(_LABEL, row)
     for part in _parts(row, "labels"):
         key, sign, value = map(str.strip, part.partition("="))

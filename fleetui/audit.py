@@ -31,6 +31,11 @@ def actor_name(by: User | None) -> str:
     return by.get_username() if by else SYSTEM
 
 
+def actor_words(by: User | None) -> str:
+    """Return who did something, to follow what: " by ada"; empty for the console itself."""
+    return f" by {by.get_username()}" if by else ""
+
+
 def record(event: AuditEvent, *, by: User | None, now: datetime) -> None:
     record_all([event], by=by, now=now)
 

@@ -108,6 +108,12 @@ class OfEachRow(Expression):
         return sql, tuple(chain.from_iterable(stored))
 
 
+def save_fields(row: Model, **values: Any) -> None:
+    for name, value in values.items():
+        setattr(row, name, value)
+    row.save(update_fields=list(values))
+
+
 def update_each(
     rows: QuerySet[Row], columns: Mapping[int, Mapping[str, Any]], **same: Any
 ) -> int:

@@ -132,20 +132,21 @@ def environment_problem(error: BaseException | None) -> EnvironmentProblem | Non
             continue
         if type(one.__cause__).__module__.startswith("psycopg"):
             return _of_postgresql(one)
-        text = str(one)
-        problem = next(
-            (problem for part, problem in _BY_SQLITE_MESSAGE.items() if part in text),
-            None,
-        )
-        if (
-            problem in (READ_ONLY, DISK_ERROR)
-            and disk_usage(settings.VAR_DIR).free < SMALLEST_FREE
-        ):
-            # SQLite cannot create the files beside the database then, and does not say why.
-            return DISK_FULL
-        if problem:
+        if problem := _of_sqlite(str(one)):
             return problem
     return None
+
+
+def _of_sqlite(message: str) -> EnvironmentProblem | None:
+    problems = (one for part, one in _BY_SQLITE_MESSAGE.items() if part in message)
+    problem = next(problems, None)
+    if (
+        problem in (READ_ONLY, DISK_ERROR)
+        and disk_usage(settings.VAR_DIR).free < SMALLEST_FREE
+    ):
+        # SQLite cannot create the files beside the database then, and does not say why.
+        return DISK_FULL
+    return problem
 
 
 def causes_of(error: BaseException | None) -> Iterator[BaseException]:

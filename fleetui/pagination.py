@@ -6,6 +6,7 @@ A cursor has the order value and key of the last row, so that inserted and delet
 import base64
 import binascii
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Generic, TypeVar
@@ -55,7 +56,7 @@ def page_of(
     """
     descending, column = order.startswith("-"), order.removeprefix("-")
     sign = "-" if descending else ""
-    columns = [column] if column == unique else [column, unique]
+    columns = list(dict.fromkeys((column, unique)))
     values = None if after is None else _read(after, len(columns))
     sorted_rows = rows.order_by(*(f"{sign}{one}" for one in columns))
     previous = (
@@ -75,14 +76,15 @@ def page_of(
         page_rows = list(sorted_rows[: size + 1])
     except (ValidationError, ValueError, TypeError, OverflowError) as error:
         raise BadCursorError from error
-    after = _written(page_rows[size - 1], columns) if len(page_rows) > size else None
-    return Page(
-        page_rows[:size], after, _written(previous[0], columns) if previous else None
-    )
+    after = _written(page_rows[size - 1 : -1], columns)
+    return Page(page_rows[:size], after, _written(previous, columns))
 
 
-def _written(row: Model, columns: list[str]) -> str:
-    values = json.dumps([getattr(row, one) for one in columns], default=str)
+def _written(rows: Sequence[Model], columns: list[str]) -> str | None:
+    """Return the cursor of a row; None without one."""
+    if not rows:
+        return None
+    values = json.dumps([getattr(rows[0], one) for one in columns], default=str)
     return base64.urlsafe_b64encode(values.encode()).decode().rstrip("=")
 
 

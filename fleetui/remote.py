@@ -12,6 +12,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from fleetui import LOCAL_HUB_NAME, __version__
 from fleetui.apimachinery.errors import FieldError
+from fleetui.apimachinery.words import is_token
 from fleetui.errors import BAD_INPUT, ENVIRONMENT, UNCONFIRMED, exit_code_of
 
 if TYPE_CHECKING:
@@ -146,12 +147,8 @@ def _token(options: Mapping[str, Any], environ: Mapping[str, str]) -> str:
     if not token:
         file = "--token-file FILE, or " if "token_file" in options else ""
         raise ServerRefused(f"a token is needed: {file}the variable {TOKEN}")
-    if not token.isascii() or any(
-        one.isspace() or not one.isprintable() for one in token
-    ):
-        raise ServerRefused(
-            "the token has characters that no token has"
-        )  # and no header may have
+    if not is_token(token):
+        raise ServerRefused("the token has characters that no token has")
     return token
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from clusters.drivers.readiness import Readiness, overall_readiness
+from fleetui.apimachinery.words import full_name
 from fleetui.errors import FleetError
 
 SIMULATED = "simulated"
@@ -39,8 +40,7 @@ class ObjectRef:
         )
 
     def __str__(self) -> str:
-        place = f"{self.namespace}/" if self.namespace else ""
-        return f"{self.kind} {place}{self.name}"
+        return f"{self.kind} {full_name(self.namespace, self.name)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +52,14 @@ class Refusal:
     message: str
 
 
+APPLY_FAILED = "ManifestApplyFailed"
 FAILED_TO_TAKE_OVER = "FailedToTakeOver"
 
 
 def owned_by_placement(ref: ObjectRef, placement: str) -> Refusal:
-    message = f"belongs to placement {placement} of this hub"
-    return Refusal(ref, FAILED_TO_TAKE_OVER, message)
+    return Refusal(
+        ref, FAILED_TO_TAKE_OVER, f"belongs to placement {placement} of this hub"
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeAlias
 
+from fleetui.apimachinery.model import items_at, mapping_at
+
 Live: TypeAlias = Mapping[str, Any]
 
 
@@ -42,6 +44,10 @@ def readiness_of(live: Live) -> ReadinessResult:
     if (api_version, kind) in _AT_ONCE:
         return AVAILABLE
     if judge := _JUDGES.get((api_version, kind)):
+        newest = _number(_of(live, "metadata"), "generation")
+        seen = _number(_of(live, "status"), "observedGeneration")
+        if kind in _COUNTING_GENERATIONS and seen != newest:
+            return _not_yet("its controller has not seen the newest generation")
         return judge(live)
     for name, bad in (("Failed", "True"), ("Stalled", "True"), ("Ready", "False")):
         condition = _condition_entry(live, name)
@@ -62,8 +68,9 @@ def hint_of(live: Live) -> str:
     )
     if hint := _HINTS.get((group, kind)):
         return hint(live)
-    is_custom = "." in group and not group.endswith(".k8s.io")
-    return custom_resource_hint(live) if is_custom else ""
+    if "." in group and not group.endswith(".k8s.io"):
+        return custom_resource_hint(live)
+    return ""
 
 
 def overall_readiness(several: Iterable[Readiness]) -> Readiness:
@@ -79,8 +86,6 @@ def _deployment(live: Live) -> ReadinessResult:
         _number(status, "updatedReplicas"),
     )
     unavailable = _number(status, "unavailableReplicas")
-    if _is_unseen(live):
-        return _UNSEEN
     if available == updated == wanted and not unavailable:
         return AVAILABLE
     failure = _condition_entry(live, "ReplicaFailure")
@@ -103,12 +108,9 @@ def _stateful_set(live: Live) -> ReadinessResult:
         _number(status, "updatedReplicas"),
     )
     is_settled = status.get("currentRevision") == status.get("updateRevision")
-    if _is_unseen(live):
-        return _UNSEEN
-    if available == wanted and current == updated and is_settled:
-        return AVAILABLE
-    return _not_yet(
-        f"{available} of {wanted} replicas available, {updated} updated, {current} current"
+    return _available(
+        available == wanted and current == updated and is_settled,
+        f"{available} of {wanted} replicas available, {updated} updated, {current} current",
     )
 
 
@@ -122,12 +124,9 @@ def _daemon_set(live: Live) -> ReadinessResult:
         _number(status, "currentNumberScheduled"),
         _number(status, "updatedNumberScheduled"),
     )
-    if _is_unseen(live):
-        return _UNSEEN
-    if available == wanted and current == updated:
-        return AVAILABLE
-    return _not_yet(
-        f"{available} of {wanted} pods available, {updated} of {current} updated"
+    return _available(
+        available == wanted and current == updated,
+        f"{available} of {wanted} pods available, {updated} of {current} updated",
     )
 
 
@@ -135,20 +134,12 @@ def _service(live: Live) -> ReadinessResult:
     spec = _of(live, "spec")
     kind = spec.get("type") or "ClusterIP"
     if kind in ("ClusterIP", "NodePort"):
-        addresses = (
-            spec["clusterIPs"] if "clusterIPs" in spec else [spec.get("clusterIP")]
-        )
-        return (
-            AVAILABLE
-            if addresses and addresses[0]
-            else _not_yet("no cluster address yet")
-        )
+        addresses = spec.get("clusterIPs", [spec.get("clusterIP")])
+        return _available(any(addresses[:1]), "no cluster address yet")
     if kind == "LoadBalancer":
         ingress = (_of(live, "status", "loadBalancer").get("ingress") or [{}])[0]
         is_there = ingress.get("ip") or ingress.get("hostname")
-        return (
-            AVAILABLE if is_there else _not_yet("no address of the load balancer yet")
-        )
+        return _available(is_there, "no address of the load balancer yet")
     return _not_trackable(f"the availability of a Service of type {kind} is not known")
 
 
@@ -158,16 +149,13 @@ def custom_resource_definition(live: Live) -> ReadinessResult:
         for name in ("Established", "NamesAccepted")
         if _condition(live, name) != "True"
     ]
-    return _not_yet(f"not {' and not '.join(missing)}") if missing else AVAILABLE
+    return _available(not missing, f"not {' and not '.join(missing)}")
 
 
 def _disruption_budget(live: Live) -> ReadinessResult:
     allowed = _number(_of(live, "status"), "disruptionsAllowed")
-    if _is_unseen(live):
-        return _UNSEEN
-    if _condition(live, "DisruptionAllowed") == ("True" if allowed > 0 else "False"):
-        return AVAILABLE
-    return _not_yet("its conditions are not up to date")
+    is_current = _condition(live, "DisruptionAllowed") == str(allowed > 0)
+    return _available(is_current, "its conditions are not up to date")
 
 
 def _job(live: Live) -> ReadinessResult:
@@ -182,11 +170,10 @@ def _job(live: Live) -> ReadinessResult:
         return _not_trackable("it is suspended: no pod is started")
     if _number(status, "active") and status.get("ready") is None:  # before about 1.24
         return _not_trackable("the cluster does not count its ready pods")
-    failures = _number(status, "failed")
-    return _not_yet(
-        "no pod is ready or has succeeded"
-        + (f", {failures} failed" if failures else "")
-    )
+    reason = "no pod is ready or has succeeded"
+    if failures := _number(status, "failed"):
+        reason += f", {failures} failed"
+    return _not_yet(reason)
 
 
 def _pod(live: Live) -> ReadinessResult:
@@ -208,13 +195,8 @@ def _not_trackable(reason: str) -> ReadinessResult:
     return ReadinessResult(Readiness.NOT_TRACKABLE, reason)
 
 
-_UNSEEN = _not_yet("its controller has not seen the newest generation")
-
-
-def _is_unseen(live: Live) -> bool:
-    return _number(_of(live, "metadata"), "generation") != _number(
-        _of(live, "status"), "observedGeneration"
-    )
+def _available(is_available: object, otherwise: str) -> ReadinessResult:
+    return AVAILABLE if is_available else _not_yet(otherwise)
 
 
 def _of(live: Live, *keys: str) -> Live:
@@ -305,12 +287,8 @@ def custom_resource_hint(live: Live) -> str:
 
 
 def _condition_entry(live: Live, name: str) -> Live:
-    conditions = _of(live, "status").get("conditions")
-    entries = conditions if isinstance(conditions, list) else ()
-    return next(
-        (one for one in entries if isinstance(one, dict) and one.get("type") == name),
-        {},
-    )
+    conditions = map(mapping_at, items_at(live, "status", "conditions"))
+    return next((one for one in conditions if one.get("type") == name), {})
 
 
 def _reason_and_message(what: str, condition: Live) -> str:
@@ -358,6 +336,13 @@ _JUDGES: Mapping[tuple[str, str], Callable[[Live], ReadinessResult]] = {
     ("apiextensions.k8s.io/v1", "CustomResourceDefinition"): custom_resource_definition,
     ("policy/v1", "PodDisruptionBudget"): _disruption_budget,
 }
+_COUNTING_GENERATIONS = {
+    "Deployment",
+    "StatefulSet",
+    "DaemonSet",
+    "PodDisruptionBudget",
+}
+"""Kinds whose status says which generation their controller has seen."""
 _HINTS: Mapping[tuple[str, str], Callable[[Live], str]] = {
     ("apps", "Deployment"): deployment_hint,
     ("apps", "StatefulSet"): stateful_set_hint,

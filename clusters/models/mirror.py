@@ -88,7 +88,7 @@ class HubStream(HubRow):
 
     @property
     def resource(self) -> str:
-        return f"{self.plural}.{self.group}" if self.group else self.plural
+        return ".".join(filter(None, (self.plural, self.group)))
 
 
 class MirroredObject(HubRow):
@@ -150,8 +150,7 @@ class MirroredObject(HubRow):
         ]
 
     def __str__(self) -> str:
-        place = f"{self.namespace}/" if self.namespace else ""
-        return f"{self.kind} {place}{self.name}"
+        return f"{self.kind} {'/'.join(filter(None, (self.namespace, self.name)))}"
 
 
 class BindingChange(HubRow):

@@ -93,11 +93,13 @@ def raise_counters(
     other processes will not see otherwise. The update of the one row of the fleet serializes these
     transactions, so sequence numbers are committed in order.
     """
-    moved = {"version": F("version") + 1} if moves else {}
-    read = {"readings": F("readings") + 1} if reads else {}
-    if not moved and not read:
+    if not moves and not reads:
         return 0
-    FleetState.objects.update(**moved, **read, sequence=F("sequence") + 1)
+    FleetState.objects.update(
+        version=F("version") + int(moves),
+        readings=F("readings") + int(reads),
+        sequence=F("sequence") + 1,
+    )
     sequence = FleetState.objects.values_list("sequence", flat=True).get()
     for pks in batched(list(changed), 10 * BATCH_SIZE):
         MemberCluster.objects.filter(pk__in=pks).update(changed_in=sequence)

@@ -67,6 +67,8 @@ from clusters.operations.join import (
 )
 from clusters.preparation import DEFAULT_KINDS
 from fleetui.apimachinery.kinds import MEMBER_KIND, MEMBER_VERSIONS
+from fleetui.apimachinery.model import mapping_at
+from fleetui.apimachinery.words import is_token
 from fleetui.audit import record_all
 from fleetui.concurrency import check_revision
 from fleetui.encryption import keep_keys
@@ -513,18 +515,8 @@ def request_token(cluster: MemberCluster, credential: ClusterCredential) -> Secr
         answer = client.request("POST", path, body=request, deadline=deadline)
     finally:
         client.close()
-    status = answer.body.get("status")
-    token = (
-        status.get("token")
-        if answer.status == 201 and isinstance(status, dict)
-        else None
-    )
-    if (
-        not isinstance(token, str)
-        or not token.isascii()
-        or not token.isprintable()
-        or " " in token
-    ):
+    token = mapping_at(answer.body, "status").get("token")
+    if answer.status != 201 or not isinstance(token, str) or not is_token(token):
         raise DriverRejected(
             f"the API server answers {answer.status} to the request for a token"
         )

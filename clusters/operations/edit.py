@@ -34,8 +34,9 @@ from clusters.operations.join import (
     changed_keys,
     replace_clusters,
 )
-from fleetui.audit import AuditEvent, actor_name, record, record_all
-from fleetui.bulk import batched
+from fleetui.apimachinery.words import named_or_counted
+from fleetui.audit import AuditEvent, actor_words, record, record_all
+from fleetui.bulk import batched, save_fields
 from fleetui.concurrency import check_revision
 from fleetui.errors import FleetError, UnknownObject
 from fleetui.threads import close_connections
@@ -92,10 +93,10 @@ def change_labels(
 
     def edit(document: Document) -> None:
         before = document["metadata"].get("labels") or {}
-        kept = {} if replaces else before
-        after = {
-            key: value for key, value in {**kept, **put}.items() if key not in remove
-        }
+        after = dict(put)
+        if not replaces:
+            after = {**before, **put}
+        after = {key: value for key, value in after.items() if key not in remove}
         if after != before:
             document["metadata"]["labels"] = after
 
@@ -199,8 +200,8 @@ def _taints_before(taints: Taints, old: Taints, new: Taints) -> Taints | None:
         taint in taints for taint in removed
     ):
         return None
-    kept = [taint for taint in old if taint in taints or taint in removed]
-    return kept + [taint for taint in taints if taint not in old and taint not in added]
+    kept = [taint for taint in old if taint in [*taints, *removed]]
+    return kept + [taint for taint in taints if taint not in [*old, *added]]
 
 
 def cordon(names: Collection[str], **options: Unpack[EditOptions]) -> list[JoinResult]:
@@ -287,8 +288,7 @@ def set_faults(
     parse_configuration(connection, path="")
     if wanted == before:
         return row
-    row.connection, row.revision, row.observe_at = connection, row.revision + 1, now
-    row.save(update_fields=["connection", "revision", "observe_at"])
+    save_fields(row, connection=connection, revision=row.revision + 1, observe_at=now)
     verb = "fault injected" if wanted else "faults cleared"
     event = AuditEvent(
         verb,
@@ -483,5 +483,4 @@ def notify_cluster(row: MemberCluster) -> bool:
 
 
 def _reason(names: Collection[str], verb: str, by: User | None) -> str:
-    user = f" by {actor_name(by)}" if by else ""
-    return f"{next(iter(names)) if len(names) == 1 else f'{len(names)} clusters'} {verb}{user}"
+    return f"{named_or_counted(names, 'cluster')} {verb}{actor_words(by)}"

@@ -1,13 +1,12 @@
 """Observation of the fleet, and the eligibility that follows (`rules/lifecycle.md#heartbeats`)."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice
 from time import monotonic
-from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import transaction
@@ -25,8 +24,10 @@ from clusters.operations.edit import UnknownClusterError
 from clusters.operations.identity import record_identities
 from clusters.operations.join import CLUSTER, READY_WORDS, readings, set_eligibility
 from clusters.queries import LONGEST_GAP
+from fleetui.apimachinery.words import named_or_counted
 from fleetui.audit import AuditEvent, record_all
 from fleetui.changes import unnoticed
+from fleetui.grouping import grouped
 from fleetui.threads import close_connections
 
 USUAL_PERIOD = 60
@@ -78,10 +79,11 @@ def observe(*, now: datetime) -> ObservationResult:
         and state.observed_at
         and state.observed_at >= now - LONGEST_GAP
     )
+    moments = {"observed_at": now}
+    if not is_watched:
+        moments["observing_since"] = now
     with unnoticed():
-        FleetState.objects.update(
-            observed_at=now, **({} if is_watched else {"observing_since": now})
-        )
+        FleetState.objects.update(**moments)
     rows, observed, silent = _claim(now), 0, 0
     hub_id()  # read once here, and not by each thread
     calls = {pk: partial(observe_cluster, row, now) for pk, row in rows.items()}
@@ -93,41 +95,43 @@ def observe(*, now: datetime) -> ObservationResult:
         at_end=close_connections,
     )
     while batch := list(islice(answers, _BATCH)):
-        observations = {
-            pk: answer for pk, answer in batch if isinstance(answer, Observation)
-        }
+        observations = [
+            (rows[pk], answer)
+            for pk, answer in batch
+            if isinstance(answer, Observation)
+        ]
+        _write_observations(observations, now=now)
         codes = {
-            pk: getattr(answer, "code", "")
+            pk: str(getattr(answer, "code", ""))
             for pk, answer in batch
             if isinstance(answer, DriverError)
         }
-        unanswered = list(codes)
-        _write_observations(
-            [(rows[pk], answer) for pk, answer in observations.items()], now=now
-        )
-        _claimed(now).filter(pk__in=unanswered, unanswered_since=None).update(
-            unanswered_since=now
-        )
-        for code in sorted(set(codes.values())):
-            pks = [pk for pk in unanswered if codes[pk] == code]
-            _claimed(now).filter(pk__in=pks).exclude(unanswered_code=code).update(
-                unanswered_code=code
-            )
-        pause = timedelta(
-            seconds=SILENT_PERIOD if len(unanswered) <= THREADS else USUAL_PERIOD
-        )
-        _reschedule(unanswered, at=now + pause, now=now)
+        _write_silence(codes, now=now)
         _reschedule(
             [pk for pk, answer in batch if isinstance(answer, NotCalled)],
             at=now,
             now=now,
         )
-        observed, silent = observed + len(observations), silent + len(unanswered)
+        observed, silent = observed + len(observations), silent + len(codes)
     if rows:
         until = now + timedelta(seconds=monotonic() - started)
         with unnoticed():
             FleetState.objects.filter(observed_at__lt=until).update(observed_at=until)
     return ObservationResult(observed, silent, refresh_eligibility(now=now))
+
+
+def _write_silence(codes: Mapping[int, str], *, now: datetime) -> None:
+    """Write that clusters did not answer, by the code of the error, and when each is observed next."""
+    _claimed(now).filter(pk__in=codes, unanswered_since=None).update(
+        unanswered_since=now
+    )
+    for code in sorted(set(codes.values())):
+        pks = [pk for pk, own in codes.items() if own == code]
+        _claimed(now).filter(pk__in=pks).exclude(unanswered_code=code).update(
+            unanswered_code=code
+        )
+    pause = SILENT_PERIOD if len(codes) <= THREADS else USUAL_PERIOD
+    _reschedule(list(codes), at=now + timedelta(seconds=pause), now=now)
 
 
 def _claim(now: datetime) -> dict[int, MemberCluster]:
@@ -278,7 +282,7 @@ def _write_verdicts(suspects: Sequence[int], *, now: datetime) -> int:
             )
             causes.setdefault(cause, []).append(row.name)
         reasons = [
-            f"{', '.join(names) if len(names) <= _NAMED else f'{len(names):,} clusters'}: {cause}"
+            f"{named_or_counted(names, 'cluster', _NAMED)}: {cause}"
             for cause, names in causes.items()
         ]
         log_change(
@@ -294,43 +298,13 @@ def _write_observations(
 ) -> None:
     changed = {row.pk: one for row, one in observations if changes_facts(row, one, now)}
     if changed:
-        lock_fleet()
-        names: set[str] = set()
-        opens = False
-        rows = {
-            row: _set_observation(row, changed[row.pk], now=now)
-            for row in _claimed(now).filter(pk__in=changed)
-        }
-        for row, before in rows.items():
-            names |= readings(before, row)
-            opens = opens or before.membership != row.membership
-        healths = [
-            row for row, before in rows.items() if _differs(before, row, _HEALTH)
-        ]
-        _update_alike(healths, _HEALTH)
-        measured = [
-            row for row, before in rows.items() if _differs(before, row, _READINGS)
-        ]
-        one = (
-            ", ".join(row.name for row in rows)
-            if len(rows) <= _NAMED
-            else f"{len(rows):,} clusters"
-        )
-        cause = "joined" if opens else "reported new properties or usage"
-        with unnoticed(when=not healths):
-            MemberCluster.objects.bulk_update(measured, _READINGS, batch_size=_BATCH)
-            log_change(
-                ChangeLogEntry(f"{one} {cause}", property_names=names, opens=opens),
-                changed=[row.pk for row in rows],
-            )
+        _write_facts(changed, now=now)
     identities = {
         row.pk: one.cluster_uid for row, one in observations if one.cluster_uid
     }
     if identities:
         record_identities(identities, now=now)
-    periods: dict[int, list[int]] = {}
-    for row, _ in observations:
-        periods.setdefault(_period_of(row), []).append(row.pk)
+    periods = grouped((_period_of(row), row.pk) for row, _ in observations)
     for period, pks in periods.items():
         pause = timedelta(seconds=period)
         answering = _claimed(now).filter(pk__in=pks)
@@ -345,6 +319,28 @@ def _write_observations(
             )
 
 
+def _write_facts(observations: Mapping[int, Observation], *, now: datetime) -> None:
+    """Write health and readings where they differ, under the lock of the fleet."""
+    lock_fleet()
+    rows = {
+        row: _set_observation(row, observations[row.pk], now=now)
+        for row in _claimed(now).filter(pk__in=observations)
+    }
+    names = set[str]().union(*(readings(before, row) for row, before in rows.items()))
+    opens = any(before.membership != row.membership for row, before in rows.items())
+    healths = [row for row, before in rows.items() if _differs(before, row, _HEALTH)]
+    _update_alike(healths, _HEALTH)
+    measured = [row for row, before in rows.items() if _differs(before, row, _READINGS)]
+    which = named_or_counted([row.name for row in rows], "cluster", _NAMED)
+    cause = "joined" if opens else "reported new properties or usage"
+    with unnoticed(when=not healths):
+        MemberCluster.objects.bulk_update(measured, _READINGS, batch_size=_BATCH)
+        log_change(
+            ChangeLogEntry(f"{which} {cause}", property_names=names, opens=opens),
+            changed=[row.pk for row in rows],
+        )
+
+
 def _period_of(row: MemberCluster) -> int:
     return int(row.document["spec"].get("heartbeatPeriodSeconds") or USUAL_PERIOD)
 
@@ -355,11 +351,9 @@ def changes_facts(row: MemberCluster, observation: Observation, now: datetime) -
 
 
 def _update_alike(rows: Iterable[MemberCluster], fields: Sequence[str]) -> None:
-    alike: dict[tuple[Any, ...], list[int]] = {}
-    for row in rows:
-        alike.setdefault(tuple(getattr(row, name) for name in fields), []).append(
-            row.pk
-        )
+    alike = grouped(
+        (tuple(getattr(row, name) for name in fields), row.pk) for row in rows
+    )
     for values, pks in alike.items():
         MemberCluster.objects.filter(pk__in=pks).update(
             **dict(zip(fields, values, strict=True))

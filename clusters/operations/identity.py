@@ -18,6 +18,7 @@ from clusters.models import FormerMember, MemberCluster
 from clusters.operations.change_log import lock_fleet
 from clusters.operations.join import CLUSTER
 from fleetui.audit import AuditEvent, record_all
+from fleetui.grouping import grouped
 
 
 class AlreadyJoined(Exception):
@@ -62,11 +63,21 @@ def judge_identity(found: ServerIdentity, name: str) -> str:
             f" it as {holders[0]}, or remove them first"
         )
     row = MemberCluster.objects.filter(name=name).first()
-    if row is not None and row.cluster_uid not in ("", found.cluster_uid):
-        return (
-            f"another cluster than before: its UID is {found.cluster_uid}, and was {row.cluster_uid}; it was"
-            " rebuilt, or this is the wrong cluster"
-        )
+    if row is None:
+        return judge_former(found, name)
+    if row.cluster_uid in ("", found.cluster_uid):
+        return ""
+    return (
+        f"another cluster than before: its UID is {found.cluster_uid}, and was {row.cluster_uid}; it was"
+        " rebuilt, or this is the wrong cluster"
+    )
+
+
+def judge_former(found: ServerIdentity, name: str) -> str:
+    """Return what has to be confirmed before a new member has a cluster that another one may have had.
+
+    Raise AlreadyJoined where it may not have it.
+    """
     is_other_name = Q(cluster_uid=found.cluster_uid) & ~Q(name=name)
     is_other_cluster = Q(name=name) & ~Q(cluster_uid=found.cluster_uid)
     former = (
@@ -74,7 +85,7 @@ def judge_identity(found: ServerIdentity, name: str) -> str:
         .order_by("-left_at")
         .first()
     )
-    if row is None and former is not None:
+    if former is not None:
         when = f"{former.left_at:%Y-%m-%d %H:%M} UTC"
         if former.name == name:
             return f"another cluster than the {name} that left the fleet at {when}"
@@ -84,7 +95,7 @@ def judge_identity(found: ServerIdentity, name: str) -> str:
                 f" read; join it as {former.name}"
             )
         return f"the cluster was member {former.name} until {when}; nothing of it is left there"
-    if row is None and "" in (found.holders or ()):
+    if "" in (found.holders or ()):
         return f"the cluster has objects that this console placed earlier; they become those of {name}"
     return ""
 
@@ -142,9 +153,8 @@ def refresh_sharing(*, now: datetime) -> None:
             Q(cluster_uid__in=shared) | ~Q(shares_server_with="")
         )
     )
-    names: dict[str, list[str]] = {uid: [] for uid in shared}
-    for row in sorted(rows, key=lambda one: one.name):
-        names.setdefault(row.cluster_uid, []).append(row.name)
+    in_order = sorted(rows, key=lambda one: one.name)
+    names = grouped((row.cluster_uid, row.name) for row in in_order)
     events = []
     for row in rows:
         other = next(

@@ -251,8 +251,9 @@ def _refusals_at(read: MemberRead) -> Iterator[None]:
     try:
         yield
     except (ConnectionNotAllowed, ConnectionCheckFailed) as error:
-        message = f"{read.name}: {error}"
-        raise InvalidManifest.of(read.path, "conflict", message, _ALLOWED) from error
+        raise InvalidManifest.of(
+            read.path, "conflict", f"{read.name}: {error}", _ALLOWED
+        ) from error
 
 
 def _planned(

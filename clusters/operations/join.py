@@ -1,7 +1,7 @@
 """Joining clusters and replacing their manifests."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -32,7 +32,9 @@ from clusters.operations.change_log import ChangeLogEntry, lock_fleet, log_chang
 from clusters.queries import eligibility
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.metadata import next_generation, without_hub_metadata
-from fleetui.audit import AuditEvent, actor_name, record_all
+from fleetui.apimachinery.model import items_at, mapping_at
+from fleetui.apimachinery.words import named_or_counted
+from fleetui.audit import AuditEvent, actor_words, record_all
 from fleetui.bulk import BATCH_SIZE, batched, update_each
 from fleetui.concurrency import check_revision
 
@@ -173,10 +175,7 @@ def dry_run(
     members = _read(wanted)
     as_of = min(newest_heartbeat_of(members) or now, now)
     targets = _targets(wanted, members, _state(), now=now, as_of=as_of)
-    return [
-        (target.did, target.row, _cause(target) if target.did == "changed" else "")
-        for target in targets
-    ]
+    return [(target.did, target.row, _cause(target)) for target in targets]
 
 
 def _state() -> FleetState:
@@ -197,14 +196,7 @@ def _read(wanted: Sequence[ClusterSpec]) -> list[Member]:
                 for error in invalid.errors
             ]
             raise InvalidManifest(errors) from invalid
-    odd = sorted({one.driver for one in wanted if one.driver} - set(DRIVERS))
-    if odd:
-        raise InvalidManifest.of(
-            "driver", "not-one-of", f"Unsupported value: {odd[0]!r}", ", ".join(DRIVERS)
-        )
-    for one in wanted:
-        if one.driver:
-            DRIVERS[one.driver].check(one.connection)
+    check_drivers(wanted)
     counts = Counter(member.metadata.name for member in members)
     errors = [
         FieldError(
@@ -219,6 +211,18 @@ def _read(wanted: Sequence[ClusterSpec]) -> list[Member]:
     if errors:
         raise InvalidManifest(errors)
     return members
+
+
+def check_drivers(wanted: Sequence[ClusterSpec]) -> None:
+    """Raise InvalidManifest for an unknown driver, or a connection that a driver refuses."""
+    odd = sorted({one.driver for one in wanted if one.driver} - set(DRIVERS))
+    if odd:
+        raise InvalidManifest.of(
+            "driver", "not-one-of", f"Unsupported value: {odd[0]!r}", ", ".join(DRIVERS)
+        )
+    for one in wanted:
+        if one.driver:
+            DRIVERS[one.driver].check(one.connection)
 
 
 def _targets(
@@ -274,7 +278,7 @@ def _target(
             workloads_problem="",  # until it is saved, a default of the database is no text
         )
     if wanted.managed:
-        kept = row.managed or {}
+        kept = mapping_at(row.managed)
         scores = {**kept.get("scores", {}), **wanted.managed.get("scores", {})}
         row.managed = {**kept, **wanted.managed, "scores": scores}
     if wanted.driver is not None:
@@ -283,34 +287,21 @@ def _target(
     row.expects_report = (
         row.expects_report
         or bool(row.driver)
-        or not {"agentStatus", "conditions"}.isdisjoint(
-            wanted.document.get("status") or {}
-        )
+        or not _REPORTED.isdisjoint(mapping_at(wanted.document, "status"))
     )
     _take_status(row, member, as_of=as_of)
-    leaving_since = member.metadata.deletion_timestamp
-    if leaving_since:
-        row.membership, row.leaving_since = (
-            Membership.LEAVING,
-            row.leaving_since or leaving_since,
-        )
-    elif before is None:
-        waits = bool(row.driver) and not row.has_reported
-        row.membership = Membership.JOINING if waits else Membership.JOINED
-    set_eligibility(row, now=now, state=None if before is None else state)
-    did = (
-        JoinOutcome.JOINED
-        if before is None
-        else JoinOutcome.CHANGED
-        if any(getattr(before, name) != getattr(row, name) for name in _COMPARED)
-        else JoinOutcome.UNCHANGED
+    _set_membership(row, member, before)
+    if before is None:
+        set_eligibility(row, now=now, state=None)
+        return _Target(row, member, before, JoinOutcome.JOINED)
+    set_eligibility(row, now=now, state=state)
+    if all(getattr(before, name) == getattr(row, name) for name in _COMPARED):
+        return _Target(row, member, before, JoinOutcome.UNCHANGED)
+    row.revision = before.revision + 1
+    row.spec_generation = next_generation(
+        before.spec_generation, before.document, document
     )
-    if did is JoinOutcome.CHANGED and before is not None:
-        row.revision = before.revision + 1
-        row.spec_generation = next_generation(
-            before.spec_generation, before.document, document
-        )
-    return _Target(row, member, before, did)
+    return _Target(row, member, before, JoinOutcome.CHANGED)
 
 
 # The value of a foreign key by the name of its column: by that of the field it is a query for each cluster.
@@ -329,6 +320,23 @@ _COMPARED = (
     "verdict",
     "managed",
 )
+
+
+_REPORTED = frozenset({"agentStatus", "conditions"})
+"""Parts of a status that say that an agent reports."""
+
+
+def _set_membership(
+    row: MemberCluster, member: Member, before: MemberCluster | None
+) -> None:
+    """Set whether the cluster leaves; a new one joins until a driver has observed it."""
+    if leaving_since := member.metadata.deletion_timestamp:
+        row.membership = Membership.LEAVING
+        row.leaving_since = row.leaving_since or leaving_since
+        return
+    waits = bool(row.driver) and not row.has_reported
+    if before is None:
+        row.membership = Membership.JOINING if waits else Membership.JOINED
 
 
 def _take_status(row: MemberCluster, member: Member, *, as_of: datetime) -> None:
@@ -367,31 +375,13 @@ def set_eligibility(
 def _write(targets: Sequence[_Target], *, by: User | None, now: datetime) -> None:
     new = [target for target in targets if target.did is JoinOutcome.JOINED]
     changed = [target for target in targets if target.did is JoinOutcome.CHANGED]
-    if not new and not changed:
-        return
-    MemberCluster.objects.bulk_create(
-        [target.row for target in new], batch_size=BATCH_SIZE
-    )
-    by_columns: dict[tuple[str, ...], list[MemberCluster]] = {}
-    for target in changed:
-        before, row = target.before, target.row
-        names = tuple(
-            name
-            for name, column in _WRITTEN.items()
-            if getattr(before, column) != getattr(row, column)
-        )
-        by_columns.setdefault(names, []).append(target.row)
-    # Only the columns that this operation changes: observations write others meanwhile, without the lock of
-    # the fleet. An upsert would send all 30 of each cluster.
-    for names, rows in by_columns.items():
-        for some in batched(rows):
-            columns = {
-                row.pk: {name: getattr(row, _WRITTEN[name]) for name in names}
-                for row in some
-            }
-            update_each(MemberCluster.objects.all(), columns)
-    write_index([target.row for target in new], [target.row for target in changed])
     written = (*new, *changed)
+    if not written:
+        return
+    new_rows = [target.row for target in new]
+    MemberCluster.objects.bulk_create(new_rows, batch_size=BATCH_SIZE)
+    _update_rows(changed)
+    write_index(new_rows, [target.row for target in changed])
     events = (
         AuditEvent(
             target.did,
@@ -410,6 +400,30 @@ def _write(targets: Sequence[_Target], *, by: User | None, now: datetime) -> Non
     )
 
 
+def _update_rows(changed: Sequence[_Target]) -> None:
+    """Write the columns that this operation changes, and no others.
+
+    Observations write others meanwhile, without the lock of the fleet. An upsert would send all 30 of each
+    cluster.
+    """
+    by_columns: dict[tuple[str, ...], list[MemberCluster]] = {}
+    for target in changed:
+        before, row = target.before, target.row
+        names = tuple(
+            name
+            for name, column in _WRITTEN.items()
+            if getattr(before, column) != getattr(row, column)
+        )
+        by_columns.setdefault(names, []).append(row)
+    for names, rows in by_columns.items():
+        for some in batched(rows):
+            columns = {
+                row.pk: {name: getattr(row, _WRITTEN[name]) for name in names}
+                for row in some
+            }
+            update_each(MemberCluster.objects.all(), columns)
+
+
 def write_index(new: Sequence[MemberCluster], changed: Sequence[MemberCluster]) -> None:
     """Write the labels and taints of clusters as rows of their own, those of changed ones again."""
     for part in batched([row.pk for row in changed]):
@@ -420,7 +434,7 @@ def write_index(new: Sequence[MemberCluster], changed: Sequence[MemberCluster]) 
         [
             ClusterLabel(cluster=row, key=key, value=value)
             for row in rows
-            for key, value in (row.document["metadata"].get("labels") or {}).items()
+            for key, value in _labels_in(row.document).items()
         ],
         batch_size=BATCH_SIZE * 4,
     )
@@ -439,24 +453,20 @@ def _change_log_entry(
 ) -> ChangeLogEntry:
     """Return what joining and changing these clusters changes for placements."""
     names = [target.row.name for target in (*new, *changed)]
-    reason = names[0] if len(names) == 1 else f"{len(names):,} clusters"
+    reason = named_or_counted(names, "cluster")
     causes = {_cause(target) for target in changed}
-    cause = (
-        f": {causes.pop()}"
-        if len(causes) == 1 and not new
-        else " joined"
-        if new
-        else " changed"
-    )
-    user = f" by {actor_name(by)}" if by else ""
-    text = f"{reason[:_LONGEST_NAME]}{cause[:_LONGEST_CAUSE]}{user}"
+    cause = " changed"
+    if new:
+        cause = " joined"
+    elif len(causes) == 1:
+        cause = f": {causes.pop()}"
+    text = f"{reason[:_LONGEST_NAME]}{cause[:_LONGEST_CAUSE]}{actor_words(by)}"
     entry = ChangeLogEntry(text, opens=bool(new), joins=bool(new))
     for target in changed:
         row, before = target.row, target.before
         if before is not None:
             former, document = before.document, row.document
-            former_labels = former["metadata"].get("labels") or {}
-            keys = changed_keys(former_labels, document["metadata"].get("labels") or {})
+            keys = changed_keys(*map(_labels_in, (former, document)))
             is_gone = row.membership == Membership.LEAVING != before.membership
             entry = replace(
                 entry,
@@ -476,36 +486,44 @@ _LONGEST_NAME, _LONGEST_CAUSE = 63, 90
 def _cause(target: _Target) -> str:
     """Return what of a cluster changed, as the cause of what follows: "cordoned", "Ready → Not ready"."""
     row, before = target.row, target.before
-    if before is None:
+    if before is None or target.did is not JoinOutcome.CHANGED:
         return ""
-    labels = [(one.document["metadata"].get("labels") or {}) for one in (before, row)]
-    taints = [taints_in(each.document) for each in (before, row)]
+    labels = [_labels_in(one.document) for one in (before, row)]
+    former, present = taints_in(before.document), taints_in(row.document)
     words = []
     for key in sorted(changed_keys(*labels)):
-        old, new = (f"{each[key]}" if key in each else "(none)" for each in labels)
+        old, new = (each.get(key, "(none)") for each in labels)
         words.append(f"label {key} {old} → {new}")
-    for several, others, cordon, verb in (
-        (taints[1], taints[0], "", "added"),
-        (*taints, "un", "removed"),
-    ):
-        for taint in several:
-            if taint not in others:
-                is_cordon = taint[:2] == (CORDON_KEY, CORDON_VALUE)
-                words.append(
-                    f"{cordon}cordoned" if is_cordon else f"taint {taint[0]} {verb}"
-                )
+    words += _taint_words(present, former, "cordoned", "added")
+    words += _taint_words(former, present, "uncordoned", "removed")
     if row.verdict != before.verdict:
         words.append(READY_WORDS[row.is_eligible])
-    scores = [(one.managed or {}).get("scores") for one in (before, row)]
-    if scores[0] != scores[1]:
+    if mapping_at(before.managed, "scores") != mapping_at(row.managed, "scores"):
         words.append("scores")
     return ", ".join(words) or "changed"
 
 
+def _taint_words(
+    taints: Collection[tuple[str, str, str]],
+    others: Collection[tuple[str, str, str]],
+    cordoned: str,
+    verb: str,
+) -> Iterator[str]:
+    for taint in taints:
+        if taint not in others and taint[:2] == (CORDON_KEY, CORDON_VALUE):
+            yield cordoned
+        elif taint not in others:
+            yield f"taint {taint[0]} {verb}"
+
+
+def _labels_in(document: Mapping[str, Any]) -> Mapping[str, str]:
+    return mapping_at(document, "metadata", "labels")
+
+
 def taints_in(document: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    taints = document["spec"].get("taints") or ()
     return [
-        (taint["key"], taint.get("value") or "", taint["effect"]) for taint in taints
+        (taint["key"], taint.get("value") or "", taint["effect"])
+        for taint in items_at(document, "spec", "taints")
     ]
 
 
@@ -522,8 +540,7 @@ def readings(before: MemberCluster, row: MemberCluster) -> set[str]:
         resources = changed_keys(before.usage.get(sort, {}), row.usage.get(sort, {}))
         names |= {f"{RESOURCE_PREFIX}{word}-{resource}" for resource in resources}
     if row.managed != before.managed:
-        former = before.managed or {}
-        changed = row.managed or {}
-        scores = changed_keys(former.get("scores", {}), changed.get("scores", {}))
+        rows = (before, row)
+        scores = changed_keys(*(mapping_at(one.managed, "scores") for one in rows))
         names |= {f"{SCORE_PREFIX}{name}" for name in scores} | {ANY_NAME}
     return names

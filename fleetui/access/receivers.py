@@ -61,6 +61,9 @@ def signed_out(request: HttpRequest, user: User | None, **_signal: Any) -> None:
         record_access("logged out", by=user, request=request)
 
 
+_NAMED = {True: (User, "username"), False: (Group, "name")}
+
+
 @receiver(m2m_changed, sender=User.groups.through)
 def roles_changed(
     action: str, instance: Any, reverse: bool, pk_set: set[int] | None, **_signal: Any
@@ -68,8 +71,7 @@ def roles_changed(
     """Record that a user got or lost a group, from either side."""
     if action not in _CHANGES or (pk_set is not None and not pk_set):
         return
-    model = User if reverse else Group
-    key = "username" if reverse else "name"
+    model, key = _NAMED[reverse]
     names = sorted(
         model._default_manager.filter(pk__in=pk_set or ()).values_list(key, flat=True)
     )

@@ -10,6 +10,7 @@ from django.db.models import Count, QuerySet
 
 from fleetui.access.audit import record_access
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.bulk import save_fields
 from fleetui.role_names import Role
 
 
@@ -70,8 +71,7 @@ def change_user(user: User, *, roles: Iterable[str], is_active: bool, by: User) 
         others = user.groups.exclude(name__in=list(Role))
         user.groups.set([*others, *_groups(roles)])
         if user.is_active != is_active:
-            user.is_active = is_active
-            user.save(update_fields=["is_active"])
+            save_fields(user, is_active=is_active)
             record_access(
                 "account changed",
                 str(user),

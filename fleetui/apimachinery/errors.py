@@ -32,15 +32,15 @@ class FieldError:
     line: int | None = None
 
     def __str__(self) -> str:
-        line = "" if self.line is None else f" (line {self.line})"
+        words = self.path
+        if len(words) > _LONGEST_PATH:
+            words = f"{words[:_LONGEST_PATH]}…"
+        if self.line is not None:
+            words += f" (line {self.line})"
+        if words:
+            words += ": "
         allowed = f" (allowed: {self.allowed})" if self.allowed else ""
-        path = (
-            self.path
-            if len(self.path) <= _LONGEST_PATH
-            else f"{self.path[:_LONGEST_PATH]}…"
-        )
-        place = f"{path}{line}: ".lstrip() if path or line else ""
-        return f"{place}{self.message}{allowed}"
+        return f"{words.lstrip()}{self.message}{allowed}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +104,10 @@ def format_path(keys: Iterable[str | int]) -> str:
         if isinstance(key, int):
             parts.append(f"[{key}]")
         elif _PLAIN_KEY.fullmatch(key):
-            parts.append(f".{key}" if parts else key)
+            parts.append(f".{key}")
         else:
             parts.append(f"[{json.dumps(key, ensure_ascii=False)}]")
-    return "".join(parts)
+    return "".join(parts).removeprefix(".")
 
 
 def split_path(path: str) -> Keys:
@@ -118,14 +118,12 @@ def split_path(path: str) -> Keys:
         step = _STEP.match(path, position)
         if step is None:
             raise ValueError(f"not a path: {path!r}")
-        if step["index"] is not None:
+        if step["index"]:
             keys.append(int(step["index"]))
+        elif step["quoted"]:
+            keys.append(str(json.loads(step["quoted"])))
         else:
-            keys.append(
-                str(json.loads(step["quoted"]))
-                if step["quoted"] is not None
-                else step["name"]
-            )
+            keys.append(step["name"])
         position = step.end()
     return tuple(keys)
 

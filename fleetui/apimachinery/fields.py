@@ -103,11 +103,9 @@ dns_label_problem = partial(
 
 def service_name_problem(text: str) -> NameProblem | None:
     """Return why a text is no DNS-1035 label, the syntax of services."""
-    return (
-        _bad("must not start with a digit")
-        if text[:1].isdigit()
-        else dns_label_problem(text)
-    )
+    if text[:1].isdigit():
+        return _bad("must not start with a digit")
+    return dns_label_problem(text)
 
 
 def label_key_problem(text: str) -> NameProblem | None:
@@ -175,12 +173,18 @@ def group_problem(text: str) -> NameProblem | None:
     return subdomain_problem(text) if text else None
 
 
-def version_problem(text: str) -> NameProblem | None:
-    return (
-        None
-        if len(text) <= LONGEST_PART and _VERSION.fullmatch(text)
-        else _bad("must be an API version")
-    )
+def _part_syntax_problem(
+    text: str, syntax: re.Pattern[str], words: str
+) -> NameProblem | None:
+    if len(text) <= LONGEST_PART and syntax.fullmatch(text):
+        return None
+    return _bad(words)
+
+
+version_problem = partial(
+    _part_syntax_problem, syntax=_VERSION, words="must be an API version"
+)
+kind_problem = partial(_part_syntax_problem, syntax=_KIND, words="must be a kind")
 
 
 def api_version_problem(text: str) -> NameProblem | None:
@@ -189,14 +193,6 @@ def api_version_problem(text: str) -> NameProblem | None:
     if slash and (not group or group_problem(group)):
         return _bad('must have an API group before the "/"')
     return version_problem(version)
-
-
-def kind_problem(text: str) -> NameProblem | None:
-    return (
-        None
-        if len(text) <= LONGEST_PART and _KIND.fullmatch(text)
-        else _bad("must be a kind")
-    )
 
 
 _MOMENT = re.compile(
@@ -433,17 +429,16 @@ def _quantity(value: object) -> str:
 
 
 def _moment(value: object) -> datetime:
-    moment = value if isinstance(value, datetime) else None
+    if isinstance(value, datetime):
+        return value
     if isinstance(value, str) and _MOMENT.fullmatch(value):
         with suppress(ValueError):
-            moment = datetime.fromisoformat(value.upper())
-    if moment is None:
-        raise refusal(
-            "bad-format",
-            f"Invalid value: {quote_value(value)}: must be a time",
-            "a time such as 2026-08-20T12:00:00Z",
-        )
-    return moment
+            return datetime.fromisoformat(value.upper())
+    raise refusal(
+        "bad-format",
+        f"Invalid value: {quote_value(value)}: must be a time",
+        "a time such as 2026-08-20T12:00:00Z",
+    )
 
 
 Text: TypeAlias = Annotated[str, BeforeValidator(text)]
@@ -556,9 +551,7 @@ class FleetDocument(ManifestModel):
 
     @property
     def namespace(self) -> str:
-        return (
-            self.metadata.namespace if isinstance(self.metadata, NamespacedMeta) else ""
-        )
+        return str(getattr(self.metadata, "namespace", ""))
 
     @property
     def full_name(self) -> str:

@@ -81,37 +81,40 @@ def is_envelope(version: object, kind: object) -> bool:
     )
 
 
+def api_version_of(group: str, version: str) -> str:
+    """Return the `apiVersion` of objects: that of the core group has the version alone."""
+    return f"{group}/{version}" if group else version
+
+
+def api_path(api_version: str) -> str:
+    """Return the path of an API server below which the resources of a version are."""
+    return f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
+
+
 def is_fleet_group(version: object) -> bool:
     return isinstance(version, str) and version.rpartition("/")[0] in _FLEET_GROUPS
 
 
 def refuse_other_kinds(document: object, expected: str, *others: str) -> None:
     """Raise InvalidManifest for a manifest of another kind: its other errors would only confuse."""
-    kind, allowed = (
-        document.get("kind") if isinstance(document, dict) else expected,
-        (expected, *others),
-    )
-    if kind in allowed:
+    if not isinstance(document, dict):
         return
+    kind = document.get("kind")
+    if kind in (expected, *others):
+        return
+    allowed = " or ".join((expected, *others))
     if kind is None:
-        raise InvalidManifest.of(
-            "kind", "required", "Required value", " or ".join(allowed)
-        )
+        raise InvalidManifest.of("kind", "required", "Required value", allowed)
     if not isinstance(kind, str):
         raise InvalidManifest.of(
-            "kind",
-            "wrong-type",
-            "Invalid value: must be a string",
-            " or ".join(allowed),
+            "kind", "wrong-type", "Invalid value: must be a string", allowed
         )
     message = f"Unsupported kind {_readable(kind)}"
     if kind in _NOUNS and expected in _NOUNS:
         message += f": must be {_NOUNS[expected]}, not {_NOUNS[kind]}"
     elif kind in _REASONS:
         message += f": {_REASONS[kind]}"
-    raise InvalidManifest.of(
-        "kind", "kind-not-supported", message, " or ".join(allowed)
-    )
+    raise InvalidManifest.of("kind", "kind-not-supported", message, allowed)
 
 
 def _readable(kind: str) -> str:

@@ -184,11 +184,10 @@ class IntOrPercent:
 
         See `rules/lifecycle.md#staged-update-runs`.
         """
-        return (
-            max(1, total * self.number // 100)
-            if self.is_percent
-            else max(1, self.number)
-        )
+        number = self.number
+        if self.is_percent:
+            number = total * number // 100
+        return max(1, number)
 
     def to_plain(self) -> int | str:
         return str(self) if self.is_percent else self.number
@@ -358,21 +357,7 @@ class ManifestModel(BaseModel):
         if isinstance(raw, cls):
             return raw
         if isinstance(raw, list):
-            # Report the errors of the items too, each as if it were there alone.
-            stray = [
-                ErrorDetail(
-                    (),
-                    "wrong-type",
-                    "Invalid value: a list: must be one object, without a dash",
-                    "one object",
-                )
-            ]
-            for index, item in enumerate(raw[:_MOST_STRAY_ITEMS]):
-                try:
-                    cls._parse(item, handler, context)
-                except ValidationError as error:
-                    stray += (problem.under(index) for problem in problems_in(error))
-            raise failure(stray)
+            raise failure(cls._stray_items(raw, handler, context))
         if not isinstance(raw, Mapping):
             raise failure([wrong_type(raw, "an object")])
         fields = raw
@@ -380,7 +365,8 @@ class ManifestModel(BaseModel):
             # Attribute names, which only Python code uses: parsers always pass a context.
             aliases = dict(zip(cls.model_fields, cls._keys(), strict=True))
             fields = {aliases.get(key, key): value for key, value in raw.items()}
-        semantics = context["semantics"] if context else DEFAULT_SEMANTICS
+            context = {"semantics": DEFAULT_SEMANTICS}
+        semantics = context["semantics"]
         known = {key: fields[key] for key in cls._keys() if fields.get(key) is not None}
         problems = [*cls._unknown_keys(fields), *cls.validate_for(known, semantics)]
         try:
@@ -390,6 +376,23 @@ class ManifestModel(BaseModel):
         if problems:
             raise failure(problems)
         return value
+
+    @classmethod
+    def _stray_items(
+        cls,
+        items: list[Any],
+        handler: ModelWrapValidatorHandler[Self],
+        context: Mapping[str, Any] | None,
+    ) -> list[ErrorDetail]:
+        """Return that one object is expected, and the errors of each item as if it were there alone."""
+        message = "Invalid value: a list: must be one object, without a dash"
+        problems = [ErrorDetail((), "wrong-type", message, "one object")]
+        for index, item in enumerate(items[:_MOST_STRAY_ITEMS]):
+            try:
+                cls._parse(item, handler, context)
+            except ValidationError as error:
+                problems += (problem.under(index) for problem in problems_in(error))
+        return problems
 
     @classmethod
     def _keys(cls) -> list[str]:
@@ -486,8 +489,9 @@ def _reader(annotation: Any) -> Callable[[Any], Any]:
         return lambda items: tuple(map(read, items))
     if isinstance(annotation, type) and issubclass(annotation, ManifestModel):
         return annotation.from_plain
-    is_enum = isinstance(annotation, type) and issubclass(annotation, StrEnum)
-    return annotation if is_enum else lambda value: value
+    if isinstance(annotation, type) and issubclass(annotation, StrEnum):
+        return annotation
+    return lambda value: value
 
 
 def is_absent(value: object) -> bool:
@@ -501,7 +505,9 @@ def to_plain(value: Any) -> Any:
         return [to_plain(item) for item in value]
     if isinstance(value, Mapping):
         return dict(value)
-    return value.value if isinstance(value, StrEnum) else value
+    if isinstance(value, StrEnum):
+        return value.value
+    return value
 
 
 def camel_case(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -511,10 +517,9 @@ def camel_case(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 def quote_value(value: object) -> str:
     if isinstance(value, str):
-        short = (
-            value if len(value) <= _LONGEST_SHOWN else value[: _LONGEST_SHOWN - 1] + "…"
-        )
-        return json.dumps(short, ensure_ascii=False)
+        if len(value) > _LONGEST_SHOWN:
+            value = value[: _LONGEST_SHOWN - 1] + "…"
+        return json.dumps(value, ensure_ascii=False)
     if isinstance(value, int) and abs(value) > LARGEST_INTEGER:
         return "a huge number"
     if value is None or isinstance(value, (bool, int, float)):

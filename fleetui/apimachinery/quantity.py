@@ -45,6 +45,38 @@ class Quantity:
     unscaled: int
     exponent: int
 
+    @classmethod
+    def of_binary(cls, whole: str, part: str, power: int) -> "Quantity | None":
+        """Return digits times two to the power; None without any where the power is a large one."""
+        unscaled = int(whole + part or "0") << power
+        # 2¹⁰ takes about three digits.
+        digits = len(whole.lstrip("0") or "0") + power * 3 // 10
+        if not part and digits <= _SHORT_BINARY:
+            return cls(unscaled, 0)
+        if not whole + part:
+            return None
+        nano = _in_nano(unscaled, -len(part))
+        if nano > _LARGEST_BINARY * 10**_NANO_DIGITS:
+            return cls(_LARGEST_BINARY, 0)
+        return cls(nano, -_NANO_DIGITS)
+
+    @classmethod
+    def of_decimal(cls, whole: str, part: str, power: int) -> "Quantity | None":
+        """Return digits times ten to the power; None without any where that is below 10⁻⁹."""
+        unscaled = int(whole + part or "0")
+        exponent = power - len(part)
+        digits = len(whole.lstrip("0") or "0") + len(part)
+        is_short = digits <= _SHORT_DECIMAL and exponent >= -_NANO_DIGITS
+        if is_short and not unscaled:
+            return cls(0, 0)
+        if exponent + len(str(unscaled)) > _MOST_DECIMAL_DIGITS:
+            return cls(min(unscaled, 1), _MOST_DECIMAL_DIGITS)
+        if is_short:
+            return cls(unscaled, exponent)
+        if not whole + part:
+            return None
+        return cls(_in_nano(unscaled, exponent), -_NANO_DIGITS)
+
     @property
     def nano(self) -> int:
         """Return the exact value in units of 10⁻⁹."""
@@ -72,47 +104,22 @@ def parse_quantity(text: str) -> Quantity:
 
     A decimal above 10²⁵⁶ counts as 10²⁵⁶, a limit of this console that keeps every number a finite double.
     """
-    match = _SHAPE.fullmatch(text) if len(text) <= LONGEST_TEXT else None
-    if not text or match is None:
+    match = _SHAPE.fullmatch(text[: LONGEST_TEXT + 1])
+    if match is None or not 0 < len(text) <= LONGEST_TEXT:
         raise _refusal(text)
-    whole = match["whole"]
-    part = match["part"] or ""
+    digits = match["whole"], match["part"] or ""
     suffix = match["suffix"] or ""
-    digits = len(whole.lstrip("0") or "0") + len(part)
-    unscaled = int((whole + part) or "0")
-    exponent = -len(part)
     if suffix in _BINARY_EXPONENTS:
-        power = _BINARY_EXPONENTS[suffix]
-        unscaled <<= power
-        # 2¹⁰ takes about three digits.
-        is_short = not part and digits + power * 3 // 10 <= _SHORT_BINARY
+        amount = Quantity.of_binary(*digits, _BINARY_EXPONENTS[suffix])
+    elif suffix in _DECIMAL_EXPONENTS:
+        amount = Quantity.of_decimal(*digits, _DECIMAL_EXPONENTS[suffix])
     else:
-        exponent += (
-            _DECIMAL_EXPONENTS[suffix]
-            if suffix in _DECIMAL_EXPONENTS
-            else int(suffix[1:])
-        )
-        is_short = digits <= _SHORT_DECIMAL and exponent >= -_NANO_DIGITS
-    if not unscaled and is_short:
-        exponent = 0
-    elif (
-        suffix not in _BINARY_EXPONENTS
-        and exponent + len(str(unscaled)) > _MOST_DECIMAL_DIGITS
-    ):
-        unscaled = min(unscaled, 1)
-        exponent = _MOST_DECIMAL_DIGITS
-    elif not is_short:
-        if not whole + part:
-            raise _refusal(text)
-        unscaled = _in_nano(unscaled, exponent)
-        exponent = -_NANO_DIGITS
-        if (
-            suffix in _BINARY_EXPONENTS
-            and unscaled > _LARGEST_BINARY * 10**_NANO_DIGITS
-        ):
-            unscaled = _LARGEST_BINARY
-            exponent = 0
-    return Quantity(-unscaled if match["sign"] == "-" else unscaled, exponent)
+        amount = Quantity.of_decimal(*digits, int(suffix[1:]))
+    if amount is None:
+        raise _refusal(text)
+    if match["sign"] == "-":
+        return Quantity(-amount.unscaled, amount.exponent)
+    return amount
 
 
 def _refusal(text: str) -> QuantityError:

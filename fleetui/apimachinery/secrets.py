@@ -1,10 +1,12 @@
 """Objects of the hub: which fields are dropped before they are stored, and hiding of Secret values."""
 
 import json
+import operator
 from collections.abc import Collection, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain, repeat
 from typing import Any, TypeAlias
 
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, Keys, format_path
@@ -12,8 +14,11 @@ from fleetui.apimachinery.kinds import (
     CLUSTER_OVERRIDE_KIND,
     ENVELOPE_KINDS,
     OVERRIDE_KIND,
+    api_version_of,
     is_envelope,
 )
+from fleetui.apimachinery.model import items_at, mapping_at
+from fleetui.apimachinery.words import full_name
 
 HIDDEN = "(hidden)"
 HIDDEN_AND_CHANGED = "(hidden, changed)"
@@ -46,10 +51,10 @@ _SHOWN_IN_METADATA = (
 _SHOWN_OF_A_PATCH = ("op", "path", "from")
 _OF_OTHER_KINDS = ("spec", "rules", "subjects", "roleRef", "webhooks")
 """Fields that an override of a whole Namespace changes in objects that are no Secrets."""
-_COPY = "kubectl.kubernetes.io/last-applied-configuration"
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 """An annotation that repeats the whole object."""
 _COPIES = (
-    _COPY,
+    LAST_APPLIED,
     "banzaicloud.com/last-applied",
     "kapp.k14s.io/original",
     "objectset.rio.cattle.io/applied",
@@ -72,46 +77,15 @@ def without_secrets(content: Any, before: Any = None) -> Any:
     """
     if not isinstance(content, Mapping):
         return content
-    older, kind = _mapping(before), str(content.get("kind"))
+    older, kind = mapping_at(before), str(content.get("kind"))
     if is_secret(content):
         return _hidden_secret(content, older)
-
     if is_envelope(content.get("apiVersion"), kind):
-        rest = {
-            key: one for key, one in content.items() if key not in (*_SHOWN, "data")
-        }
-        wrapped = (
-            {"data": _hidden_wrapped(content["data"], older.get("data"))}
-            if "data" in content
-            else {}
-        )
-        shown = {key: content[key] for key in content if key not in rest}
-        hidden = {key: _hidden(one, older.get(key)) for key, one in rest.items()}
-        return {**shown, **_metadata(content), **hidden, **wrapped}
-
+        return _hidden_envelope(content, older)
     if kind.endswith("List") and isinstance(content.get("items"), list):
-        item = {"kind": kind.removesuffix("List")}
-        pairs = _pairs(content["items"], older.get("items"))
-        items = [_hidden_item(one, previous, item) for one, previous in pairs]
-        is_shown = all(
-            new is old for new, old in zip(items, content["items"], strict=True)
-        )
-        return (
-            content if is_shown else {**content, **_metadata(content), "items": items}
-        )
-
-    field = _SELECTORS.get(kind)
-    selected = _items(_mapping(content.get("spec")).get(field)) if field else []
-    kinds = {_mapping(one).get("kind") for one in selected}
-    if not kinds.isdisjoint(_REACHING):
-        policy = _mapping(content["spec"].get("policy"))
-        earlier = _mapping(_mapping(older.get("spec")).get("policy"))
-        pairs = _pairs(policy.get("overrideRules"), earlier.get("overrideRules"))
-        others = _OF_OTHER_KINDS if _SECRET not in kinds else ()
-        rules = [_rule(*pair, others) for pair in pairs]
-        spec = {**content["spec"], "policy": {**policy, "overrideRules": rules}}
-        return {**content, **_metadata(content), "spec": spec}
-
+        return _hidden_list(content, older, kind.removesuffix("List"))
+    if kind in _SELECTORS:
+        return _hidden_override(content, older, _SELECTORS[kind])
     return content
 
 
@@ -127,11 +101,9 @@ def without_nested_secrets(value: Any) -> Any:
         return shown
     if isinstance(value, Mapping):
         return {key: without_nested_secrets(one) for key, one in value.items()}
-    return (
-        [without_nested_secrets(one) for one in value]
-        if isinstance(value, list)
-        else value
-    )
+    if isinstance(value, list):
+        return [without_nested_secrets(one) for one in value]
+    return value
 
 
 def holds_secrets(content: Any) -> bool:
@@ -144,48 +116,90 @@ def holds_secrets(content: Any) -> bool:
 def _hidden_secret(
     content: Mapping[str, Any], older: Mapping[str, Any]
 ) -> dict[str, Any]:
-    secret: dict[str, Any] = {}
-    for key, value in content.items():
-        is_shown = key in _SHOWN or isinstance(value, _SHOWN_OF_A_SECRET.get(key, ()))
-        secret[key] = value if is_shown else _hidden(value, older.get(key))
-    return {**secret, **_metadata(content, values=tuple(secret_values(content)))}
-
-
-def _hidden_wrapped(data: Any, before: Any) -> Any:
-    older = _mapping(before)
-    if not isinstance(data, Mapping):
-        return _hidden(data, before)
-    return {
-        key: without_secrets(one, older.get(key))
-        if isinstance(one, Mapping)
-        else _mark(one, older.get(key, _ABSENT))
-        for key, one in data.items()
+    hidden = {
+        key: _hidden(value, older.get(key))
+        for key, value in content.items()
+        if _holds_values(key, value)
     }
+    metadata = _metadata(content, values=tuple(secret_values(content)))
+    return {**content, **hidden, **metadata}
 
 
-def _hidden_item(item: Any, before: Any, implied: Mapping[str, str]) -> Any:
-    """Return an item of a list, whose kind may be that of the list."""
-    if not isinstance(item, Mapping) or "kind" in item:
-        return without_secrets(item, before)
-    named = {**implied, **item}
-    hidden = without_secrets(named, before)
-    return item if hidden is named else {key: hidden[key] for key in item}
+def _holds_values(key: str, value: Any) -> bool:
+    """Return whether a field of a Secret may hold its values: not where it has its usual type."""
+    return key not in _SHOWN and not isinstance(value, _SHOWN_OF_A_SECRET.get(key, ()))
+
+
+def _hidden_envelope(
+    content: Mapping[str, Any], older: Mapping[str, Any]
+) -> dict[str, Any]:
+    hidden = {
+        key: _hidden(value, older.get(key))
+        for key, value in content.items()
+        if key not in _SHOWN
+    }
+    data, before = content.get("data"), mapping_at(older, "data")
+    if isinstance(data, Mapping):
+        wrapped = {
+            name: without_secrets(manifest, before.get(name))
+            for name, manifest in data.items()
+            if isinstance(manifest, Mapping)
+        }
+        hidden["data"] |= wrapped
+    return {**content, **hidden, **_metadata(content)}
+
+
+def _hidden_list(
+    content: Mapping[str, Any], older: Mapping[str, Any], implied: str
+) -> Mapping[str, Any]:
+    """Return a list with its items hidden, whose kind may be that of the list."""
+    items = []
+    for item, before in _pairs(content, older, "items"):
+        named = item
+        if isinstance(item, Mapping):
+            named = {"kind": implied, **item}
+        hidden = without_secrets(named, before)
+        if hidden is named:
+            items.append(item)
+        else:
+            items.append({key: hidden[key] for key in item})
+    if all(map(operator.is_, items, content["items"])):
+        return content
+    return {**content, **_metadata(content), "items": items}
+
+
+def _hidden_override(
+    content: Mapping[str, Any], older: Mapping[str, Any], selector: str
+) -> Mapping[str, Any]:
+    """Return an override with its patches hidden where it selects what may reach a Secret."""
+    kinds = {mapping_at(one).get("kind") for one in items_at(content, "spec", selector)}
+    if kinds.isdisjoint(_REACHING):
+        return content
+    policy = mapping_at(content, "spec", "policy")
+    pairs = _pairs(policy, mapping_at(older, "spec", "policy"), "overrideRules")
+    others = _OF_OTHER_KINDS if _SECRET not in kinds else ()
+    rules = [_rule(*pair, others) for pair in pairs]
+    spec = {**content["spec"], "policy": {**policy, "overrideRules": rules}}
+    return {**content, **_metadata(content), "spec": spec}
 
 
 def secret_values(content: Mapping[str, Any]) -> Iterator[str]:
     """Yield the values of a Secret as they are written, also those in unknown fields."""
     for key, value in content.items():
-        if key not in _SHOWN and not isinstance(value, _SHOWN_OF_A_SECRET.get(key, ())):
+        if _holds_values(key, value):
             yield from _texts_in(value)
 
 
 def _texts_in(value: Any) -> Iterator[str]:
-    inner = value.values() if isinstance(value, Mapping) else value
-    if isinstance(inner, (str, int, float)) or inner is None:
-        yield "" if inner is None else str(inner)
-        return
-    for one in inner:
-        yield from _texts_in(one)
+    if value is None:
+        yield ""
+    elif isinstance(value, (str, int, float)):
+        yield str(value)
+    elif isinstance(value, Mapping):
+        yield from _texts_in(list(value.values()))
+    else:
+        for inner in value:
+            yield from _texts_in(inner)
 
 
 def refuse_hidden(content: Any) -> None:
@@ -204,7 +218,9 @@ def refuse_hidden(content: Any) -> None:
 
 def hidden_places(content: Any) -> list[Keys]:
     """Return where a manifest has the word that stands for a hidden value."""
-    return list(_hidden_in(content, ())) if holds_secrets(content) else []
+    if not holds_secrets(content):
+        return []
+    return list(_hidden_in(content, ()))
 
 
 def _hidden_in(value: Any, place: Keys) -> Iterator[Keys]:
@@ -218,18 +234,10 @@ def _hidden_in(value: Any, place: Keys) -> Iterator[Keys]:
             yield from _hidden_in(inner, (*place, index))
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _items(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
 def _hidden(values: Any, before: Any) -> Any:
     if not isinstance(values, Mapping):
         return _mark(values, _ABSENT if before is None else before)
-    older = _mapping(before)
+    older = mapping_at(before)
     return {key: _mark(value, older.get(key, _ABSENT)) for key, value in values.items()}
 
 
@@ -248,23 +256,23 @@ def _metadata(
     metadata = content["metadata"]
     if not isinstance(metadata, Mapping):
         return {"metadata": _hidden(metadata, None)}
-    shown = {
-        key: one if key in _SHOWN_IN_METADATA else HIDDEN
-        for key, one in metadata.items()
-    }
+    shown = _with_only(_SHOWN_IN_METADATA, metadata)
     if "annotations" in shown:
         shown["annotations"] = _annotations(metadata["annotations"], values)
     return {"metadata": shown}
+
+
+def _with_only(shown: Collection[str], fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return fields of which all but these are hidden."""
+    return {**fields, **dict.fromkeys(fields.keys() - shown, HIDDEN)}
 
 
 def _annotations(annotations: Any, values: Collection[str] = ()) -> Any:
     """Return annotations with those hidden that repeat the object, or one of these values."""
     if not isinstance(annotations, Mapping):
         return annotations
-    return {
-        key: HIDDEN if _is_copy(key, one, values) else one
-        for key, one in annotations.items()
-    }
+    copies = [key for key, text in annotations.items() if _is_copy(key, text, values)]
+    return {**annotations, **dict.fromkeys(copies, HIDDEN)}
 
 
 def _is_copy(key: Any, text: Any, values: Collection[str]) -> bool:
@@ -278,28 +286,23 @@ def _is_copy(key: Any, text: Any, values: Collection[str]) -> bool:
 def _rule(rule: Any, before: Any, others: Collection[str]) -> Any:
     if not isinstance(rule, Mapping) or "jsonPatchOverrides" not in rule:
         return rule
-    pairs = _pairs(
-        rule["jsonPatchOverrides"], _mapping(before).get("jsonPatchOverrides")
-    )
+    pairs = _pairs(rule, before, "jsonPatchOverrides")
     return {**rule, "jsonPatchOverrides": [_patch(*pair, others) for pair in pairs]}
 
 
-def _pairs(after: Any, before: Any) -> list[tuple[Any, Any]]:
-    older = _items(before)
-    return [
-        (one, older[place] if place < len(older) else None)
-        for place, one in enumerate(_items(after))
-    ]
+def _pairs(after: Any, before: Any, key: str) -> Iterator[tuple[Any, Any]]:
+    """Yield each item of a list with the one that was in its place before, or None."""
+    return zip(
+        items_at(after, key), chain(items_at(before, key), repeat(None)), strict=False
+    )
 
 
 def _patch(patch: Any, before: Any, others: Collection[str]) -> Any:
     if not isinstance(patch, Mapping):
         return HIDDEN
-    older, path = _mapping(before), patch.get("path")
+    older, path = mapping_at(before), patch.get("path")
     known = older.get("value") if older.get("path") == path else None
-    shown = {
-        key: one if key in _SHOWN_OF_A_PATCH else HIDDEN for key, one in patch.items()
-    }
+    shown = _with_only(_SHOWN_OF_A_PATCH, patch)
     if "value" in patch:
         shown["value"] = _shown_at(str(path), patch["value"], known, others)
     return shown
@@ -321,7 +324,7 @@ def _shown_at(
     match path.split("/")[1:]:
         case ["metadata", "annotations", escaped]:
             key = escaped.replace("~1", "/").replace("~0", "~")
-            return HIDDEN if _is_copy(key, value, values) else value
+            return _annotations({key: value}, values)[key]
         case ["metadata", "annotations"]:
             return _annotations(value, values)
         case ["metadata"]:
@@ -333,7 +336,7 @@ def _shown_at(
         case [name, *_] if name in ("apiVersion", "kind", *others):
             return value
         case [] | [""] if isinstance(value, Mapping):
-            return _hidden_secret(value, _mapping(before))
+            return _hidden_secret(value, mapping_at(before))
     return _hidden(value, before)
 
 
@@ -377,7 +380,7 @@ class HubObject:
 
     @property
     def api_version(self) -> str:
-        return f"{self.group}/{self.version}" if self.group else self.version
+        return api_version_of(self.group, self.version)
 
     @property
     def metadata(self) -> Mapping[str, Any]:
@@ -390,8 +393,7 @@ class HubObject:
         return len(canonical_json(self.content))
 
     def __str__(self) -> str:
-        place = f"{self.namespace}/" if self.namespace else ""
-        return f"{self.api_version} {self.kind} {place}{self.name}"
+        return f"{self.api_version} {self.kind} {full_name(self.namespace, self.name)}"
 
 
 def canonical_json(data: object) -> bytes:
@@ -401,7 +403,7 @@ def canonical_json(data: object) -> bytes:
     ).encode()
 
 
-_SERVER_ANNOTATIONS = ("deployment.kubernetes.io/revision", _COPY)
+_SERVER_ANNOTATIONS = ("deployment.kubernetes.io/revision", LAST_APPLIED)
 _CONTROLLER_LABELS = ("batch.kubernetes.io/controller-uid", "controller-uid")
 _HEADLESS = "None"
 
@@ -425,11 +427,11 @@ def sanitise(content: Content) -> dict[str, Any]:
             spec = _object_at(copy, "spec")
             if _HEADLESS not in (
                 spec.get("clusterIP"),
-                *_items(spec.get("clusterIPs")),
+                *items_at(spec, "clusterIPs"),
             ):
                 _drop(spec, "clusterIP", "clusterIPs")
             _drop(spec, "healthCheckNodePort")
-            for port in _items(spec.get("ports")):
+            for port in items_at(spec, "ports"):
                 if isinstance(port, dict):
                     _drop(port, "nodePort")
         case "batch/v1", "Job" if (

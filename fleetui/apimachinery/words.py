@@ -1,6 +1,6 @@
 """Names of objects, counts and long lists in texts."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 
 def full_name(namespace: str, name: str) -> str:
@@ -11,6 +11,11 @@ def split_full_name(text: str) -> tuple[str, str]:
     """Return namespace and name; the reverse of `full_name`."""
     namespace, _, name = text.rpartition("/")
     return namespace, name
+
+
+def with_group(name: str, group: str) -> str:
+    """Return a kind or resource with its API group: "deployments.apps", "pods"."""
+    return f"{name}.{group}" if group else name
 
 
 def counted(number: int, noun: str) -> str:
@@ -24,8 +29,18 @@ def names_and_more(names: Iterable[str], most: int, *, count: int | None = None)
     `count` is the number of all where `names` are only the first ones.
     """
     names = list(names)
-    more = (len(names) if count is None else count) - len(names[:most])
-    return ", ".join(names[:most]) + (f" and {more:,} more" if more > 0 else "")
+    first = ", ".join(names[:most])
+    more = (count or len(names)) - len(names[:most])
+    if more > 0:
+        return f"{first} and {more:,} more"
+    return first
+
+
+def named_or_counted(names: Collection[str], noun: str, most: int = 1) -> str:
+    """Return the names, or how many there are if they are more than `most`: "1,200 clusters"."""
+    if len(names) > most:
+        return counted(len(names), noun)
+    return ", ".join(names)
 
 
 def joined(words: Sequence[str], last: str = "and") -> str:
@@ -40,11 +55,14 @@ def first_names(words: Sequence[str], most: int = 3) -> str:
 
 def first_lines(lines: Iterable[str], most: int) -> list[str]:
     lines = list(lines)
-    return (
-        [*lines[:most], f"… and {len(lines) - most:,} more"]
-        if len(lines) > most
-        else lines
-    )
+    if len(lines) > most:
+        lines[most:] = [f"… and {len(lines) - most:,} more"]
+    return lines
+
+
+def is_token(text: str) -> bool:
+    """Return whether a text is one word of a header of HTTP: printable ASCII without spaces."""
+    return text.isascii() and text.isprintable() and " " not in text
 
 
 def plain_word(value: object) -> str:

@@ -113,6 +113,7 @@ _WORDS |= {
     for form in (word, word.title(), word.upper())
 }
 _INTEGER = re.compile(r"[-+]?(?:0b[01_]+|0o[0-7_]+|0x[0-9a-fA-F_]+|[0-9][0-9_]*)")
+_OCTAL = re.compile(r"[-+]?0[0-7]*")
 _FRACTION = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 _ENDLESS = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 _FIRST = frozenset("0123456789+-.~ntfyoNTFYO")
@@ -136,11 +137,11 @@ def resolve(word: str) -> Scalar:
     if _INTEGER.fullmatch(word):
         digits = word.replace("_", "").lower()
         _refuse_long(digits)
-        sign = -1 if digits.startswith("-") else 1
-        digits = digits.lstrip("+-")
-        if digits.startswith("0") and digits.isdigit() and not set(digits) & set("89"):
-            return sign * int(digits, 8)
-        return sign * int(digits, 10 if digits.isdigit() else 0)
+        if _OCTAL.fullmatch(digits):
+            return int(digits, 8)
+        if digits.lstrip("+-").isdigit():
+            return int(digits)
+        return int(digits, 0)
     if _FRACTION.fullmatch(word):
         _refuse_long(word)
         number = float(word)
@@ -199,7 +200,6 @@ _FITS: dict[str, Callable[[Scalar], bool]] = {
 MEBIBYTE = 1024 * 1024
 LARGEST_UPLOAD = 64 * MEBIBYTE
 """Of a file, a text or a request body with manifests, at every entry point."""
-"""Of a file or text with manifests, at every entry point."""
 MOST_DOCUMENTS = 100_000
 MOST_REPEATED = 1_000_000
 _UNPRINTABLE = re.compile(
@@ -249,10 +249,7 @@ def attach_lines(errors: Iterable[tuple[Document, FieldError]]) -> list[FieldErr
     pairs = list(errors)
     lines = lines_of([(document, error.path) for document, error in pairs])
     placed = zip(pairs, lines, strict=True)
-    return [
-        error if error.line else replace(error, line=line)
-        for (_, error), line in placed
-    ]
+    return [replace(error, line=error.line or line) for (_, error), line in placed]
 
 
 def lines_of(paths: list[tuple[Document, str]]) -> list[int | None]:
@@ -282,11 +279,13 @@ def lines_of(paths: list[tuple[Document, str]]) -> list[int | None]:
 def items_of(document: Document) -> list[Document]:
     """Return the items of a Kubernetes List as documents of their own, any other document as it is."""
     data = document.data
-    kind = data.get("kind") if isinstance(data, dict) else None
+    kind = kind_of(data)
     _refuse_truncated_list(document)
-    if not isinstance(kind, str) or not kind.endswith("List") or "items" not in data:
+    if kind is None or not kind.endswith("List") or "items" not in data:
         return [document]
-    items = [] if data["items"] is None else data["items"]
+    items = data["items"]
+    if items is None:
+        return []
     if not isinstance(items, list):
         raise _fault(
             "wrong-type",
@@ -294,11 +293,9 @@ def items_of(document: Document) -> list[Document]:
             keys=(*document.path_prefix, "items"),
             allowed="a list",
         )
-    typed = (
-        {}
-        if kind == "List"
-        else {"apiVersion": data.get("apiVersion"), "kind": kind[: -len("List")]}
-    )
+    typed = {}
+    if kind != "List":
+        typed = {"apiVersion": data.get("apiVersion"), "kind": kind[: -len("List")]}
     documents: list[Document] = []
     for index, item in enumerate(items):
         whole = {**typed, **item} if isinstance(item, dict) else item
@@ -631,8 +628,8 @@ def _lines(source: str, wanted: dict[int, set[Keys]]) -> dict[int, dict[Keys, in
             builder.take(event)
             if start and isinstance(event, yaml.NodeEvent):
                 # A key marks the value that follows; anything else was put where the builder was.
-                is_key = isinstance(event, yaml.ScalarEvent) and builder.awaits_value
-                place = builder.place() if is_key else place
+                if isinstance(event, yaml.ScalarEvent) and builder.awaits_value:
+                    place = builder.place()
                 if place in wanted.get(number, ()):
                     places.setdefault(place, start.line + 1)
     return lines
@@ -644,16 +641,17 @@ class _Dumper(yaml.CSafeDumper):
     def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 -- the signature is PyYAML's
         return True
 
+    def represent_text(self, text: str) -> Any:
+        style = None
+        if "\n" in text:
+            style = "|"
+        elif not reads_as_text(text):
+            style = "'"
+        return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
 
 _Dumper.add_multi_representer(dict, yaml.representer.SafeRepresenter.represent_dict)
-_Dumper.add_representer(
-    str,
-    lambda dumper, text: dumper.represent_scalar(
-        "tag:yaml.org,2002:str",
-        text,
-        style="|" if "\n" in text else None if reads_as_text(text) else "'",
-    ),
-)
+_Dumper.add_representer(str, _Dumper.represent_text)
 
 
 Value = TypeVar("Value")
@@ -672,10 +670,10 @@ def items_in(source: bytes | str) -> list[Document]:
     documents: list[Document] = []
     for document in load_documents(source):
         # A bare list, such as the `.items` of a List, is recognized by the kinds of its entries.
-        is_bare_list = isinstance(document.data, list) and any(
-            map(kind_of, document.data)
-        )
-        documents += entries_of(document) if is_bare_list else items_of(document)
+        if isinstance(document.data, list) and any(map(kind_of, document.data)):
+            documents += entries_of(document)
+        else:
+            documents += items_of(document)
     return [item for item in documents if item.data is not None]
 
 
@@ -741,12 +739,13 @@ def refuse_twice(
 
 def written_name(data: Any) -> str | None:
     """Return the name in a document or plain object that may still be malformed."""
-    outer = data if isinstance(data, dict) else {}
-    metadata = outer.get("metadata")
-    name = metadata.get("name") if isinstance(metadata, dict) else outer.get("name")
+    fields = mapping_at(data)
+    if isinstance(fields.get("metadata"), dict):
+        fields = fields["metadata"]
+    name = fields.get("name")
     return name if isinstance(name, str) else None
 
 
 def kind_of(data: Any) -> str | None:
-    kind = data.get("kind") if isinstance(data, dict) else None
+    kind = mapping_at(data).get("kind")
     return kind if isinstance(kind, str) else None

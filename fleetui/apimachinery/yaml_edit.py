@@ -29,16 +29,31 @@ class SetValue:
     keys: Keys
     value: Any
 
+    def change(self, inside: Any, key: Any) -> None:
+        _put(inside, key, deepcopy(self.value))
+
 
 @dataclass(frozen=True, slots=True)
 class RemoveValue:
     keys: Keys
+
+    def change(self, inside: Any, key: Any) -> None:
+        del inside[key]
 
 
 @dataclass(frozen=True, slots=True)
 class RenameKey:
     keys: Keys
     to: str
+
+    def change(self, inside: Any, key: Any) -> None:
+        """Rename a key in its place. Raise KeyError if it is absent, or the new one is not."""
+        if self.to in inside or key not in inside:
+            raise KeyError(key)
+        renamed = {key: self.to}
+        entries = [(renamed.get(name, name), value) for name, value in inside.items()]
+        inside.clear()
+        inside.update(entries)
 
 
 Change: TypeAlias = SetValue | RemoveValue | RenameKey
@@ -78,23 +93,13 @@ def changed(data: Any, change: Change) -> Any:
 
 def _change(inside: Any, keys: Keys, change: Change) -> None:
     here, *rest = keys
-    if rest:
-        entries = dict(enumerate(inside)) if isinstance(here, int) else inside
-        if isinstance(change, SetValue) and entries.get(here) is None:
-            _put(inside, here, [] if isinstance(rest[0], int) else {})
-        _change(inside[here], tuple(rest), change)
-    elif isinstance(change, SetValue):
-        _put(inside, here, deepcopy(change.value))
-    elif isinstance(change, RemoveValue):
-        del inside[here]
-    elif change.to in inside or here not in inside:
-        raise KeyError(here)
-    else:
-        renamed = [
-            (change.to if key == here else key, value) for key, value in inside.items()
-        ]
-        inside.clear()
-        inside.update(renamed)
+    if not rest:
+        change.change(inside, here)
+        return
+    entries = dict(enumerate(inside)) if isinstance(here, int) else inside
+    if isinstance(change, SetValue) and entries.get(here) is None:
+        _put(inside, here, [] if isinstance(rest[0], int) else {})
+    _change(inside[here], tuple(rest), change)
 
 
 def _put(inside: Any, key: str | int, value: Any) -> None:
@@ -123,7 +128,7 @@ class _NodeSpot:
 
 class _Editing:
     def __init__(self, text: str, root: Any) -> None:
-        self.text = text if text.endswith("\n") else f"{text}\n"
+        self.text = text.removesuffix("\n") + "\n"
         self.root = root
         self.starts = [0]
         for line in self.text.splitlines(keepends=True):
@@ -138,23 +143,18 @@ class _Editing:
         if flow is not None and (
             flow < len(change.keys) or isinstance(change, SetValue)
         ):
-            data = _data(self.text)
-            for key in change.keys[:flow]:
-                data = data[key]
-            if inner := change.keys[flow:]:
-                data = changed(data, replace(change, keys=inner))
-            elif isinstance(change, SetValue):
-                data = change.value
+            inner = replace(change, keys=change.keys[flow:])
+            data = changed(self._data_at(change.keys[:flow]), inner)
             return self._span(*_ends(spots[flow].node), _flow(data))
+        missing = change.keys[depth:]
         if isinstance(change, SetValue):
-            if missing := change.keys[depth:]:
-                keys = missing[1:]
-                value = change.value
-                for key in reversed(keys):
-                    value = [value] if isinstance(key, int) else {key: value}
-                return self._insert(spots[-1], value, missing[0])
-            return self._replace(spots, change)
-        if depth < len(change.keys):
+            if not missing:
+                return self._replace(spots, change)
+            value = change.value
+            for key in reversed(missing[1:]):
+                value = _around(value, key)
+            return self._insert(spots[-1], value, missing[0])
+        if missing:
             raise UneditableYaml(f"{format_path(change.keys)} not found")
         if isinstance(change, RenameKey):
             return self._span(*_ends(spots[-1].key), _inline(change.to))
@@ -184,24 +184,8 @@ class _Editing:
         spot = spots[-1]
         if _is_empty(spot.node):
             return self._fill(spot, change.value)
-        if isinstance(spot.node, yaml.SequenceNode) and change.value == []:
-            return self._emptied(spot.node, "[]")
         if isinstance(spot.node, yaml.SequenceNode) and isinstance(change.value, list):
-            # Change the items of a list one by one, so that comments beside them stay.
-            there = len(spot.node.value)
-            before = _data(self.text)
-            for key in change.keys:
-                before = before[key]
-            changes: list[Change] = [
-                SetValue((*change.keys, index), value)
-                for index, value in enumerate(change.value)
-                if index >= there or before[index] != value
-            ]
-            surplus = range(there - 1, len(change.value) - 1, -1)
-            return edit(
-                self.text,
-                [*changes, *(RemoveValue((*change.keys, index)) for index in surplus)],
-            )
+            return self._replace_items(spot.node, change)
         is_plain = isinstance(spot.node, yaml.ScalarNode) and spot.node.style not in (
             "|",
             ">",
@@ -209,6 +193,26 @@ class _Editing:
         if not is_plain or isinstance(change.value, dict):
             raise UneditableYaml(f"{format_path(change.keys)} cannot be overwritten")
         return self._span(*_ends(spot.node), _flow(change.value))
+
+    def _replace_items(self, node: Any, change: SetValue) -> str:
+        """Change the items of a list one by one, so that comments beside them stay."""
+        if not change.value:
+            return self._emptied(node, "[]")
+        before = self._data_at(change.keys)
+        changes: list[Change] = [
+            SetValue((*change.keys, index), value)
+            for index, value in enumerate(change.value)
+            if [value] != before[index : index + 1]
+        ]
+        surplus = range(len(before) - 1, len(change.value) - 1, -1)
+        changes += (RemoveValue((*change.keys, index)) for index in surplus)
+        return edit(self.text, changes)
+
+    def _data_at(self, keys: Keys) -> Any:
+        data = _data(self.text)
+        for key in keys:
+            data = data[key]
+        return data
 
     def _fill(self, spot: _NodeSpot, value: Any) -> str:
         """Write a value behind a key, or a dash, that has none."""
@@ -228,7 +232,7 @@ class _Editing:
     def _insert(self, spot: _NodeSpot, value: Any, key: str | int) -> str:
         """Add an entry or an item at the end of what it belongs to."""
         node = spot.node
-        whole: Any = [value] if isinstance(key, int) else {key: value}
+        whole = _around(value, key)
         if _is_empty(node):
             return self._fill(spot, whole)
         if (
@@ -273,6 +277,11 @@ class _Editing:
         return self._span(self.starts[first], self.starts[last + 1], "")
 
 
+def _around(value: Any, key: str | int) -> Any:
+    """Return the list or mapping that has this value alone."""
+    return [value] if isinstance(key, int) else {key: value}
+
+
 def _is_flow(node: Any) -> bool:
     return isinstance(node, yaml.CollectionNode) and bool(node.flow_style)
 
@@ -290,9 +299,14 @@ def _ends(node: Any) -> tuple[int, int]:
 
 def _end_of(node: Any) -> int:
     if isinstance(node, yaml.CollectionNode) and not _is_flow(node) and node.value:
-        last = node.value[-1]
-        return max(map(_end_of, last)) if isinstance(last, tuple) else _end_of(last)
+        return max(map(_end_of, _last_nodes(node)))
     return int(node.end_mark.index)
+
+
+def _last_nodes(node: Any) -> tuple[Any, ...]:
+    """Return the last item of a list, or the last key of a mapping and its value."""
+    last = node.value[-1]
+    return last if isinstance(last, tuple) else (last,)
 
 
 def _last_line(node: Any) -> int:
@@ -302,10 +316,7 @@ def _last_line(node: Any) -> int:
             node.end_mark.column == 0 and node.end_mark.line > node.start_mark.line
         )
         return int(node.end_mark.line) - ends_before
-    last = node.value[-1]
-    if isinstance(last, tuple):
-        return max(_last_line(last[0]), _last_line(last[1]))
-    return _last_line(last)
+    return max(map(_last_line, _last_nodes(node)))
 
 
 def _block(value: Any, column: int) -> str:
@@ -329,5 +340,6 @@ def _item(value: Any) -> str:
 
 
 def _flow_word(value: Any) -> str:
-    is_odd = isinstance(value, str) and bool(_FLOW_MARKS & set(value))
-    return dumps(value, ensure_ascii=False) if is_odd else _inline(value)
+    if isinstance(value, str) and _FLOW_MARKS & set(value):
+        return dumps(value, ensure_ascii=False)
+    return _inline(value)

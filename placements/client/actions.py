@@ -2,6 +2,8 @@
 
 import json
 from argparse import Namespace
+from collections.abc import Mapping
+from typing import Any
 
 from fleetui.errors import BAD_INPUT, REFUSED
 from fleetui.remote import RemoteError
@@ -45,15 +47,19 @@ def run(console: Console, options: Namespace) -> int:
         console.document(answer, "yaml")
     else:
         value = ", ".join(map(str, fields.values()))
-        facts = answer if isinstance(answer, dict) else {}
-        known = {"result": facts.get("message"), **facts}
-        known |= {"name": options.name, "value": value}
-        text = operation.message.format_map(known)
-        outcome = facts.get("outcome")
-        if outcome in _OUTCOMES:
-            raise RemoteError(text, returncode=_OUTCOMES[outcome])
-        console.line(text)
+        named = {"name": options.name, "value": value}
+        console.line(_message(operation.message, answer, named))
     return 0
+
+
+def _message(template: str, answer: Any, named: Mapping[str, str]) -> str:
+    """Return the message of an action with the facts of the response. Raise RemoteError."""
+    facts = answer if isinstance(answer, dict) else {}
+    text = template.format_map({"result": facts.get("message"), **facts, **named})
+    outcome = facts.get("outcome")
+    if outcome in _OUTCOMES:
+        raise RemoteError(text, returncode=_OUTCOMES[outcome])
+    return text
 
 
 def _rollout_status(console: Console, options: Namespace) -> int:

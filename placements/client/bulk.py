@@ -49,6 +49,7 @@ def run(console: Console, options: Namespace) -> int:
         console.line(f"{row['name']}: {row['change'] or 'unchanged'}{words}")
     for each in answer["decisions"]:
         counts = f"{each['placedBefore']} -> {each['placedAfter']}"
-        line = f"placement {each['placement']}: {counts} {each['message']}"
-        console.line(line.rstrip())
+        console.line(
+            f"placement {each['placement']}: {counts} {each['message']}".rstrip()
+        )
     return 0

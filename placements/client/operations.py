@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from fleetui.grouping import grouped
+
 FILE = Path(__file__).with_name("operations.json")
 _KEY = re.compile(r"\{(\w+)\}")
 _COLUMNS = {
@@ -116,10 +118,7 @@ def _document() -> Any:
 @cache
 def commands() -> dict[str, list[Operation]]:
     """Return the operations of each command by its words, such as `rollout pause`."""
-    found: dict[str, list[Operation]] = {}
-    for one in _document()["commands"]:
-        found.setdefault(one["words"], []).append(Operation(**one))
-    return found
+    return grouped((one["words"], Operation(**one)) for one in _document()["commands"])
 
 
 def bulk_actions() -> list[str]:

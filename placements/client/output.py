@@ -1,6 +1,7 @@
 """What the commands print: tables, JSON, YAML, names."""
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -68,11 +69,7 @@ class Console:
                 [noun.name_of(row), *(_cell(row.get(one)) for one in columns)]
                 for row in rows
             ]
-            headings = ["NAME"]
-            for column in columns:
-                words = "".join(f" {one}" if one.isupper() else one for one in column)
-                headings.append(words.removesuffix(" At").upper())
-            for line in table(headings, cells):
+            for line in table(["NAME", *map(heading_of, columns)], cells):
                 self.line(line)
         else:
             self.err.write(f"No {noun.name} found\n")
@@ -87,6 +84,11 @@ def table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
         ).rstrip()
         for row in cells
     ]
+
+
+def heading_of(column: str) -> str:
+    """Return the heading of a column: "CREATED" for `createdAt`."""
+    return re.sub("(?=[A-Z])", " ", column).removesuffix(" At").upper()
 
 
 def _cell(value: Any) -> str:

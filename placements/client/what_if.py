@@ -74,8 +74,7 @@ def print_loss(console: Console, loss: Mapping[str, Any]) -> None:
     )
     for row in loss["placements"]:
         counts = f"{row['placedBefore']} to {counted(row['placedAfter'], 'cluster')}"
-        line = f"  {row['placement']}: {counts}. {row['message']}"
-        console.line(line.rstrip())
+        console.line(f"  {row['placement']}: {counts}. {row['message']}".rstrip())
     if more := loss["notEvaluated"]:
         console.line(f"  {more} more placements not evaluated")
 

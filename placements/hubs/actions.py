@@ -21,8 +21,10 @@ from clusters.models.hubs import HubMode
 from clusters.operations.edit import UnknownClusterError
 from clusters.operations.join import CLUSTER
 from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.apimachinery.kinds import EVICTION_KIND
 from fleetui.apimachinery.model import items_at
 from fleetui.audit import AuditEvent, actor_name, record
+from fleetui.bulk import save_fields
 from fleetui.errors import FleetError
 from fleetui.hub_scope import current_hub_id, in_hub
 from placements.engine.disruption import EvictionReason, Verdict
@@ -30,7 +32,6 @@ from placements.hubs.kinds.base import Manifest
 from placements.hubs.queries import mirrored_objects, state_of, writes_of
 from placements.hubs.writing.catalogue import ACTIONS
 from placements.hubs.writing.objects import (
-    EVICTION,
     PLACEMENT,
     eviction_prefix,
     hub_verdict,
@@ -212,7 +213,7 @@ def _progress(
 ) -> tuple[bool, bool]:
     """Return whether the last eviction of a step was blocked, and whether another one is due."""
     writes = writes_of(
-        hub, requested_by=row.started_by, kind=EVICTION, at__gte=row.started_at
+        hub, requested_by=row.started_by, kind=EVICTION_KIND, at__gte=row.started_at
     )
     prefix = eviction_prefix(step.placement_name, row.cluster_name)
     write = writes.filter(name__startswith=prefix).order_by("-at", "-pk").first()
@@ -220,7 +221,7 @@ def _progress(
         return False, True
     if write.state in _OPEN:
         return False, False
-    eviction = _mirrored(hub, EVICTION, write.name)
+    eviction = _mirrored(hub, EVICTION_KIND, write.name)
     executed = status_of(eviction, "Executed")
     is_valid = status_of(eviction, "Valid") != "False"
     may_repeat = write.at + REPEAT_AFTER <= now
@@ -233,9 +234,13 @@ def _progress(
 def _block(step: DrainStep, verdict: Verdict, *, now: datetime) -> None:
     if step.state != DrainStep.State.BLOCKED:
         step.changed_at = now
-    step.state, step.why = DrainStep.State.BLOCKED, verdict.why
-    step.numbers = numbers_facts(verdict.numbers)
-    step.save(update_fields=["state", "why", "numbers", "changed_at"])
+    save_fields(
+        step,
+        state=DrainStep.State.BLOCKED,
+        why=verdict.why,
+        numbers=numbers_facts(verdict.numbers),
+        changed_at=step.changed_at,
+    )
 
 
 def send_eviction(

@@ -79,9 +79,10 @@ def summaries_of(hubs: Iterable[Hub], *, now: datetime) -> list[HubSummary]:
         heartbeat = Case(When(kind="MemberCluster", then=Subquery(newest)))
         rows = HubStream.objects.filter(hub__in=hubs).only(*columns)
         for stream in rows.annotate(heartbeat_at=heartbeat):
-            streams[stream.hub_id or 0].append(stream)
+            hub_id = stream.hub_id or 0
+            streams[hub_id].append(stream)
             if stream.heartbeat_at:
-                heartbeats[stream.hub_id or 0] = stream.heartbeat_at
+                heartbeats[hub_id] = stream.heartbeat_at
     live = [hub for hub in hubs if state_of(hub, now=now)[0] == HubState.LIVE]
     silences = _silences(live, heartbeats, now=now)
     summaries = []
@@ -177,10 +178,10 @@ def writes_of(
     **columns: object,
 ) -> QuerySet[HubWrite]:
     """Return the requests that people had sent to a hub; unordered."""
+    chosen = {"requested_by": requested_by, "name": object}
+    columns |= {key: value for key, value in chosen.items() if value}
     with in_hub(hub.pk):
-        rows = HubWrite.objects.filter(**columns)
-    rows = rows.filter(requested_by=requested_by) if requested_by else rows
-    return rows.filter(name=object) if object else rows
+        return HubWrite.objects.filter(**columns)
 
 
 def mirrored_object(

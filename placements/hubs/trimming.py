@@ -7,18 +7,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from fleetui.apimachinery.kinds import CLUSTER_OVERRIDE_KIND, OVERRIDE_KIND
-from fleetui.apimachinery.model import items_at, mapping_at
-from fleetui.apimachinery.secrets import without_secrets
+from fleetui.apimachinery.kinds import (
+    CLUSTER_OVERRIDE_KIND,
+    OVERRIDE_KIND,
+    api_version_of,
+)
+from fleetui.apimachinery.model import DEEPEST, items_at, mapping_at
+from fleetui.apimachinery.secrets import LAST_APPLIED, without_secrets
 from placements.hubs.kinds.base import Columns, Form, HubApi, Manifest, StreamKind
 
 LARGEST_OBJECT = 2 * 1024 * 1024
-DEEPEST = 64
 LONGEST_NAME, LONGEST_VERSION = 253, 64
-_COPY = "kubectl.kubernetes.io/last-applied-configuration"
-_SNAPSHOTS = {
+OVERRIDE_OF = {
     f"{kind}Snapshot": kind for kind in (CLUSTER_OVERRIDE_KIND, OVERRIDE_KIND)
 }
+"""The kind of the override that a kind of snapshot belongs to."""
 _IDENTITY = frozenset(
     {
         "group",
@@ -75,7 +78,6 @@ def record_of(
     manifest: object,
 ) -> MirrorRecord:
     """Return what is stored of an object. Raise UnusableObject."""
-    api_version = f"{stream.group}/{version}" if stream.group else version
     if not isinstance(manifest, dict):
         raise UnusableObject("not an object")
     metadata = manifest.get("metadata")
@@ -102,6 +104,7 @@ def record_of(
     if is_too_deep(manifest):
         raise UnusableObject(f"nested deeper than {DEEPEST} levels")
 
+    api_version = api_version_of(stream.group, version)
     manifest.update(apiVersion=api_version, kind=stream.kind)
     trimmed = trim(stream, manifest)
     quiet = hub.without_quiet(stream, trimmed)
@@ -168,9 +171,9 @@ def trim(stream: StreamKind, manifest: Manifest) -> dict[str, Any]:
             if isinstance(one, dict)
         ]
     annotations = mapping_at(metadata, "annotations")
-    if _COPY in annotations:
+    if LAST_APPLIED in annotations:
         metadata["annotations"] = {
-            key: value for key, value in annotations.items() if key != _COPY
+            key: value for key, value in annotations.items() if key != LAST_APPLIED
         }
     copy["metadata"] = metadata
     return hide_secrets(stream, copy)
@@ -193,7 +196,7 @@ def _manager(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 def hide_secrets(stream: StreamKind, manifest: dict[str, Any]) -> dict[str, Any]:
     """Return a manifest without the values of Secrets: in override patches, in drifts and in diffs."""
-    if override := _SNAPSHOTS.get(stream.kind):
+    if override := OVERRIDE_OF.get(stream.kind):
         inner = without_secrets(
             {"kind": override, "spec": mapping_at(manifest, "spec", "overrideSpec")}
         )
@@ -212,23 +215,19 @@ def without_secret_differences(status: Mapping[str, Any]) -> dict[str, Any]:
     """Return a status whose drifted and diffed entries of kind Secret have names and paths, and no values."""
     copy = dict(status)
     for name, differences in _DIFFERENCES:
-        if name not in status:
-            continue
-        entries: list[Any] = []
-        for one in items_at(status, name):
-            if not isinstance(one, dict) or one.get("kind") != "Secret":
-                entries.append(one)
-                continue
-            known = {key: value for key, value in one.items() if key in _IDENTITY}
-            known[differences] = [
-                {"path": mapping_at(each).get("path")}
-                for each in items_at(one, differences)
-            ]
-            entries.append(known)
-        copy[name] = entries
+        if name in status:
+            copy[name] = items_at(status, name)
+        for at, one in enumerate(copy.get(name, ())):
+            if mapping_at(one).get("kind") == "Secret":
+                known = {key: value for key, value in one.items() if key in _IDENTITY}
+                known[differences] = [
+                    {"path": mapping_at(each).get("path")}
+                    for each in items_at(one, differences)
+                ]
+                copy[name][at] = known
     if "placementStatuses" in status:
         copy["placementStatuses"] = [
-            without_secret_differences(one) if isinstance(one, dict) else one
+            without_secret_differences(mapping_at(one))
             for one in items_at(status, "placementStatuses")
         ]
     return copy

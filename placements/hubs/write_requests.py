@@ -11,6 +11,7 @@ from typing import Any, ClassVar, TypeAlias
 from clusters.drivers.kubernetes.client import APPLY_PATCH
 from fleetui.apimachinery.errors import Keys, format_path
 from fleetui.apimachinery.model import items_at, mapping_at
+from fleetui.apimachinery.patches import differ
 from fleetui.apimachinery.secrets import canonical_json, without_secrets
 from fleetui.errors import FleetError
 from placements.hubs.kinds.base import Manifest, StreamKind
@@ -146,16 +147,14 @@ def _differences(path: Path, before: Any, after: Any) -> Iterator[tuple[Path, An
             yield from _differences(
                 (*path, str(key)), before.get(key, ABSENT), after.get(key, ABSENT)
             )
-    elif after is ABSENT or after is None:
+    elif after in (ABSENT, None):
         if before is not ABSENT and not is_default(path, before):
             yield path, ABSENT
     elif path in WRITABLE and before is ABSENT:
         yield from _differences(path, {}, after)
     else:
         completed = complete_items(path, after, before)
-        if completed != before or isinstance(completed, bool) is not isinstance(
-            before, bool
-        ):
+        if differ(completed, before):
             yield path, completed
 
 

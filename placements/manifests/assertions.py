@@ -94,20 +94,20 @@ def assertion_problems(value: Any) -> Iterator[ErrorDetail]:
         yield ErrorDetail(path, "wrong-type", message, "a list")
         return
     for at, one in enumerate(predicates):
-        if not isinstance(one, dict) or len(one) != 1:
-            message = "Invalid value: must be an object with one predicate"
-            yield ErrorDetail((*path, at), "wrong-type", message, ", ".join(PREDICATES))
-            continue
-        [(name, argument)] = one.items()
-        if name not in PREDICATES:
-            message = f"Unsupported value: {quote_value(name)} is no predicate"
-            yield ErrorDetail(
-                (*path, at, name), "not-one-of", message, ", ".join(PREDICATES)
-            )
-        elif not PREDICATES[name][0](argument):
-            yield ErrorDetail(
-                (*path, at, name), "bad-format", "Invalid value", PREDICATES[name][1]
-            )
+        yield from (problem.under(*path, at) for problem in predicate_problems(one))
+
+
+def predicate_problems(predicate: Any) -> Iterator[ErrorDetail]:
+    if not isinstance(predicate, dict) or len(predicate) != 1:
+        message = "Invalid value: must be an object with one predicate"
+        yield ErrorDetail((), "wrong-type", message, ", ".join(PREDICATES))
+        return
+    [(name, argument)] = predicate.items()
+    if name not in PREDICATES:
+        message = f"Unsupported value: {quote_value(name)} is no predicate"
+        yield ErrorDetail((name,), "not-one-of", message, ", ".join(PREDICATES))
+    elif not PREDICATES[name][0](argument):
+        yield ErrorDetail((name,), "bad-format", "Invalid value", PREDICATES[name][1])
 
 
 def percent(text: str) -> int:

@@ -189,25 +189,19 @@ def namespaced_kind_problems(selectors: list[Any]) -> Iterator[ErrorDetail]:
 
 
 def namespaced_kind_problem(kind: str) -> ErrorDetail:
-    message = (
-        f"Forbidden: {kind} is namespaced: select its Namespace, which includes it"
-    )
     return ErrorDetail(
         ("kind",),
         "namespaced-kind",
-        message,
+        f"Forbidden: {kind} is namespaced: select its Namespace, which includes it",
         "cluster-scoped kinds, or a selector of a Namespace with NamespaceWithResourceSelectors",
     )
 
 
 def cluster_scoped_kind_problem(kind: str) -> ErrorDetail:
-    message = (
-        f"Forbidden: {kind} is cluster-scoped, and this placement is in a namespace"
-    )
     return ErrorDetail(
         ("kind",),
         "cluster-scoped-kind",
-        message,
+        f"Forbidden: {kind} is cluster-scoped, and this placement is in a namespace",
         f"namespaced kinds, or a {PLACEMENT_KIND}",
     )
 
@@ -391,11 +385,10 @@ class OcmPlacement(ClusterResourcePlacement):
 
 def truth_problem(text: str) -> ErrorDetail | None:
     """Return why a value of an annotation is neither `true` nor `false`."""
-    allowed = '"true" or "false"'
     return (
         None
         if text in ("true", "false")
-        else ErrorDetail((), "bad-format", "Unsupported value", allowed)
+        else ErrorDetail((), "bad-format", "Unsupported value", '"true" or "false"')
     )
 
 

@@ -18,7 +18,8 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from clusters.drivers.base import DriverUnavailable, MemberIdentity, ObjectRef
 from clusters.drivers.kubernetes.client import APPLY_PATCH, Response
-from fleetui.apimachinery.kinds import current_version
+from fleetui.apimachinery.kinds import api_path, current_version
+from fleetui.apimachinery.model import mapping_at
 from fleetui.apimachinery.secrets import is_secret, secret_values
 
 NOT_SERVED = "KindNotServed"
@@ -83,15 +84,11 @@ class ResourceType:
         parts = [api_path(self.api_version)]
         if self.is_namespaced and name:
             parts += ["namespaces", namespace]
-        parts.append(self.plural)
-        return "/".join([*parts, name] if name else parts)
+        parts += [self.plural, name]
+        return "/".join(parts).removesuffix("/")
 
 
 Table: TypeAlias = Mapping[str, ResourceType]
-
-
-def api_path(api_version: str) -> str:
-    return f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
 
 
 @lru_cache(maxsize=1_024)
@@ -392,6 +389,12 @@ def server_message(answer: Response, manifest: Mapping[str, Any] | None = None) 
         answer.body.get("message") or f"the API server answered {answer.status}"
     )
     return cut_message(without_secret_values(message, manifest or {}))
+
+
+def is_namespace_missing(answer: Response) -> bool:
+    """Return whether a request failed because its namespace is not there."""
+    kind = mapping_at(answer.body, "details").get("kind")
+    return answer.status == 404 and kind == "namespaces"
 
 
 def cut_message(message: str, longest: int = LONGEST_MESSAGE) -> str:

@@ -52,6 +52,7 @@ from clusters.drivers.kubernetes.removal import Removal, hold_entries, remove_en
 from clusters.drivers.kubernetes.targets import (
     CUSTOM_RESOURCE_DEFINITION,
     LAST_WAVE,
+    RESERVE_SECONDS,
     Target,
     defined_group,
     prepare_targets,
@@ -59,7 +60,6 @@ from clusters.drivers.kubernetes.targets import (
 from clusters.drivers.readiness import AVAILABLE, custom_resource_definition
 from fleetui.apimachinery.words import counted
 
-RESERVE_SECONDS = 0.25
 ESTABLISH_SECONDS = 5.0
 POLL_SECONDS = 0.1
 MOST_STARTS = 4

@@ -27,10 +27,13 @@ from clusters.drivers.kubernetes.sockets import (
     resolved_addresses,
     tls_context,
 )
+from clusters.drivers.kubernetes.targets import INVENTORY_NAMESPACE
+from fleetui.apimachinery.model import mapping_at
+from fleetui.apimachinery.words import with_group
 from fleetui.errors import CONFIRMATION_NEEDED, FleetError
 
 CHECK_SECONDS = 10.0
-NAMESPACE = "fleetui-system"
+
 INVENTORY_VERBS = ("get", "list", "create", "patch", "delete")
 KIND_VERBS = ("get", "create", "patch", "delete")
 _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
@@ -55,9 +58,8 @@ class Access:
 
     @property
     def name(self) -> str:
-        group = f".{self.group}" if self.group else ""
         place = f" in {self.namespace}" if self.namespace else ""
-        return f"{self.verb} {self.resource}{group}{place}"
+        return f"{self.verb} {with_group(self.resource, self.group)}{place}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,8 +197,9 @@ class ConnectionCheck:
         except AddressNotAllowed as error:
             raise StepFailed(str(error), error.setting) from error
         except NameNotResolved as error:
-            hint = "The console resolves the name with its own name servers"
-            raise StepFailed(str(error), hint) from error
+            raise StepFailed(
+                str(error), "The console resolves the name with its own name servers"
+            ) from error
         return f"{host} is {', '.join(self._addresses)}"
 
     def check_tcp(self) -> str:
@@ -235,11 +238,9 @@ class ConnectionCheck:
                 link.deadline = min(self._deadline, self._monotonic() + CONNECT_SECONDS)
                 with closing(link):
                     link.connect()
-                    certificate = (
-                        link.sock.getpeercert()
-                        if isinstance(link.sock, ssl.SSLSocket)
-                        else None
-                    )
+                    certificate = None
+                    if isinstance(link.sock, ssl.SSLSocket):
+                        certificate = link.sock.getpeercert()
         except DriverUnavailable as error:
             hint = (
                 "Give the CA certificate of this cluster" if error.code == "tls" else ""
@@ -277,7 +278,8 @@ class ConnectionCheck:
             raise StepFailed("credentials rejected (401)", hint)
         try:
             # Every authenticated user may review its own access; an anonymous one may not.
-            is_allowed = self._review(Access("get", "", "configmaps", NAMESPACE))
+            access = Access("get", "", "configmaps", INVENTORY_NAMESPACE)
+            is_allowed = self._review(access)
         except DriverUnavailable as error:
             raise StepFailed(
                 str(error), hint if error.code == "credentials" else ""
@@ -303,7 +305,10 @@ class ConnectionCheck:
         return f"UID {self.cluster_uid}"
 
     def check_permissions(self) -> Iterator[CheckStep]:
-        needed = [Access(verb, "", "configmaps", NAMESPACE) for verb in INVENTORY_VERBS]
+        needed = [
+            Access(verb, "", "configmaps", INVENTORY_NAMESPACE)
+            for verb in INVENTORY_VERBS
+        ]
         needed += [
             Access("list", "", "nodes"),
             Access("list", "", "pods", is_optional=True),
@@ -363,8 +368,9 @@ class ConnectionCheck:
         )
         if answer.status != 201:
             return None
-        status = answer.body.get("status")
-        return bool(status.get("allowed")) if isinstance(status, Mapping) else None
+        if "status" not in answer.body:
+            return None
+        return bool(mapping_at(answer.body, "status").get("allowed"))
 
 
 def common_name(name: Any) -> str:

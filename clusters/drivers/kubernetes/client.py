@@ -47,6 +47,8 @@ READYZ = "/readyz"
 USER_AGENT = "fleetui (cluster-driver)"
 _PIECE = _LARGEST_TEXT = 65_536
 _BUSY = frozenset({408, 425, 429, 502, 503, 504})
+_PAUSES = {429: SHORTEST_PAUSE}
+"""Where the answer names none."""
 # API priority and fairness sets it in every answer; its refusal is plain text. That of a limit of requests in
 # flight is the same text without the header.
 _FLOW_SCHEMA = "X-Kubernetes-PF-FlowSchema-UID"
@@ -119,12 +121,13 @@ class Client:
         A header with several values is sent once for each. A request is repeated while the server prepares
         the storage of a new kind. Raise DriverUnavailable with a code for everything else.
         """
-        content = None if body is None else encode_body(body, content_type)
         sent = HTTPHeaderDict({**self._headers, "Accept": accept})
         for name, values in (headers or {}).items():
             for value in (values,) if isinstance(values, str) else values:
                 sent.add(name, value)
-        if content is not None:
+        content = None
+        if body is not None:
+            content = encode_body(body, content_type)
             sent["Content-Type"] = content_type
         url = self._url(path, query)
         while True:
@@ -178,7 +181,7 @@ class Client:
         return self._interpret(path, answer.status, answer.headers, raw)
 
     def _url(self, path: str, query: Mapping[str, str] | None) -> str:
-        return f"{self._address.path}{path}" + (f"?{urlencode(query)}" if query else "")
+        return f"{self._address.path}{path}?{urlencode(query or {})}".removesuffix("?")
 
     def _check_pause(self) -> None:
         left = self._paused_until - self._monotonic()
@@ -345,9 +348,7 @@ class Client:
     def _busy(
         self, status: int, headers: Mapping[str, str], raw: bytes, *, has_status: bool
     ) -> DriverUnavailable:
-        pause = parse_retry_after(headers.get("Retry-After"))
-        if pause is None and status == http.client.TOO_MANY_REQUESTS:
-            pause = SHORTEST_PAUSE
+        pause = parse_retry_after(headers.get("Retry-After")) or _PAUSES.get(status)
         code = f"http-{status}"
         if _is_kind_starting(status, raw):  # other kinds are served: no pause for them
             message = f"{status}: the API server prepares the storage of a new kind"
@@ -424,48 +425,51 @@ def errors_mapped(connection: Connection) -> Iterator[None]:
     """Raise DriverUnavailable for what connecting, sending and reading raise; nothing remote is quoted."""
     try:
         yield
-    except NameNotResolved as error:
-        raise DriverUnavailable(f"name not resolved: {error}", code="dns") from error
-    except AddressNotAllowed as error:
-        raise DriverUnavailable(f"{error}; {error.setting}", code="address") from error
-    except (
-        ssl.SSLEOFError,
-        ssl.SSLZeroReturnError,
-    ) as error:  # a connection that was cut, not a bad one
-        raise DriverUnavailable("the connection was closed", code="broken") from error
-    except ssl.SSLError as error:
-        reason = (
-            getattr(error, "verify_message", "")
-            or (error.reason or "").replace("_", " ").lower()
+    except tuple(_MESSAGES) as error:
+        code, message = next(
+            texts for kind, texts in _MESSAGES.items() if isinstance(error, kind)
         )
-        raise DriverUnavailable(
-            f"TLS: {reason or 'the handshake failed'}", code="tls"
-        ) from error
-    except ConnectionRefusedError as error:
-        raise DriverUnavailable("connection refused", code="refused") from error
-    except ProxyError as error:
-        raise DriverUnavailable(
-            f"the proxy {urlsplit(connection.proxy).netloc} refuses the connection or cannot be reached",
-            code="proxy",
-        ) from error
-    except (TimeoutError, ReadTimeoutError) as error:
-        raise DriverUnavailable("no answer in time", code="timeout") from error
-    except _TooLarge as error:
-        raise DriverUnavailable(f"the answer {error}", code="too-large") from error
-    except (HTTPError, http.client.HTTPException, OSError, ValueError) as error:
-        raise DriverUnavailable(_broken_message(error), code="broken") from error
+        proxy = urlsplit(connection.proxy).netloc
+        words = message.format(error=error, proxy=proxy, reason=reason_of(error))
+        raise DriverUnavailable(words, code=code) from error
 
 
-def _broken_message(error: Exception) -> str:
-    if isinstance(error, ConnectionResetError):
-        return "the connection was reset"
-    if isinstance(error, OSError) and error.strerror:
-        return f"the connection failed: {error.strerror}"
-    return f"the connection broke off ({type(error).__name__})"
+def reason_of(error: Exception) -> str:
+    """Return why a connection failed in the words of the system, or of OpenSSL."""
+    if isinstance(error, ssl.SSLError):
+        reason = (error.reason or "").replace("_", " ").lower()
+        return getattr(error, "verify_message", "") or reason or "the handshake failed"
+    if strerror := getattr(error, "strerror", ""):
+        return f"failed: {strerror}"
+    return f"broke off ({type(error).__name__})"
 
 
 class _TooLarge(Exception):
     """The body has more bytes than allowed, or more than its compressed form can have in good faith."""
+
+
+# The first class that fits an error decides.
+_MESSAGES: Mapping[type[Exception], tuple[str, str]] = {
+    NameNotResolved: ("dns", "name not resolved: {error}"),
+    AddressNotAllowed: ("address", "{error}; {error.setting}"),
+    # Connections that were cut, not bad ones.
+    ssl.SSLEOFError: ("broken", "the connection was closed"),
+    ssl.SSLZeroReturnError: ("broken", "the connection was closed"),
+    ssl.SSLError: ("tls", "TLS: {reason}"),
+    ConnectionRefusedError: ("refused", "connection refused"),
+    ProxyError: (
+        "proxy",
+        "the proxy {proxy} refuses the connection or cannot be reached",
+    ),
+    TimeoutError: ("timeout", "no answer in time"),
+    ReadTimeoutError: ("timeout", "no answer in time"),
+    _TooLarge: ("too-large", "the answer {error}"),
+    ConnectionResetError: ("broken", "the connection was reset"),
+    OSError: ("broken", "the connection {reason}"),
+    HTTPError: ("broken", "the connection {reason}"),
+    http.client.HTTPException: ("broken", "the connection {reason}"),
+    ValueError: ("broken", "the connection {reason}"),
+}
 
 
 def read_body(answer: BaseHTTPResponse) -> bytes:

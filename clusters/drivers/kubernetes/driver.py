@@ -64,7 +64,6 @@ from clusters.drivers.kubernetes.targets import (
     prepare_targets,
 )
 
-_BASES = {("", "Namespace"), CUSTOM_RESOURCE_DEFINITION}
 _ROLES = {(RBAC, "Role"), (RBAC, "ClusterRole")}
 
 
@@ -139,9 +138,9 @@ def dry_run_version(
 def in_order(targets: Sequence[Target]) -> Iterator[list[Target]]:
     """Yield what others need before them: Namespaces and definitions, then roles, then all the rest."""
     kinds = {one.ref: (one.ref.group, one.ref.kind) for one in targets}
-    yield [one for one in targets if kinds[one.ref] in _BASES]
+    yield [one for one in targets if kinds[one.ref] in CONTAINER_KINDS]
     yield [one for one in targets if kinds[one.ref] in _ROLES]
-    yield [one for one in targets if kinds[one.ref] not in _BASES | _ROLES]
+    yield [one for one in targets if kinds[one.ref] not in CONTAINER_KINDS | _ROLES]
 
 
 def needed_by(target: Target, targets: Sequence[Target]) -> set[ObjectRef]:
@@ -167,14 +166,16 @@ def leftovers(
     entries: Iterable[Entry], targets: Sequence[Target], refusals: Sequence[Refusal]
 ) -> tuple[ObjectRef, ...]:
     """Return what an apply would remove: nothing while something is refused (6.1 step 4)."""
+    if refusals:
+        return ()
     wanted = {one.ref for one in targets}
     gone = [one for one in entries if one.uid and one.ref not in wanted]
     stays = {
         one.ref
         for one in gone
-        if one.is_taken_over and (one.ref.group, one.ref.kind) in _BASES
+        if one.is_taken_over and (one.ref.group, one.ref.kind) in CONTAINER_KINDS
     }
-    return () if refusals else tuple(one.ref for one in gone if one.ref not in stays)
+    return tuple(one.ref for one in gone if one.ref not in stays)
 
 
 KEEP_SECONDS = 300.0
@@ -269,9 +270,11 @@ class KubernetesDriver:
             cleared=lambda name: self._cleared.setdefault(name, {}),
             version_of=version_of,
         )
-        inventories = (
-            list_inventories(self._access, deadline=deadline) if inventory else None
-        )
+        fences, held = None, {}
+        if inventory:
+            inventories = list_inventories(self._access, deadline=deadline)
+            fences = {one.placement: one.fence for one in inventories}
+            held = {one.placement: held_objects(one) for one in inventories}
         if reading:
             problem = result_of(reading, deadline - self._access.monotonic())
         else:
@@ -279,10 +282,8 @@ class KubernetesDriver:
         return Observation(
             is_healthy=not problem,
             placements=states,
-            fences=None
-            if inventories is None
-            else {one.placement: one.fence for one in inventories},
-            held={one.placement: held_objects(one) for one in inventories or ()},
+            fences=fences,
+            held=held,
             health_message=problem,
         )
 

@@ -20,10 +20,12 @@ from clusters.drivers.base import (
 )
 from clusters.drivers.kubernetes.access import (
     FIELD_MANAGER,
+    LONGEST_MESSAGE,
     ApiClient,
     KindNotServedError,
     MemberAccess,
     is_cut_off,
+    is_namespace_missing,
     items_in_pages,
     run_waves,
     server_message,
@@ -41,6 +43,9 @@ from clusters.drivers.kubernetes.targets import (
     managed_fields_digest,
     owner_value,
 )
+from fleetui.apimachinery.kinds import api_version_of
+from fleetui.apimachinery.model import mapping_at
+from fleetui.apimachinery.words import with_group
 
 OTHER_HUB, OTHER_MEMBER = "OwnedByAnotherHub", "OwnedByAnotherMember"
 NOT_CONFIRMED, SHARED = "RemovalNotConfirmed", "SharedServer"
@@ -57,8 +62,7 @@ def read_cluster_uid(client: ApiClient, *, deadline: float) -> str:
 
 def annotation(live: Mapping[str, Any], name: str) -> str:
     """Return an annotation of a live object; "" without it."""
-    annotations = (live.get("metadata") or {}).get("annotations") or {}
-    return str(annotations.get(name) or "")
+    return str(mapping_at(live, "metadata", "annotations").get(name) or "")
 
 
 def is_of_member(access: MemberAccess, live: Mapping[str, Any]) -> bool:
@@ -78,8 +82,9 @@ def member_name(value: str) -> str:
 
 MOST_OBJECTS = 4_000
 MOST_REFUSALS = 100
-LONGEST_MESSAGE = 500
+
 FENCE = "fleetui.io/fence"
+LEFTOVERS = "leftovers of older versions may remain"
 UNDECIDED = "?"
 """In `incomplete`: an inventory was missing, and it is not known yet whether older objects exist."""
 _ID = "applyset.kubernetes.io/id"
@@ -109,7 +114,12 @@ class Entry:
 
     @property
     def api_version(self) -> str:
-        return f"{self.ref.group}/{self.version}" if self.ref.group else self.version
+        return api_version_of(self.ref.group, self.version)
+
+    def was_taken_over(self, live: Mapping[str, Any]) -> bool:
+        """Return whether the object was there before us: recorded twice, and either record alone counts."""
+        is_recorded = self.is_taken_over and self.uid == live["metadata"].get("uid")
+        return is_recorded or annotation(live, TAKEN_OVER) == "true"
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> "Entry":
@@ -162,6 +172,10 @@ class PlacementInventory:
     resource_version: str = ""
     member: str = ""
     is_ahead: bool = False
+
+    @property
+    def notice(self) -> str:
+        return LEFTOVERS if self.incomplete else ""
 
     @property
     def exists(self) -> bool:
@@ -329,10 +343,7 @@ def write_inventory(
         )
 
     answer = write()
-    if (
-        answer.status == 404
-        and (answer.body.get("details") or {}).get("kind") == "namespaces"
-    ):
+    if is_namespace_missing(answer):
         namespace = {
             "apiVersion": "v1",
             "kind": "Namespace",
@@ -440,17 +451,16 @@ def _rejected(answer: Response, verb: str) -> DriverRejected | DriverUnavailable
 
 
 def _parsed(body: Mapping[str, Any], placement: str) -> PlacementInventory:
-    metadata = body.get("metadata") or {}
-    annotations = metadata.get("annotations") or {}
-    found_member = str(annotations.get(MEMBER) or "")
+    metadata = mapping_at(body, "metadata")
+    found_member = annotation(body, MEMBER)
     try:
-        content = json.loads((body.get("data") or {}).get("inventory") or "")
+        content = json.loads(mapping_at(body, "data").get("inventory", ""))
         entries = [Entry.from_plain(one) for one in content["objects"]]
         refusals = tuple(
             Refusal(ObjectRef(*map(str, one[:4])), str(one[4]), str(one[5]))
             for one in content["refusals"]
         )
-        fence = int(annotations.get(FENCE) or 0)
+        fence = int(annotation(body, FENCE) or 0)
     except (ValueError, LookupError, TypeError):  # edited manually: as good as lost
         return PlacementInventory(
             placement,
@@ -478,7 +488,7 @@ def inventory_document(
 ) -> dict[str, Any]:
     name = inventory_name(access.hub_id, inventory.placement)
     refs = [entry.ref for entry in inventory.entries.values()]
-    kinds = {f"{ref.kind}.{ref.group}" if ref.group else ref.kind for ref in refs}
+    kinds = {with_group(ref.kind, ref.group) for ref in refs}
     namespaces = {ref.namespace for ref in refs if ref.namespace} - {
         INVENTORY_NAMESPACE
     }

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from clusters.drivers.base import (
     DriverRejected,
@@ -35,8 +35,10 @@ from clusters.drivers.kubernetes.targets import (
     MEMBER,
     OWNER,
     Comparison,
+    Live,
     Target,
     compare_live,
+    diff_if_any,
     generation_of,
     managed_fields_digest,
     object_diff,
@@ -44,11 +46,11 @@ from clusters.drivers.kubernetes.targets import (
     prepare_targets,
 )
 from clusters.drivers.readiness import AVAILABLE, Readiness, hint_of, readiness_of
+from fleetui.grouping import grouped
 
-Live: TypeAlias = Mapping[str, Any]
 Cleared: TypeAlias = dict[ObjectRef, tuple[str, str, str]]
 
-LEFTOVERS = "leftovers of older versions may remain"
+
 ENDED = "deleted after its end (ttlSecondsAfterFinished); applied again when its manifest changes"
 
 
@@ -79,11 +81,9 @@ def read_health(access: MemberAccess, *, deadline: float) -> str:
         for line in answer.text.splitlines()
         if line.startswith("[-]")
     ]
-    return (
-        f"failing checks: {', '.join(failing)}"
-        if failing
-        else f"/readyz answered {answer.status}"
-    )
+    if failing:
+        return f"failing checks: {', '.join(failing)}"
+    return f"/readyz answered {answer.status}"
 
 
 def observe_placements(
@@ -124,7 +124,12 @@ def observe_placements(
         )
     ]
     drifts = confirm_drifts(
-        access, sightings, inventories, known, version_of=version_of, deadline=deadline
+        access,
+        sightings,
+        inventories,
+        known,
+        version_of=version_of or (lambda _: None),
+        deadline=deadline,
     )
     return tuple(
         placement_seen(
@@ -198,25 +203,23 @@ def confirm_drifts(
     inventories: Mapping[str, PlacementInventory],
     known: Mapping[str, Cleared],
     *,
-    version_of: Callable[[str], Version | None] | None,
+    version_of: Callable[[str], Version | None],
     deadline: float,
 ) -> dict[tuple[str, ObjectRef], ObjectDiff]:
     """Compare the suspects with their manifests; where these are not known, a suspicion counts as drift."""
     every = list(sightings)
     drifts = {(one.placement, one.entry.ref): one.drift for one in every if one.drift}
-    suspects: dict[str, list[Sighting]] = {}
-    for one in every:
-        if one.suspect:
-            suspects.setdefault(one.placement, []).append(one)
+    suspects = grouped((one.placement, one) for one in every if one.suspect)
     for placement, some in suspects.items():
-        version = version_of(placement) if version_of else None
+        version = version_of(placement)
         if version and version.id != inventories[placement].version:
             continue  # another version is going to be applied
-        targets = (
-            prepare_targets(access, version, deadline=deadline)[0] if version else ()
-        )
-        by_ref = {target.ref: target for target in targets}
-        is_full = bool(version and version.options.comparison == "FullComparison")
+        by_ref = {}
+        is_full = False
+        if version:
+            targets, _ = prepare_targets(access, version, deadline=deadline)
+            by_ref = {target.ref: target for target in targets}
+            is_full = version.options.comparison == "FullComparison"
         compare = partial(_compare, access, by_ref, is_full=is_full, deadline=deadline)
         for sighting, drift in run_each(
             compare, some, time_left=access.until(deadline)
@@ -247,7 +250,7 @@ def _compare(
         )
     except RefusedError:  # an apply shows why
         return object_diff(target, live, Comparison())
-    return object_diff(target, live, comparison) if comparison.fields else None
+    return diff_if_any(target, live, comparison)
 
 
 def has_ended(sighting: Sighting) -> bool:
@@ -264,9 +267,8 @@ def placement_seen(
     drifts: Mapping[tuple[str, ObjectRef], ObjectDiff],
 ) -> PlacementSeen:
     order = {ref: place for place, ref in enumerate(inventory.entries)}
-    sightings = sorted(sightings, key=lambda one: order[one.entry.ref])
-    unready, objects, drifted = [], [], []
-    for one in sightings:
+    unready, objects, drifted, missing = [], [], [], []
+    for one in sorted(sightings, key=lambda one: order[one.entry.ref]):
         ref = one.entry.ref
         drift = drifts.get((inventory.placement, ref))
         if drift:
@@ -281,6 +283,8 @@ def placement_seen(
             continue
         if one.live is None:
             objects.append(LiveObject(ref, reason=one.problem))
+            if not one.problem:
+                missing.append(ref)
             continue
         result = readiness_of(one.live)
         hint = hint_of(one.live)
@@ -288,20 +292,17 @@ def placement_seen(
             hint = ""  # said once
         if result != AVAILABLE:
             unready.append(ObjectSeen(ref, result.readiness, result.reason))
-        uid = str(one.live["metadata"].get("uid") or "")
-        objects.append(LiveObject(ref, uid, result.readiness, result.reason, hint))
+        objects.append(
+            LiveObject(ref, one.entry.uid, result.readiness, result.reason, hint)
+        )
     return PlacementSeen(
         inventory.placement,
         inventory.version,
         inventory.whole,
         inventory.refusals,
         tuple(unready),
-        missing=tuple(
-            one.entry.ref
-            for one in sightings
-            if one.live is None and not one.problem and not has_ended(one)
-        ),
+        missing=tuple(missing),
         drifted=tuple(drifted),
-        notice=LEFTOVERS if inventory.incomplete else "",
+        notice=inventory.notice,
         objects=tuple(objects),
     )

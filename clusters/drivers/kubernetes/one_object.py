@@ -3,9 +3,10 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 from clusters.drivers.base import (
+    APPLY_FAILED,
     FAILED_TO_TAKE_OVER,
     DriverUnavailable,
     ObjectDiff,
@@ -25,6 +26,7 @@ from clusters.drivers.kubernetes.access import (
     cut_message,
     delete_object,
     is_cut_off,
+    is_namespace_missing,
     patch_object,
     read_object,
     server_message,
@@ -46,13 +48,15 @@ from clusters.drivers.kubernetes.targets import (
     MEMBER,
     OWNER,
     RECREATE,
-    TAKEN_OVER,
     WHOLE_OBJECT,
     Comparison,
+    Live,
     Target,
     applyset_id,
     clean,
     compare_live,
+    defined_group,
+    diff_if_any,
     find_differences,
     generation_of,
     inventory_name,
@@ -62,11 +66,11 @@ from clusters.drivers.kubernetes.targets import (
     with_ownership,
 )
 from clusters.drivers.readiness import AVAILABLE, custom_resource_definition
+from fleetui.apimachinery.model import items_at
 
-Live: TypeAlias = Mapping[str, Any]
 Step = TypeVar("Step")
 
-APPLY_FAILED = "ManifestApplyFailed"
+
 _UNOWNED_MANAGERS = {FIELD_MANAGER, "before-first-apply"}
 _HINTS: Mapping[tuple[str, str], str] = {
     ("batch", "Job"): "a Job cannot be changed: use another name, or allow recreation",
@@ -154,13 +158,13 @@ class DifferencesError(RefusedError):
         self,
         code: str,
         message: str,
-        difference: ObjectDiff,
         *,
-        is_drift: bool,
+        drift: ObjectDiff | None = None,
+        diff: ObjectDiff | None = None,
     ) -> None:
         super().__init__(code, message)
-        self.drift = difference if is_drift else None
-        self.diff = None if is_drift else difference
+        self.drift = drift
+        self.diff = diff
 
 
 def examine(call: ApplyCall, target: Target) -> Outcome:
@@ -190,16 +194,14 @@ def _as_outcome(
 def _examine(call: ApplyCall, target: Target) -> Outcome:
     options = call.version.options
     live = read_object(call.access, target.api_version, target.ref, deadline=call.stop)
-    record = call.records.get(target.ref)
+    record = call.records.get(target.ref) or Entry(target.ref, "")
     if live is None:
-        if record and record.ends_itself and record.hash == target.hash:
+        if record.ends_itself and record.hash == target.hash:
             return ObjectResult(
                 record
             )  # it has run; another run begins with another manifest
         return _planned_patch(call, target, None, is_taken_over=False)
-    metadata = live["metadata"]
-    annotations = metadata.get("annotations") or {}
-    if metadata.get("deletionTimestamp"):
+    if live["metadata"].get("deletionTimestamp"):
         if _may_recreate(target):
             return DEFERRED
         raise RefusedError(
@@ -210,35 +212,18 @@ def _examine(call: ApplyCall, target: Target) -> Outcome:
         check_takeover(call, target, live)
         return _planned_patch(call, target, live, is_taken_over=True)
 
-    is_loss = record is None or not record.uid
-    is_recorded = (
-        record is not None
-        and record.is_taken_over
-        and record.uid == metadata.get("uid")
-    )
-    is_taken_over = is_recorded or annotations.get(TAKEN_OVER) == "true"
-    if (
-        record
-        and options.comparison == "PartialComparison"
-        and is_unchanged(call, target, record, live)
+    if options.comparison == "PartialComparison" and is_unchanged(
+        call, target, record, live
     ):
         entry = live_entry(target.ref, live, manifest_hash=target.hash)
         return ObjectResult(entry, is_established=_is_established(target, live))
-    if (
-        options.when_to_apply == "IfNotDrifted"
-        and annotations.get(MANIFEST_HASH) == target.hash
-    ):
-        comparison = _compare(call, target, live, code="FailedToRunDriftDetection")
-        if comparison.fields:
-            code = (
-                "FoundDriftsInDegradedMode" if comparison.is_degraded else "FoundDrifts"
-            )
-            message = f"{target.ref} has drifted, and whenToApply is IfNotDrifted"
-            raise DifferencesError(
-                code, message, object_diff(target, live, comparison), is_drift=True
-            )
+    check_drift(call, target, live)
     return _planned_patch(
-        call, target, live, is_taken_over=is_taken_over, is_loss=is_loss
+        call,
+        target,
+        live,
+        is_taken_over=record.was_taken_over(live),
+        is_loss=not record.uid,
     )
 
 
@@ -274,19 +259,31 @@ def is_unchanged(
     ) == (record.uid, *state)
 
 
+def check_drift(call: ApplyCall, target: Target, live: Live) -> None:
+    """Raise DifferencesError for an object that drifted, if only others are applied again."""
+    is_checked = call.version.options.when_to_apply == "IfNotDrifted"
+    if not is_checked or annotation(live, MANIFEST_HASH) != target.hash:
+        return
+    drift = _difference(call, target, live, code="FailedToRunDriftDetection")
+    if drift:
+        code = "FoundDriftsInDegradedMode" if drift.is_degraded else "FoundDrifts"
+        message = f"{target.ref} has drifted, and whenToApply is IfNotDrifted"
+        raise DifferencesError(code, message, drift=drift)
+
+
 def check_takeover(call: ApplyCall, target: Target, live: Live) -> None:
     """Raise RefusedError where an object that is not ours may not be taken over."""
     options, metadata = call.version.options, live["metadata"]
-    owner = annotation(live, OWNER)
-    hub, _, placement = owner.partition("/")
-    if owner and hub == call.access.hub_id and not is_of_member(call.access, live):
+    hub, _, placement = annotation(live, OWNER).partition("/")
+    is_of_hub = hub == call.access.hub_id
+    if is_of_hub and not is_of_member(call.access, live):
         member = member_name(annotation(live, MEMBER))
         message = f"belongs to member {member} of this hub: one server is joined under two names"
         raise RefusedError(FAILED_TO_TAKE_OVER, message)
-    if owner and hub == call.access.hub_id:
+    if is_of_hub:
         refusal = owned_by_placement(target.ref, placement)
         raise RefusedError(refusal.code, refusal.message)
-    if owner:
+    if hub:
         message = f"belongs to hub {hub}; remove the annotation {OWNER} there first"
         raise RefusedError(FAILED_TO_TAKE_OVER, message)
     if options.when_to_take_over == "Never":
@@ -298,31 +295,29 @@ def check_takeover(call: ApplyCall, target: Target, live: Live) -> None:
         )
         raise RefusedError(FAILED_TO_TAKE_OVER, message)
     if options.when_to_take_over == "IfNoDiff":
-        comparison = _compare(call, target, live, code=FAILED_TO_TAKE_OVER)
-        if comparison.fields:
+        difference = _difference(call, target, live, code=FAILED_TO_TAKE_OVER)
+        if difference:
             message = "differs from its manifest, and whenToTakeOver is IfNoDiff"
-            difference = object_diff(target, live, comparison)
-            raise DifferencesError(
-                FAILED_TO_TAKE_OVER, message, difference, is_drift=False
-            )
+            raise DifferencesError(FAILED_TO_TAKE_OVER, message, diff=difference)
 
 
-def _compare(
+def _difference(
     call: ApplyCall,
     target: Target,
     live: Live,
     *,
     code: str,
-) -> Comparison:
+) -> ObjectDiff | None:
     is_full = call.version.options.comparison == "FullComparison"
     try:
-        return compare_live(
+        comparison = compare_live(
             call.access, target, live, is_full=is_full, deadline=call.stop
         )
     except KindNotServedError:
         raise
     except RefusedError as error:
         raise RefusedError(code, error.message) from error
+    return diff_if_any(target, live, comparison)
 
 
 def apply_object(
@@ -346,19 +341,12 @@ def apply_object(
         is_taken_over=is_taken_over,
         resource_version=guard,
     )
-    query = {"fieldManager": FIELD_MANAGER}
-    entries = (live["metadata"].get("managedFields") or ()) if live else ()
-    is_free = {one.get("manager") for one in entries} <= _UNOWNED_MANAGERS
-    if options.type == "ClientSideApply" or options.force or is_free:
-        query["force"] = "true"
-    if call.is_dry_run:
-        query["dryRun"] = "All"
     answer = patch_object(
         call.access,
         target.api_version,
         target.ref,
         body,
-        query=query,
+        query=apply_query(call, live),
         deadline=call.stop,
     )
     if answer.status not in (200, 201):
@@ -373,12 +361,10 @@ def apply_object(
             target.manifest, applied, is_autoscaled=target.is_autoscaled
         )
         comparison = find_differences(clean(applied), clean(manifest))
-        drift = object_diff(target, applied, comparison) if comparison.fields else None
+        drift = diff_if_any(target, applied, comparison)
     is_changed = live is None or clean(live) != clean(applied)
     if is_changed and (target.ref.group, target.ref.kind) == CUSTOM_RESOURCE_DEFINITION:
-        call.access.discovery.forget(
-            str((target.manifest.get("spec") or {}).get("group"))
-        )
+        call.access.discovery.forget(defined_group(target))
     return ObjectResult(
         live_entry(target.ref, applied, manifest_hash=target.hash),
         is_changed=is_changed,
@@ -388,12 +374,24 @@ def apply_object(
     )
 
 
+def apply_query(call: ApplyCall, live: Live | None) -> dict[str, str]:
+    """Return the parameters of a PATCH; it is forced where that takes nothing from another manager."""
+    options = call.version.options
+    query = {"fieldManager": FIELD_MANAGER}
+    entries = items_at(live, "metadata", "managedFields")
+    is_free = {one.get("manager") for one in entries} <= _UNOWNED_MANAGERS
+    if options.type == "ClientSideApply" or options.force or is_free:
+        query["force"] = "true"
+    if call.is_dry_run:
+        query["dryRun"] = "All"
+    return query
+
+
 def change_of(target: Target, live: Live | None, applied: Live) -> ObjectDiff | None:
     """Return what a dry run would change; None where that is nothing but ownership metadata."""
     if live is None:
         return object_diff(target, None, Comparison((WHOLE_OBJECT,)))
-    comparison = find_differences(clean(live), clean(applied))
-    return object_diff(target, live, comparison) if comparison.fields else None
+    return diff_if_any(target, live, find_differences(clean(live), clean(applied)))
 
 
 def _is_established(target: Target, live: Live) -> bool:
@@ -403,10 +401,18 @@ def _is_established(target: Target, live: Live) -> bool:
 
 
 def _may_recreate(target: Target) -> bool:
-    annotations = target.manifest["metadata"].get("annotations") or {}
-    return (target.ref.group, target.ref.kind) == ("batch", "Job") and annotations.get(
-        RECREATE
-    ) == "allowed"
+    is_job = (target.ref.group, target.ref.kind) == ("batch", "Job")
+    return is_job and annotation(target.manifest, RECREATE) == "allowed"
+
+
+def failure_hint(target: Target, live: Live | None, status: int, message: str) -> str:
+    """Return in brackets what to do about a refusal, as far as that is known."""
+    if status == 403 and "not currently held" in message:
+        return " (the account must hold what the role grants, or the verb escalate)"
+    hint = _HINTS.get((target.ref.group, target.ref.kind))
+    if status == 422 and live is not None and hint:
+        return f" ({hint})"
+    return ""
 
 
 def interpret_failure(
@@ -419,25 +425,18 @@ def interpret_failure(
 ) -> ObjectResult:
     """Return what an answer other than success to a PATCH means. Raise RefusedError."""
     message = server_message(answer, target.manifest)
-    conflicts = causes_of(answer, "FieldManagerConflict")
-    if answer.status == 409 and conflicts:
-        fields = "; ".join(
-            f"{one.get('field')}: {one.get('message')}" for one in conflicts
-        )
-        text = without_secret_values(
-            f"conflicts with other field managers: {fields}", target.manifest
-        )
+    if conflicts := causes_of(answer, "FieldManagerConflict"):
+        fields = (f"{one.get('field')}: {one.get('message')}" for one in conflicts)
+        text = f"conflicts with other field managers: {'; '.join(fields)}"
+        text = without_secret_values(text, target.manifest)
         raise RefusedError(APPLY_FAILED, cut_message(text))
     if answer.status == 409 and has_guard:  # changed since it was compared
         return DEFERRED
-    if answer.status == 403 and causes_of(answer, "NamespaceTerminating"):
+    if causes_of(answer, "NamespaceTerminating"):
         return ObjectResult(
             is_deferred=True, cause=f"namespace {target.ref.namespace} is being deleted"
         )
-    if (
-        answer.status == 404
-        and (answer.body.get("details") or {}).get("kind") == "namespaces"
-    ):
+    if is_namespace_missing(answer):
         raise RefusedError(
             APPLY_FAILED, call.version.missing_namespace(target.ref.namespace)
         )
@@ -456,12 +455,7 @@ def interpret_failure(
         if deleted.status in (200, 202, 404, 409):
             return DEFERRED
         message = server_message(deleted, target.manifest)
-    hint = ""
-    if answer.status == 422 and live is not None:
-        hint = _HINTS.get((target.ref.group, target.ref.kind), "")
-    if answer.status == 403 and "not currently held" in message:
-        hint = "the account must hold what the role grants, or the verb escalate"
-    ending = f" ({hint})" if hint else ""
+    ending = failure_hint(target, live, answer.status, message)
     raise RefusedError(
         APPLY_FAILED, cut_message(message, LONGEST_MESSAGE - len(ending)) + ending
     )

@@ -1,12 +1,13 @@
 """Prune, remove and release what a placement has on a cluster (`rules/kubernetes-driver.md#removal`)."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from threading import Lock
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeVar
 
 from clusters.drivers.base import (
+    APPLY_FAILED,
     DriverFenced,
     DriverPending,
     DriverRejected,
@@ -48,18 +49,17 @@ from clusters.drivers.kubernetes.targets import (
     MEMBER,
     OWNER,
     PART_OF,
+    RESERVE_SECONDS,
     TAKEN_OVER,
+    Live,
     is_own_entry,
     owner_value,
     wave_of,
 )
 from fleetui.apimachinery.words import names_and_more
 
-Live: TypeAlias = Mapping[str, Any]
 Step = TypeVar("Step")
 
-APPLY_FAILED = "ManifestApplyFailed"
-RESERVE_SECONDS = 0.25
 MERGE_PATCH = "application/merge-patch+json"
 _RELEASE_TRIES = 2
 CONTAINER_KINDS = {("", "Namespace"), CUSTOM_RESOURCE_DEFINITION}
@@ -248,11 +248,9 @@ def _written(
 ) -> PlacementInventory:
     kept = {one.ref: one for one in entries}
     changed = replace(inventory, version="", whole="", entries=kept, fence=fence)
-    return (
-        inventory
-        if changed == inventory
-        else write_inventory(access, changed, deadline=deadline)
-    )
+    if changed == inventory:
+        return inventory
+    return write_inventory(access, changed, deadline=deadline)
 
 
 def _end_all(
@@ -312,14 +310,8 @@ def delete_entry(
             return FINISHED
         if live["metadata"].get("deletionTimestamp"):
             return Ending(waiting=_deletion_message(live))
-        # Recorded twice: either record alone keeps what was there before us.
-        is_taken_over = (live["metadata"].get("annotations") or {}).get(
-            TAKEN_OVER
-        ) == "true"
-        is_taken_over |= entry.is_taken_over and entry.uid == live["metadata"].get(
-            "uid"
-        )
-        if is_taken_over and (entry.ref.group, entry.ref.kind) in CONTAINER_KINDS:
+        is_container = (entry.ref.group, entry.ref.kind) in CONTAINER_KINDS
+        if is_container and entry.was_taken_over(live):
             step = partial(
                 _release, access, entry, live, placement=placement, stop=stop
             )
@@ -406,7 +398,7 @@ def _release(
             "resourceVersion": metadata.get("resourceVersion"),
             "labels": {PART_OF: None},
             "annotations": dict.fromkeys((OWNER, MEMBER, TAKEN_OVER, MANIFEST_HASH)),
-            "managedFields": others if others else [{}],
+            "managedFields": others or [{}],
         }
         answer = patch_object(
             access,
@@ -452,10 +444,9 @@ class _NamespaceUsers:
         hub, _, placement = user.owner.partition("/")
         if hub != self._access.hub_id:
             return f"placement {placement} of another console"
-        is_of_other = user.member not in self._access.identity.own_members
-        return f"placement {placement}" + (
-            f" of member {member_name(user.member)}" if is_of_other else ""
-        )
+        if user.member in self._access.identity.own_members:
+            return f"placement {placement}"
+        return f"placement {placement} of member {member_name(user.member)}"
 
     def _others(self) -> list[NamespaceUser]:
         with self._lock:

@@ -41,6 +41,8 @@ from clusters.drivers.kubernetes.autoscaling import (
     scaled_object,
     sent_over,
 )
+from fleetui.apimachinery.model import mapping_at
+from fleetui.apimachinery.patches import differ
 from fleetui.apimachinery.secrets import hides_value, is_secret, secret_values
 
 INVENTORY_NAMESPACE = "fleetui-system"
@@ -125,7 +127,7 @@ class Target:
 
 
 def defined_group(definition: Target) -> str:
-    return str((definition.manifest.get("spec") or {}).get("group"))
+    return str(mapping_at(definition.manifest, "spec").get("group"))
 
 
 def manifest_hash(manifest: Mapping[str, Any]) -> str:
@@ -283,7 +285,7 @@ def parse_target(
     deadline: float,
 ) -> Target:
     written = _written_ref(manifest)
-    metadata = manifest.get("metadata") or {}
+    metadata = mapping_at(manifest, "metadata")
     if written.kind.endswith("List") and "items" in manifest:
         raise RefusedError(
             "DecodingErred",
@@ -296,7 +298,7 @@ def parse_target(
                 "metadata.generateName is not supported: set metadata.name",
             )
         raise RefusedError("DecodingErred", "metadata.name is missing")
-    if not manifest.get("apiVersion") or not written.kind:
+    if not all(map(manifest.get, ("apiVersion", "kind"))):
         raise RefusedError("DecodingErred", "apiVersion or kind is missing")
     api_version = str(manifest["apiVersion"])
     is_custom = (api_version, written.kind) in custom
@@ -307,10 +309,12 @@ def parse_target(
             api_version, written.kind, deadline=deadline
         )
         is_namespaced = resource.is_namespaced
-    if written.namespace and not is_namespaced:
+    namespace = ""
+    if is_namespaced:
+        namespace = written.namespace or "default"
+    elif written.namespace:
         message = f"metadata.namespace must be absent: {written.kind} is cluster-scoped"
         raise RefusedError("DecodingErred", message)
-    namespace = (written.namespace or "default") if is_namespaced else ""
     ref = ObjectRef(written.group, written.kind, namespace, written.name)
     return Target(ref, api_version, sent_manifest(manifest), is_custom)
 
@@ -358,11 +362,11 @@ def clean(live: Live) -> dict[str, Any]:
         key: value for key, value in live.items() if key not in ("status", "metadata")
     }
     metadata: dict[str, Any] = {}
-    for key, value in (live.get("metadata") or {}).items():
+    for key, value in mapping_at(live, "metadata").items():
         if key in ("labels", "annotations"):
             kept = {
                 name: text
-                for name, text in (value or {}).items()
+                for name, text in mapping_at(value).items()
                 if not any(part in name for part in _SYSTEM_KEYS)
             }
             if kept:
@@ -425,9 +429,7 @@ def _walk(path: str, member: Any, hub: Any) -> Iterator[tuple[str, Any, Any]]:
     elif isinstance(member, list) and isinstance(hub, list) and len(member) == len(hub):
         for place, (one, other) in enumerate(zip(member, hub, strict=True)):
             yield from _walk(f"{path}/{place}", one, other)
-    elif (
-        isinstance(member, bool) is not isinstance(hub, bool) or member != hub
-    ):  # True == 1 in Python
+    elif differ(member, hub):
         yield path or "/", member, hub
 
 
@@ -490,14 +492,24 @@ def compare_live(
     return find_differences(clean(live), clean(answer.body))
 
 
+def diff_if_any(
+    target: Target, live: Live, comparison: Comparison
+) -> ObjectDiff | None:
+    if not comparison.fields:
+        return None
+    return object_diff(target, live, comparison)
+
+
 def object_diff(
     target: Target, live: Live | None, comparison: Comparison
 ) -> ObjectDiff:
-    generation = (live.get("metadata") or {}).get("generation") if live else None
+    generation = None
+    if live:
+        generation = mapping_at(live, "metadata").get("generation") or 0
     return ObjectDiff(
         target.ref,
         target.api_version.rpartition("/")[2],
-        (generation or 0) if live else None,
+        generation,
         comparison.fields,
         comparison.is_degraded,
         comparison.is_truncated,
@@ -531,9 +543,8 @@ def diff_version(
         elif not isinstance(outcome, str):
             progress[target.ref] = outcome
     refused = {one.object for one in failures}
-    remaining = tuple(
-        one.ref for one in targets if one.ref not in progress and one.ref not in refused
-    )
+    finished = progress.keys() | refused
+    remaining = tuple(one.ref for one in targets if one.ref not in finished)
     if remaining:
         total = len(targets)
         done = total - len(remaining)
@@ -571,4 +582,4 @@ def diff_target(
         if is_cut_off(error, access, stop):
             return _UNREACHED
         raise
-    return object_diff(target, live, comparison) if comparison.fields else None
+    return diff_if_any(target, live, comparison)

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, TypeAlias
 
 from clusters.drivers.base import (
+    APPLY_FAILED,
     USUAL_TIMEOUT,
     Applied,
     DiffResult,
@@ -40,7 +41,6 @@ from clusters.drivers.simulated.state import (
     StoredPlacement,
     claimed,
     confirmed,
-    images_in,
     live_object,
     ownerships_from_plain,
     ownerships_to_plain,
@@ -49,8 +49,6 @@ from clusters.drivers.simulated.state import (
     separated,
     stored_object,
 )
-
-APPLY_FAILED = "ManifestApplyFailed"
 
 
 def apply_objects(
@@ -67,8 +65,8 @@ def apply_objects(
     `is_without_namespace`: nothing has placed the namespace of the placement there. `taken` are the objects
     that belong to other placements.
     """
-    before = state.placement
-    if before and before.version == version.id and not before.refusals:
+    before = state.placement or StoredPlacement("", "", now)
+    if before.version == version.id and not before.refusals:
         return state.with_entry(
             CallLogEntry(now.isoformat(), "applied again", version.id), is_change=False
         )
@@ -80,7 +78,7 @@ def apply_objects(
         taken,
         is_without_namespace=is_without_namespace,
     )
-    was = (before.whole_version, before.objects) if before else ("", ())
+    was = (before.whole_version, before.objects)
     entry = CallLogEntry(
         now.isoformat(), "refused" if after.refusals else "applied", version.id
     )
@@ -106,7 +104,7 @@ def lost_since(configuration: Configuration, now: datetime) -> datetime | None:
 
 
 def _merge(
-    before: StoredPlacement | None,
+    before: StoredPlacement,
     version: Version,
     configuration: Configuration,
     now: datetime,
@@ -115,14 +113,10 @@ def _merge(
     is_without_namespace: bool,
 ) -> StoredPlacement:
     others = {one.object: one for one in taken}
-    there = {one.ref: one for one in before.objects} if before else {}
-    refusing = [
-        fault
-        for fault in configuration.faults_at(now)
-        if fault.kind is FaultKind.REFUSE
-    ]
+    there = {one.ref: one for one in before.objects}
     ready_at = now + timedelta(seconds=configuration.ready_seconds)
-    objects, refusals = [], []
+    objects: list[HeldObject] = []
+    refusals = []
     sent = set()
     for place, manifest in enumerate(version.manifests):
         ref = ObjectRef.of(manifest)
@@ -135,30 +129,26 @@ def _merge(
         if ref in others:
             refusals.append(others[ref])
             continue
+        message = ""
         if place >= MOST_OBJECTS:
             message = f"a simulated cluster takes {MOST_OBJECTS} objects of a placement"
         elif is_without_namespace:
             message = version.missing_namespace(version.namespace)
-        else:
-            images = images_in(manifest)
-            is_refused = any(
-                fault.is_about(ref.kind, ref.name, images) for fault in refusing
-            )
-            message = "injected fault: rejected" if is_refused else ""
+        elif configuration.refuses(manifest, now):
+            message = "injected fault: rejected"
         if message:
             refusals.append(Refusal(ref, APPLY_FAILED, message))
-        record = there.get(ref)
-        if not message:
+            objects += filter(None, [there.get(ref)])
+        else:
             wanted = stored_object(manifest, ready_at=ready_at)
-            record = record if record and record.digest == wanted.digest else wanted
-        if record:
-            objects.append(record)
-    whole = (before.whole_version if before else "") if refusals else version.id
+            record = there.get(ref, wanted)
+            objects.append(record if record.digest == wanted.digest else wanted)
+    whole = before.whole_version if refusals else version.id
     return StoredPlacement(version.id, whole, now, tuple(objects), tuple(refusals))
 
 
 def _record_of(state: PlacementState | None, ref: ObjectRef) -> HeldObject | None:
-    objects = state.placement.objects if state and state.placement else ()
+    objects = state.objects if state else ()
     return next((one for one in objects if one.ref == ref), None)
 
 
@@ -169,11 +159,10 @@ def _claims(
     after: PlacementState,
     version: Version | None,
 ) -> Ownerships:
-    held = after.placement.objects if after.placement else ()
-    old = set(before.placement.objects if before.placement else ())
-    written = {one.ref for one in held if one not in old}
+    old = set(before.objects)
+    written = {one.ref for one in after.objects if one not in old}
     consent = version is not None and version.options.allow_co_ownership
-    return claimed(owned, placement, held, written, consent=consent)
+    return claimed(owned, placement, after.objects, written, consent=consent)
 
 
 _Step: TypeAlias = Callable[
@@ -267,12 +256,7 @@ class SimulatedDriver:
     def remove(
         self, placement: str, *, fence: int = 0, timeout: float = USUAL_TIMEOUT
     ) -> Removed:
-        self._reach(DriverCall.REMOVE, timeout, self._configuration.apply_milliseconds)
-        before, _ = self._change(
-            placement, fence, lambda state, _, now: removed(state, "removed", now=now)
-        )
-        self._lose_answer(DriverCall.REMOVE, timeout)
-        return Removed(before.placement is not None)
+        return self._end(placement, "removed", fence, timeout)
 
     def diff(
         self,
@@ -286,9 +270,8 @@ class SimulatedDriver:
             DriverCall.OBSERVE, timeout, self._configuration.observe_milliseconds
         )
         self._lose_answer(DriverCall.OBSERVE, timeout)
-        state = self.states(version.placement).get(version.placement)
-        placement = state.placement if state else None
-        there = {one.ref: one for one in placement.objects} if placement else {}
+        states = self.states(version.placement)
+        there = {one.ref: one for state in states.values() for one in state.objects}
         diffs = []
         for manifest in version.manifests:
             ref = ObjectRef.of(manifest)
@@ -309,9 +292,12 @@ class SimulatedDriver:
         self, placement: str, *, fence: int = 0, timeout: float = USUAL_TIMEOUT
     ) -> Removed:
         """Forget a placement; the state of a simulated cluster has nothing but what placements put there."""
+        return self._end(placement, "released", fence, timeout)
+
+    def _end(self, placement: str, what: str, fence: int, timeout: float) -> Removed:
         self._reach(DriverCall.REMOVE, timeout, self._configuration.apply_milliseconds)
         before, _ = self._change(
-            placement, fence, lambda state, _, now: removed(state, "released", now=now)
+            placement, fence, lambda state, _, now: removed(state, what, now=now)
         )
         self._lose_answer(DriverCall.REMOVE, timeout)
         return Removed(before.placement is not None)
@@ -345,12 +331,7 @@ class SimulatedDriver:
         if name == "default" or name.startswith("kube-"):
             return True
         wanted = ObjectRef("", "Namespace", "", name)
-        placements = (
-            state.placement for state in self.states().values() if state.placement
-        )
-        return any(
-            one.ref == wanted for placement in placements for one in placement.objects
-        )
+        return any(_record_of(state, wanted) for state in self.states().values())
 
     def objects(self) -> dict[ObjectRef, tuple[Ownership, HeldObject]]:
         """Return each object of the cluster with its owners and the content that it has."""
@@ -389,7 +370,7 @@ class SimulatedDriver:
             for ref in manifests
             if ref in owned and mine not in owned[ref].owners
         )
-        rivals = {name for owners in others for name in owners}
+        rivals = set[str]().union(*others)
         if not rivals:
             return owned, []
         states = self.states(*rivals)
@@ -403,7 +384,7 @@ class SimulatedDriver:
             refusals.append(
                 refusal_of(version, wanted, there, record.digest if record else "")
             )
-        return left, [one for one in refusals if one]
+        return left, list(filter(None, refusals))
 
     def _change(
         self, placement: str, fence: int, step: _Step, version: Version | None = None
@@ -426,7 +407,7 @@ class SimulatedDriver:
             mine = _claims(left, placement, before, after, version)
 
             states = {**separate, placement: Stored(stored.revision, after.to_plain())}
-            revision = loaded[OWNERS].revision if OWNERS in loaded else 0
+            revision = loaded.get(OWNERS, Stored(0, {})).revision
             if mine != owned or not revision or before.placement is None:
                 states[OWNERS] = Stored(revision, ownerships_to_plain(mine))
             if self._store.save(states):
@@ -470,28 +451,21 @@ class SimulatedDriver:
 def placement_seen(
     name: str, placement: StoredPlacement, faults: list[SimulatedFault], now: datetime
 ) -> PlacementSeen:
-    unready = [_object_seen(one, faults, now) for one in placement.objects]
+    unready = []
+    for record in placement.objects:
+        is_kept = any(
+            fault.keeps_unready(now)
+            and fault.is_about(record.kind, record.name, record.images)
+            for fault in faults
+        )
+        is_ready = record.ready_at <= now and not is_kept
+        judged = readiness_of(live_object(record, is_ready=is_ready, has_fault=is_kept))
+        if judged != AVAILABLE:
+            unready.append(ObjectSeen(record.ref, judged.readiness, judged.reason))
     return PlacementSeen(
         name,
         placement.version,
         placement.whole_version,
         placement.refusals,
-        tuple(one for one in unready if one is not None),
-    )
-
-
-def _object_seen(
-    record: HeldObject, faults: list[SimulatedFault], now: datetime
-) -> ObjectSeen | None:
-    is_kept = any(
-        fault.keeps_unready(now)
-        and fault.is_about(record.kind, record.name, record.images)
-        for fault in faults
-    )
-    is_ready = record.ready_at <= now and not is_kept
-    judged = readiness_of(live_object(record, is_ready=is_ready, has_fault=is_kept))
-    return (
-        None
-        if judged == AVAILABLE
-        else ObjectSeen(record.ref, judged.readiness, judged.reason)
+        tuple(unready),
     )

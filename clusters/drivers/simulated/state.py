@@ -27,6 +27,8 @@ from fleetui.apimachinery.model import (
     DEFAULT_SEMANTICS,
     ManifestModel,
     Raw,
+    items_at,
+    mapping_at,
     parse_manifest,
 )
 from fleetui.apimachinery.secrets import canonical_json
@@ -73,7 +75,7 @@ class HeldObject:
 
 
 def stored_object(manifest: Mapping[str, Any], *, ready_at: datetime) -> HeldObject:
-    ref, spec = ObjectRef.of(manifest), manifest.get("spec") or {}
+    ref, spec = ObjectRef.of(manifest), mapping_at(manifest, "spec")
     replicas = spec.get("replicas")
     return HeldObject(
         manifest["apiVersion"],
@@ -89,9 +91,8 @@ def stored_object(manifest: Mapping[str, Any], *, ready_at: datetime) -> HeldObj
 
 
 def images_in(manifest: Mapping[str, Any]) -> tuple[str, ...]:
-    template = (manifest.get("spec") or {}).get("template") or {}
-    pod = template.get("spec") or {} if isinstance(template, Mapping) else {}
-    containers = [*(pod.get("initContainers") or ()), *(pod.get("containers") or ())]
+    pod = mapping_at(manifest, "spec", "template", "spec")
+    containers = [*items_at(pod, "initContainers"), *items_at(pod, "containers")]
     return tuple(str(one["image"]) for one in containers if one.get("image"))[
         :_MOST_IMAGES
     ]
@@ -237,6 +238,10 @@ class PlacementState:
     log: tuple[CallLogEntry, ...] = ()
     changes: Mapping[str, int] = field(default_factory=dict)
 
+    @property
+    def objects(self) -> tuple[HeldObject, ...]:
+        return self.placement.objects if self.placement else ()
+
     def fenced(self, placement: str, fence: int) -> "PlacementState":
         """Return the state after a call with this fence. Raise DriverFenced if there was a newer call."""
         if fence < self.fence:
@@ -261,7 +266,7 @@ class PlacementState:
 
     def to_plain(self) -> dict[str, Any]:
         return {
-            "held": self.placement.to_plain() if self.placement else None,
+            "held": self.placement and self.placement.to_plain(),
             "fence": self.fence,
             "log": [list(entry) for entry in self.log],
             "changes": [list(item) for item in self.changes.items()],
@@ -348,7 +353,7 @@ def claimed(
             else:
                 after[ref] = left
     for ref, digest in refs.items():
-        there = after.get(ref) or Ownership({}, placement, digest)
+        there = after.get(ref, Ownership({}, placement, digest))
         if ref in written and there.digest != digest:
             there = replace(there, writer=placement, digest=digest)
         owners = {**there.owners, placement: consent}
@@ -362,10 +367,7 @@ def confirmed(
     ownerships: Ownerships, states: Mapping[str, PlacementState]
 ) -> Ownerships:
     """Drop from ownerships those placements of `states` that have lost the object meanwhile."""
-    held = {
-        name: {one.ref for one in state.placement.objects} if state.placement else set()
-        for name, state in states.items()
-    }
+    held = {name: {one.ref for one in state.objects} for name, state in states.items()}
     after = {}
     for ref, ownership in ownerships.items():
         left: Ownership | None = ownership
@@ -545,16 +547,21 @@ class Configuration(ManifestModel):
     def complete(cls, raw: Raw) -> Raw:
         short = raw.get("fault")
         listed_ones = raw.get("faults") or ()
-        if not isinstance(short, str) or not isinstance(listed_ones, (list, tuple)):
+        if short not in list(FaultKind) or not isinstance(listed_ones, (list, tuple)):
             return raw
-        return (
-            {**raw, "faults": [*listed_ones, {"kind": short}]}
-            if short in list(FaultKind)
-            else raw
-        )
+        return {**raw, "faults": [*listed_ones, {"kind": short}]}
 
     def faults_at(self, now: datetime) -> list[SimulatedFault]:
         return [fault for fault in self.faults if fault.is_on(now)]
+
+    def refuses(self, manifest: Mapping[str, Any], now: datetime) -> bool:
+        ref = ObjectRef.of(manifest)
+        images = images_in(manifest)
+        return any(
+            fault.kind is FaultKind.REFUSE
+            and fault.is_about(ref.kind, ref.name, images)
+            for fault in self.faults_at(now)
+        )
 
 
 USUAL = Configuration()

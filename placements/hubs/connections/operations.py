@@ -27,6 +27,7 @@ from clusters.operations.connection import SavedConnection, unreadable_step
 from clusters.operations.credentials import HUB, remove_secret, save_secret
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.audit import AuditEvent, actor_name, record_all
+from fleetui.bulk import save_fields
 from fleetui.encryption import keep_keys
 from fleetui.errors import FleetError
 from fleetui.hub_scope import in_hub
@@ -267,6 +268,12 @@ def shown_spec(hub: Hub) -> dict[str, Any]:
     }
 
 
+_PAUSED = {
+    True: (HubState.PAUSED, "paused"),
+    False: (HubState.CONNECTING, "resumed"),
+}
+
+
 def change_hub(
     name: str,
     changes: Mapping[str, Any],
@@ -284,28 +291,21 @@ def change_hub(
     with transaction.atomic():
         hub = Hub.objects.select_for_update().get(pk=hub.pk)
         before = shown_spec(hub)
-        hub.title = spec.title
-        hub.mode = spec.mode
-        hub.identity = spec.identity
-        hub.namespaces = list(spec.namespaces)
-        fields = ["title", "mode", "identity", "namespaces"]
+        values: dict[str, Any] = {
+            "title": spec.title,
+            "mode": spec.mode,
+            "identity": spec.identity,
+            "namespaces": list(spec.namespaces),
+        }
+        verb = "changed"
         paused = changes.get("paused")
         if paused is not None and paused != hub.is_paused:
             # The watcher writes all other states.
-            hub.is_paused = paused
-            hub.state_reason = ""
-            hub.state_since = now
-            hub.state = HubState.PAUSED if paused else HubState.CONNECTING
-            fields += ["is_paused", "state", "state_reason", "state_since"]
-        hub.save(update_fields=fields)
+            state, verb = _PAUSED[paused]
+            values |= {"is_paused": paused, "state": state, "state_since": now}
+            values["state_reason"] = ""
+        save_fields(hub, **values)
         if (after := shown_spec(hub)) != before:
-            verb = (
-                "changed"
-                if before["paused"] == after["paused"]
-                else "paused"
-                if paused
-                else "resumed"
-            )
             record_all(
                 [AuditEvent(verb, HUB, name, before=before, after=after)],
                 by=by,
@@ -321,19 +321,13 @@ def remove_hub(name: str, *, by: User | None, now: datetime) -> Hub:
         hub = Hub.objects.select_for_update().get(pk=hub.pk)
         events = remove_secret(hub, credential_of(hub), by=by, now=now)
         before = shown_spec(hub)
-        hub.state = HubState.REMOVED
-        hub.state_reason = ""
-        hub.state_since = now
-        hub.removed_at = now
-        hub.connection = {}
-        hub.save(
-            update_fields=[
-                "state",
-                "state_reason",
-                "state_since",
-                "removed_at",
-                "connection",
-            ]
+        save_fields(
+            hub,
+            state=HubState.REMOVED,
+            state_reason="",
+            state_since=now,
+            removed_at=now,
+            connection={},
         )
         record_all(
             [*events, AuditEvent("removed", HUB, name, before=before)], by=by, now=now

@@ -2,8 +2,12 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, TypeAlias
+
+from fleetui.apimachinery.kinds import api_path, api_version_of
+from fleetui.apimachinery.words import with_group
 
 Manifest: TypeAlias = Mapping[str, Any]
 
@@ -31,15 +35,13 @@ class StreamKind:
 
     @property
     def resource(self) -> str:
-        return f"{self.plural}.{self.group}" if self.group else self.plural
+        return with_group(self.plural, self.group)
 
     def path(self, version: str, namespace: str = "") -> str:
-        root = f"/apis/{self.group}/{version}" if self.group else f"/api/{version}"
-        return (
-            f"{root}/namespaces/{namespace}/{self.plural}"
-            if namespace
-            else f"{root}/{self.plural}"
-        )
+        path = api_path(api_version_of(self.group, version))
+        if namespace:
+            path += f"/namespaces/{namespace}"
+        return f"{path}/{self.plural}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,15 @@ class HubApi:
     @property
     def required(self) -> tuple[StreamKind, ...]:
         return tuple(one for one in self.streams if one.is_required)
+
+
+def moment_of(value: object) -> datetime | None:
+    """Return the time that a hub wrote; None where it cannot be read."""
+    try:
+        moment = datetime.fromisoformat(text_of(value))
+    except ValueError:
+        return None
+    return moment.replace(tzinfo=moment.tzinfo or UTC)
 
 
 def text_of(value: object, *, longest: int = 253) -> str:

@@ -13,7 +13,7 @@ from fleetui.apimachinery.model import items_at, mapping_at
 from fleetui.apimachinery.words import full_name
 from fleetui.bulk import batched
 from placements.engine.rollout.state import FailureKind, Phase
-from placements.hubs.kinds.base import text_of
+from placements.hubs.kinds.base import moment_of, text_of
 from placements.hubs.kinds.kubefleet import PLACEMENT_GROUP, PREFIX
 from placements.hubs.projection.kinds import BINDING_KINDS
 from placements.hubs.projection.placements import (
@@ -23,7 +23,6 @@ from placements.hubs.projection.placements import (
 )
 from placements.hubs.projection.rows import HubDocument, HubMoment, write_rows
 from placements.hubs.trimming import short_digest
-from placements.hubs.watching.mirror import moment_of
 from placements.manifests.binding import BindingState
 from placements.manifests.strategy import ApplyType, StrategyType
 from placements.models import Binding, Placement, PolicySnapshot, ResourceSnapshot

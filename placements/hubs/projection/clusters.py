@@ -17,6 +17,7 @@ from clusters.models import (
 )
 from clusters.operations.change_log import raise_counters
 from clusters.operations.join import CLUSTER, readings, set_eligibility, write_index
+from fleetui.apimachinery.kinds import MEMBER_KIND
 from fleetui.apimachinery.model import items_at, mapping_at
 from fleetui.bulk import BATCH_SIZE, batched
 from placements.hubs.fleet_versions import properties_read, write_version
@@ -30,7 +31,6 @@ from placements.hubs.projection.rows import (
     WrittenRow,
 )
 
-MEMBER_KIND = "MemberCluster"
 _COLLECTION = "NamespaceCollectionSucceeded"
 _USAGE = ("capacity", "allocatable", "available")
 _VERDICT = ("verdict", "verdict_reason", "verdict_since")

@@ -17,8 +17,8 @@ from django.db.models.functions import Greatest
 
 from clusters.operations.change_log import lock_fleet
 from placements.engine.rollout.state import Phase
+from placements.hubs.kinds.base import moment_of
 from placements.hubs.projection.rows import FAULTS, HUB, HubMoment
-from placements.hubs.watching.mirror import moment_of
 from placements.manifests.binding import BindingState
 from placements.manifests.strategy import StrategyType
 from placements.models import (
@@ -168,16 +168,16 @@ def _trigger(
     if last.state == Rollout.State.RUNNING:
         return "", None
     moved = [
-        one
+        one.cluster_name
         for one in target.bindings
         if one.cluster_name not in latest
         or latest[one.cluster_name].version != one.applied_version
     ]
     if not moved:
         return "", None
-    names = ", ".join(one.cluster_name for one in moved[:3]) + (
-        " …" if len(moved) > 3 else ""
-    )
+    names = ", ".join(moved[:3])
+    if len(moved) > 3:
+        names += " …"
     return f"target changed on {names}"[:200], None
 
 

@@ -27,7 +27,6 @@ from placements.hubs.projection.clusters import (
 from placements.hubs.projection.kinds import (
     APPROVAL_KINDS,
     BINDING_KINDS,
-    OVERRIDE_OF,
     POLICY_KINDS,
     RESOURCE_KINDS,
 )
@@ -62,6 +61,7 @@ from placements.hubs.projection.staged_runs import (
     project_approvals,
     remove_approvals,
 )
+from placements.hubs.trimming import OVERRIDE_OF
 from placements.models import (
     DisruptionBudget,
     Eviction,

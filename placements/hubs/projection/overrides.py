@@ -13,7 +13,6 @@ from fleetui.bulk import BATCH_SIZE, batched
 from fleetui.encryption import without_values
 from placements.hubs.kinds.base import text_of
 from placements.hubs.kinds.kubefleet import PLACEMENT_GROUP
-from placements.hubs.projection.kinds import OVERRIDE_OF
 from placements.hubs.projection.placements import columns_by_number, write_numbered
 from placements.hubs.projection.rows import (
     HubDocument,
@@ -24,6 +23,7 @@ from placements.hubs.projection.rows import (
     save_marks,
     understood,
 )
+from placements.hubs.trimming import OVERRIDE_OF
 from placements.manifests.disruption import parse_disruption_budget
 from placements.manifests.override import (
     PlacementScope,

@@ -8,9 +8,10 @@ from django.db.models import Count, Exists, F, OuterRef, Q
 
 from clusters.models import MirroredObject
 from fleetui.apimachinery.errors import InvalidManifest
-from fleetui.apimachinery.kinds import EVICTION_KIND
+from fleetui.apimachinery.kinds import EVICTION_KIND, api_version_of
 from fleetui.apimachinery.model import HUB_SEMANTICS, items_at, mapping_at
 from fleetui.bulk import batched
+from fleetui.grouping import grouped
 from placements.explain.rollouts import DELETED
 from placements.hubs.fleet_versions import write_newly_read
 from placements.hubs.kinds.kubefleet import (
@@ -376,11 +377,10 @@ def _project(
     rows = MirroredObject.objects.filter(
         group=PLACEMENT_GROUP, kind=kind, owner__in=list(owners)
     )
-    siblings: dict[str, list[HubDocument]] = {}
-    for row in rows.order_by("number", "name"):
-        siblings.setdefault(row.owner, []).append(
-            changed.get(row.pk) or HubDocument.of(row)
-        )
+    siblings = grouped(
+        (row.owner, changed.get(row.pk) or HubDocument.of(row))
+        for row in rows.order_by("number", "name")
+    )
     for owner, placement in owners.items():
         snapshots = [
             one
@@ -513,13 +513,9 @@ def _resource_columns(document: HubDocument, status: Mapping[str, Any]) -> Colum
 
 
 def _identity(one: Mapping[str, Any]) -> list[str]:
-    group = str(one.get("group") or "")
-    version = str(one.get("version") or "")
-    api_version = f"{group}/{version}" if group else version
-    return [
-        api_version,
-        *(str(one.get(key) or "") for key in ("kind", "namespace", "name")),
-    ]
+    keys = ("group", "version", "kind", "namespace", "name")
+    group, version, *names = (str(one.get(key) or "") for key in keys)
+    return [api_version_of(group, version), *names]
 
 
 def _release(

@@ -16,11 +16,10 @@ from fleetui.apimachinery.model import items_at, mapping_at
 from fleetui.apimachinery.words import full_name
 from fleetui.audit import AuditEvent, record_of_others
 from fleetui.bulk import BATCH_SIZE, batched
-from placements.hubs.kinds.base import Manifest, text_of
+from placements.hubs.kinds.base import Manifest, moment_of, text_of
 from placements.hubs.kinds.kubefleet import PLACEMENT_GROUP
 from placements.hubs.queries import state_of
 from placements.hubs.trimming import unpack
-from placements.hubs.watching.mirror import moment_of
 
 FAULTS = (
     ArithmeticError,
@@ -124,7 +123,7 @@ class HubDocument:
         path: str,
     ) -> datetime | None:
         value = values.get(key)
-        moment = moment_of(value) if isinstance(value, str) else None
+        moment = moment_of(value)
         if value is not None and moment is None:
             self.reject(path)
         return moment
@@ -391,6 +390,10 @@ class RowKind(Generic[Row]):
             bookkeeping=self.bookkeeping,
             change=self.change,
         )
+        self._record_events(written)
+        self.follow(written)
+
+    def _record_events(self, written: Sequence[WrittenRow[Any]]) -> None:
         events = HubEvents(self.moment)
         for each in written:
             if each.before is not None:
@@ -399,7 +402,6 @@ class RowKind(Generic[Row]):
                 events.changed(self.noun, each.document, *manifests)
                 events.reported(self.noun, each.document, *conditions)
         events.record()
-        self.follow(written)
 
     @property
     def _table(self) -> Any:

@@ -106,14 +106,11 @@ def run_status_of(
         plan = plan.end(StagedRunOutcome.FAILED, at)
     if plan.outcome:
         run_status = RunStatus(plan.outcome.value)
-    elif progressing is None:
-        run_status = (
-            RunStatus.INITIALISED
-            if state is RunState.INITIALIZE
-            else RunStatus.PROGRESSING
-        )
+    elif progressing is None and state is RunState.INITIALIZE:
+        run_status = RunStatus.INITIALISED
     else:
-        run_status = _REASONS.get(str(progressing.get("reason")), RunStatus.PROGRESSING)
+        reason = mapping_at(progressing).get("reason")
+        run_status = _REASONS.get(str(reason), RunStatus.PROGRESSING)
     if run_status is RunStatus.STOPPED:
         plan = replace(plan, is_stopped=True, stopped_at=since("Progressing", "False"))
 
@@ -249,13 +246,20 @@ def _result(
             clusters=len(stage.steps),
             done=sum(step.done_at is not None for step in stage.steps),
         )
+    is_timed = stage.wait > timedelta(0) and stage.name not in elapsed
     return StagedUpdateResult(
         run=plan,
         status=status,
-        waits=tuple(_waits(stage, status, running, is_elapsed=stage.name in elapsed)),
+        waits=tuple(_waits(stage, status, running, is_timed=is_timed)),
         concurrency=concurrency,
         stuck=running if status is RunStatus.STUCK else (),
     )
+
+
+_WAITS_OF_STATUS = {
+    RunStatus.INITIALISED: WaitReason.RUN,
+    RunStatus.STOPPED: WaitReason.RESUME,
+}
 
 
 def _waits(
@@ -263,12 +267,10 @@ def _waits(
     status: RunStatus,
     running: Sequence[str],
     *,
-    is_elapsed: bool,
+    is_timed: bool,
 ) -> list[Wait]:
-    if status is RunStatus.INITIALISED:
-        return [Wait(WaitReason.RUN)]
-    if status is RunStatus.STOPPED:
-        return [Wait(WaitReason.RESUME)]
+    if status in _WAITS_OF_STATUS:
+        return [Wait(_WAITS_OF_STATUS[status])]
     waits = []
     is_deleting = stage.name == DELETE_STAGE
     if stage.steps and not stage.may_start:
@@ -279,7 +281,7 @@ def _waits(
     elif stage.updated_at and not is_deleting:
         if not stage.may_end:
             waits.append(Wait(WaitReason.APPROVAL_AFTER, stage.name))
-        if stage.wait > timedelta(0) and not is_elapsed:
+        if is_timed:
             waits.append(
                 Wait(WaitReason.TIME, stage.name, until=stage.updated_at + stage.wait)
             )
@@ -406,8 +408,7 @@ class RunRows(RowKind[StagedRun]):
         row.progress_version += 1
 
     def conditions(self, row: StagedRun) -> Conditions:
-        values = mapping_at(row.hub_status).get("conditions")
-        conditions = map(mapping_at, values if isinstance(values, list) else [])
+        conditions = map(mapping_at, items_at(row.hub_status, "conditions"))
         return [one for one in conditions if one.get("type")]
 
     def follow(self, written: Sequence[WrittenRow[StagedRun]]) -> None:

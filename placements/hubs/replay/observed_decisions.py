@@ -6,6 +6,7 @@ See `rules/live-hub.md#replays`.
 """
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -125,11 +126,9 @@ def observe_decision(placement_id: int, hub: Hub, *, now: datetime) -> None:
 
 @transaction.atomic
 def _record(placement_id: int, hub: Hub, *, now: datetime) -> Decision | None:
-    """Return the decision if it is recorded now."""
-    placement = (
-        Placement.objects.select_for_update(no_key=True).filter(pk=placement_id).first()
-    )
-    if placement is None or placement.deleting_since:
+    placements = Placement.objects.select_for_update(no_key=True)
+    placement = placements.filter(pk=placement_id, deleting_since=None).first()
+    if placement is None:
         return None
     latest = HubDecision.objects.filter(placement=placement, is_latest=True).first()
     observed = observe(placement, hub, since=latest.binding_change if latest else 0)
@@ -140,13 +139,15 @@ def _record(placement_id: int, hub: Hub, *, now: datetime) -> Decision | None:
     course = _course(observed, latest)
     bindings = list(course.after.values())
     digest = observed.digest(one_per_cluster(bindings))
-    is_known = (
+    # Of one state the first complete list is kept: the hub drops reasons from it later.
+    decisions: Sequence[Any] = words.decisions
+    if (
         latest is not None
         and latest.digest == digest
-        and is_part_of(words.decisions, latest.decisions)
-    )
-    if latest is not None and is_known:
+        and is_part_of(decisions, latest.decisions)
+    ):
         row = latest
+        decisions = latest.decisions
     else:
         HubDecision.objects.filter(placement=placement, is_latest=True).update(
             is_latest=False
@@ -157,8 +158,6 @@ def _record(placement_id: int, hub: Hub, *, now: datetime) -> Decision | None:
             digest=digest,
             seen_at=now,
         )
-    # Of one state the first complete list is kept: the hub drops reasons from it later.
-    decisions = row.decisions if is_known else words.decisions
     row.pack(decisions=decisions, bindings=[one.to_plain() for one in bindings])
     row.binding_change = observed.last_change
     row.policy_snapshot = observed.name

@@ -34,6 +34,7 @@ from placements.hubs.fleet_versions import (
     neighbours,
     version_at,
 )
+from placements.hubs.kinds.base import moment_of
 from placements.hubs.kinds.kubefleet import CLUSTER_GROUP, PLACEMENT_GROUP
 from placements.hubs.projection.bindings import previous_state
 from placements.hubs.projection.kinds import (
@@ -44,7 +45,7 @@ from placements.hubs.projection.kinds import (
 from placements.hubs.projection.placements import NUMBER_OF_CLUSTERS, policy_of
 from placements.hubs.projection.rows import HubDocument
 from placements.hubs.replay.agreement import plain_decisions
-from placements.hubs.watching.mirror import GONE, moment_of
+from placements.hubs.watching.mirror import GONE
 from placements.manifests.binding import BindingState, PlacedBinding
 from placements.manifests.policy import PlacementPolicy, parse_policy
 from placements.models import FleetVersion, HubDecision, Placement, ReplayInputs
@@ -133,8 +134,12 @@ class HubObservation:
         return self.snapshot.row.name if self.snapshot else ""
 
     @property
+    def content(self) -> Mapping[str, Any]:
+        return self.snapshot.content if self.snapshot else {}
+
+    @property
     def status(self) -> Mapping[str, Any]:
-        return mapping_at(self.snapshot.content, "status") if self.snapshot else {}
+        return mapping_at(self.content, "status")
 
     @property
     def condition(self) -> Mapping[str, Any]:
@@ -167,8 +172,7 @@ class HubObservation:
 
     @property
     def written_at(self) -> datetime | None:
-        value = self.condition.get("lastTransitionTime")
-        return moment_of(value) if isinstance(value, str) else None
+        return moment_of(self.condition.get("lastTransitionTime"))
 
     def policy(self) -> PlacementPolicy:
         """Return the policy that the hub acts on. Raise NotReplayable."""
@@ -186,8 +190,7 @@ class HubObservation:
     def digest(self, bindings: Iterable[BindingFacts]) -> str:
         """Return the hash of what makes this another decision than the one before."""
         words = self.words
-        manifest = self.snapshot.content if self.snapshot else {}
-        annotations = mapping_at(manifest, "metadata", "annotations")
+        annotations = mapping_at(self.content, "metadata", "annotations")
         content = [
             self.name,
             annotations.get(NUMBER_OF_CLUSTERS),
@@ -297,6 +300,13 @@ class Course:
         if old is not None:
             self.before[change.uid] = old
 
+    def drop(self, uid: str) -> None:
+        """Delete a binding; once the cycle has started, that is the work of something else."""
+        gone = self.after.pop(uid, None)
+        if self.first is not None and gone is not None and gone.is_active:
+            self.before.pop(uid, None)
+            self.is_mixed = True
+
     def is_started_by(self, change: BindingChange, snapshot: str) -> bool:
         """Return whether a selection starts the cycle of a snapshot; those before may be of another one."""
         first = self.first
@@ -317,22 +327,17 @@ def course_of(observed: HubObservation, before: Bindings) -> Course:
     """
     course = Course({}, dict(before))
     for change in observed.changes:
-        old = course.after.get(change.uid)
-        if change.state != GONE and change.state not in _STATES:
-            continue  # of a newer API: not understood
-        if change.state != GONE:
-            new = course.after[change.uid] = binding_after(
-                old, change, observed.documents
-            )
-            if is_selection(old, new):
-                if course.is_started_by(change, observed.name):
-                    course.start(change, old)
-                course.selections.append(change)
+        if change.state == GONE:
+            course.drop(change.uid)
             continue
-        course.after.pop(change.uid, None)
-        if course.first is not None and old is not None and old.is_active:
-            course.before.pop(change.uid, None)
-            course.is_mixed = True
+        if change.state not in _STATES:
+            continue  # of a newer API: not understood
+        old = course.after.get(change.uid)
+        new = course.after[change.uid] = binding_after(old, change, observed.documents)
+        if is_selection(old, new):
+            if course.is_started_by(change, observed.name):
+                course.start(change, old)
+            course.selections.append(change)
     if course.first is None:
         course.before = dict(course.after)
     for uid in (

@@ -1,6 +1,5 @@
 """Writes what the streams of one hub deliver: batches, heartbeats, changes of bindings (9.1)."""
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -8,12 +7,12 @@ from typing import NamedTuple
 
 from django.db import transaction
 from django.db.models import F
-from django.utils.dateparse import parse_datetime
 
 from clusters.models import BindingChange, Hub, HubStream, MirroredObject
 from fleetui.bulk import batched
+from fleetui.grouping import grouped
 from fleetui.hub_scope import in_hub
-from placements.hubs.kinds.base import HubApi, StreamKind
+from placements.hubs.kinds.base import HubApi, StreamKind, moment_of
 from placements.hubs.trimming import MirrorRecord, short_digest
 from placements.hubs.watching.states import StreamStatus
 from placements.hubs.watching.stream import StreamItem
@@ -183,14 +182,11 @@ class HubMirror:
 
     def write(self, items: Sequence[StreamItem]) -> bool:
         """Write a batch in one transaction; return whether the projection has work. Raise LeaseLost."""
-        batches: dict[int, list[StreamItem]] = defaultdict(list)
-        for item in items:
-            if item.stream in self.streams:
-                batches[item.stream].append(item)
-        positions = {
-            pk: next((item.position for item in reversed(batch) if item.position), "")
-            for pk, batch in batches.items()
-        }
+        batches = grouped(
+            (item.stream, item) for item in items if item.stream in self.streams
+        )
+        # The last one of a stream counts.
+        positions = {item.stream: item.position for item in items if item.position}
         loud = {pk: self.streams[pk].loud(batch) for pk, batch in batches.items()}
         now = self._clock()
         is_dirty = False
@@ -201,16 +197,15 @@ class HubMirror:
                     self._check_lease()
                     for pk, batch in loud.items():
                         stream = self.streams[pk]
-                        is_dirty |= self._write_stream(
-                            stream, batch, positions[pk], now
-                        )
+                        position = positions.get(pk, "")
+                        is_dirty |= self._write_stream(stream, batch, position, now)
             is_written = True
         finally:
             if not is_written:  # so that the batch can be written again
                 for pk in loud:
                     self.streams[pk].known.clear()
-        for pk, position in positions.items():
-            self.streams[pk].position = position or self.streams[pk].position
+        for pk in positions.keys() & batches.keys():
+            self.streams[pk].position = positions[pk]
         return is_dirty
 
     def _check_lease(self) -> None:
@@ -265,14 +260,11 @@ class HubMirror:
                     self._forget(stream, pending, key, now, removal.resource_version)
         rows = [self._row(stream, record, now) for record in pending.upserts.values()]
         is_changed = bool(rows or pending.deletes)
+        values: dict[str, object] = {"object_count": F("object_count") + pending.added}
         if pending.deletes:
             MirroredObject.objects.filter(pk__in=pending.deletes).delete()
+            values["has_removals"] = True
         if is_changed:
-            values: dict[str, object] = {
-                "object_count": F("object_count") + pending.added
-            }
-            if pending.deletes:
-                values["has_removals"] = True
             HubStream.objects.filter(pk=stream.pk).update(**values)
         self._upsert(rows, _COLUMNS)
         BindingChange.objects.bulk_create(pending.changes)
@@ -459,12 +451,3 @@ class HubMirror:
 def is_older(one: str, other: str) -> bool:
     """Return whether both are decimal numbers and the first is lower; anything else cannot be compared."""
     return one.isdecimal() and other.isdecimal() and int(one) < int(other)
-
-
-def moment_of(text: str) -> datetime | None:
-    """Return the time that a hub wrote; None where it cannot be read."""
-    try:
-        moment = parse_datetime(text) if text else None
-    except ValueError:
-        return None
-    return moment.replace(tzinfo=UTC) if moment and moment.tzinfo is None else moment

@@ -11,14 +11,17 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Any
 
 from clusters.models import Hub, HubStream
+from fleetui.apimachinery.model import mapping_at
 from fleetui.errors import FleetError
 from placements.hubs.connections.connection import HubTarget
 from placements.hubs.kinds import HUB_KINDS
+from placements.hubs.kinds.base import text_of
 from placements.hubs.trimming import unpack
 from placements.hubs.watching.mirror import HubMirror
 from placements.hubs.watching.runner import HubRunner
@@ -186,13 +189,12 @@ def _encoded(event: Content) -> bytes:
 def collect_names(manifest: Mapping[str, Any], names: dict[str, str]) -> None:
     """Add the names of an object, of its namespace and of what it refers to, each with its replacement."""
     for one in _mappings(manifest):
-        metadata = one["metadata"] if isinstance(one.get("metadata"), Mapping) else one
-        kind = str(one.get("kind") or "")
+        metadata = mapping_at(one, "metadata") or one
+        kind = text_of(one.get("kind"))
         pairs = [("namespace", metadata.get("namespace"))]
         if kind and not _GENERATED.search(kind):
             pairs.append((kind.lower(), metadata.get("name")))
-        if isinstance(one.get("namespaces"), Mapping):
-            pairs += [("namespace", name) for name in one["namespaces"]]
+        pairs += [("namespace", name) for name in mapping_at(one, "namespaces")]
         for prefix, name in pairs:
             is_kept = (
                 not isinstance(name, str)
@@ -213,45 +215,40 @@ def with_cuts(names: Mapping[str, str]) -> Mapping[str, str]:
 def _mappings(value: object) -> Iterator[Mapping[str, Any]]:
     if isinstance(value, Mapping):
         yield value
-    for inner in (
-        value.values()
-        if isinstance(value, Mapping)
-        else value
-        if isinstance(value, list)
-        else ()
-    ):
-        yield from _mappings(inner)
+        value = list(value.values())
+    if isinstance(value, list):
+        for inner in value:
+            yield from _mappings(inner)
 
 
 def without_names(value: Any, names: Mapping[str, str], key: str = "") -> Any:
     """Return a value whose texts have the replacements of names, also where they are parts of other names."""
     if isinstance(value, Mapping):
-        has_names = key == "namespaces"
+        renamed = names if key == "namespaces" else {}
         return {
-            names.get(inner, inner) if has_names else inner: without_names(
-                one, names, inner
-            )
+            renamed.get(inner, inner): without_names(one, names, inner)
             for inner, one in value.items()
         }
     if isinstance(value, list):
         return [without_names(one, names) for one in value]
     if not isinstance(value, str) or key in _NOT_NAMES:
         return value
+    return _WORD.sub(partial(replace_names, names), value)
 
-    def replaced(match: re.Match[str]) -> str:
-        parts = re.split(r"([-.]+)", match[0])
-        done = []
-        start = 0
-        while start < len(parts):
-            for end in range(len(parts), start, -2):
-                if replacement := names.get("".join(parts[start:end])):
-                    done.append(replacement)
-                    break
-            else:
-                end = start + 1
-                done.append(parts[start])
-            done += parts[end : end + 1]
-            start = end + 1
-        return "".join(done)
 
-    return _WORD.sub(replaced, value)
+def replace_names(names: Mapping[str, str], word: re.Match[str]) -> str:
+    """Return a word with its longest parts that are names replaced."""
+    parts = re.split(r"([-.]+)", word[0])
+    done = []
+    start = 0
+    while start < len(parts):
+        for end in range(len(parts), start, -2):
+            if replacement := names.get("".join(parts[start:end])):
+                done.append(replacement)
+                break
+        else:
+            end = start + 1
+            done.append(parts[start])
+        done += parts[end : end + 1]
+        start = end + 1
+    return "".join(done)

@@ -283,6 +283,11 @@ class HubRunner:
             *(StreamStatus(kind, StreamState.ABSENT) for kind in absent),
         ]
 
+    @property
+    def has_required(self) -> bool:
+        required = [one for one in self.every_status() if one.kind.is_required]
+        return bool(required) and all(one.is_listed for one in required)
+
     def condition(self) -> HubCondition:
         rejection = self.access.rejection
         discovery = self.discovery or HubDiscovery()
@@ -295,8 +300,9 @@ class HubRunner:
             return HubCondition(HubState.UNSUITABLE, discovery.unsuitable)
         missing = next((kind for kind in discovery.absent if kind.is_required), None)
         if missing:
-            reason = f"the hub does not serve {missing.resource}"
-            return HubCondition(HubState.UNSUITABLE, reason)
+            return HubCondition(
+                HubState.UNSUITABLE, f"the hub does not serve {missing.resource}"
+            )
         if (
             self._failing is not None
             and self.error_code in UNREACHABLE_CODES

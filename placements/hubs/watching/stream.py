@@ -103,6 +103,12 @@ class _ListAgain(Exception):
     """The position of a stream is no longer served."""
 
 
+_NOT_SERVED = {
+    403: (StreamState.FORBIDDEN, "not allowed to"),
+    404: (StreamState.ABSENT, "not served:"),
+}
+
+
 class _NotServed(Exception):
     """The kind is absent or forbidden."""
 
@@ -309,12 +315,9 @@ class StreamReader:
         return record
 
     def _check(self, answer: Response, verb: str) -> None:
-        if answer.status in (403, 404):
+        if answer.status in _NOT_SERVED:
             self.status.verb = verb
-            state = (
-                StreamState.FORBIDDEN if answer.status == 403 else StreamState.ABSENT
-            )
-            words = "not allowed to" if answer.status == 403 else "not served:"
+            state, words = _NOT_SERVED[answer.status]
             raise _NotServed(state, f"{words} {verb} {self.kind.resource}")
 
     def _watch(self) -> bool:

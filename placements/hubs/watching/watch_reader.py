@@ -1,10 +1,11 @@
 """The bytes of a watch as its events (`rules/live-hub.md#streams`)."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+
+from fleetui.apimachinery.model import mapping_at
 
 LONGEST_LINE = 8 * 1024 * 1024
 
@@ -39,10 +40,7 @@ class WatchEvent:
 
     @property
     def resource_version(self) -> str:
-        metadata = self.object.get("metadata")
-        version = (
-            metadata.get("resourceVersion") if isinstance(metadata, Mapping) else None
-        )
+        version = mapping_at(self.object, "metadata").get("resourceVersion")
         return version if isinstance(version, str) else ""
 
 

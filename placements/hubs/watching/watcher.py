@@ -21,6 +21,7 @@ from django.db.models import Q
 from clusters.hub_state import HubState
 from clusters.models import Hub, HubStream
 from fleetui.audit import AuditEvent, record
+from fleetui.bulk import save_fields
 from fleetui.hub_scope import in_hub
 from fleetui.threads import close_connections
 from placements.hubs.connections.connection import HubTarget
@@ -245,9 +246,7 @@ class Watcher:
         )
         if row.version != version:
             # Listed again through the other version; what is stored stays until then.
-            row.version = version
-            row.resource_version = ""
-            row.save(update_fields=["version", "resource_version"])
+            save_fields(row, version=version, resource_version="")
         return row
 
     def _report(self, hub: HubRunner) -> None:

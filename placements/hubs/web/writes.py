@@ -20,6 +20,7 @@ from clusters.hub_queries import live_hub
 from clusters.models import Hub, MemberCluster
 from clusters.queries import cluster_of
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.apimachinery.model import items_at, mapping_at
 from fleetui.apimachinery.words import full_name
 from fleetui.apimachinery.yaml import load_json
 from fleetui.errors import FleetError
@@ -129,17 +130,12 @@ def present_text(action: str, name: str) -> str:
     cluster = MemberCluster.objects.filter(name=name).first()
     if action == "labels":
         return forms.write_labels(own_labels(cluster))
-    spec = cluster.document.get("spec", {}) if cluster else {}
-    return forms.write_taints(spec.get("taints") or [])
+    return forms.write_taints(items_at(cluster and cluster.document, "spec", "taints"))
 
 
 def own_labels(cluster: MemberCluster | None) -> dict[str, str]:
-    labels = cluster.document["metadata"].get("labels") if cluster else None
-    return {
-        key: value
-        for key, value in (labels or {}).items()
-        if not key.startswith(PREFIX)
-    }
+    labels = mapping_at(cluster and cluster.document, "metadata", "labels")
+    return {key: value for key, value in labels.items() if not key.startswith(PREFIX)}
 
 
 def entered_fields(action: str, params: QueryDict) -> dict[str, Any]:
@@ -326,7 +322,7 @@ def posted_fields(params: Mapping[str, Any]) -> dict[str, Any]:
         raise InvalidManifest.of(
             "fields", "bad-format", "Invalid value", "JSON"
         ) from error
-    return fields if isinstance(fields, dict) else {}
+    return dict(mapping_at(fields))
 
 
 def respond(page: WritePage) -> HttpResponse:
@@ -367,12 +363,15 @@ def apply(page: WritePage, overwrite: Sequence[str]) -> HttpResponse:
 
 def sent(page: WritePage, done: AppliedWrite | None) -> HttpResponse:
     """Show the result of a write, once the mirror has it or after five seconds."""
-    has_rest = bool(done and done.plan.foreign)
-    if page.draft and (done is None or done.answer.is_accepted) and not has_rest:
-        discard_draft(page.draft.pk, by=current_user(page.request))
     if done is None:
+        if page.draft:
+            discard_draft(page.draft.pk, by=current_user(page.request))
         messages.success(page.request, "Nothing to change.")
-    elif done.is_unknown:
+        return redirect(page.back)
+    has_rest = bool(done.plan.foreign)
+    if page.draft and done.answer.is_accepted and not has_rest:
+        discard_draft(page.draft.pk, by=current_user(page.request))
+    if done.is_unknown:
         messages.warning(page.request, UNKNOWN)
     elif not await_mirror(page.hub, done):
         messages.success(page.request, "Accepted. The mirror has not caught up yet.")
@@ -380,7 +379,7 @@ def sent(page: WritePage, done: AppliedWrite | None) -> HttpResponse:
         messages.success(page.request, HAS_REST)
     else:
         messages.success(page.request, "Accepted by the hub.")
-    if page.draft and done and not has_rest:
+    if page.draft and not has_rest:
         name = full_name(done.row.namespace, done.row.name)
         return redirect(reverse("web:placement", args=[name]))
     return redirect(page.back)

@@ -150,21 +150,21 @@ def answer_of(
     text = str(body.get("message") or f"the hub answers {status}")
     message = shown_message(request, text)
     causes = tuple(causes_in(request, body))
-    conflicts: tuple[FieldConflict, ...] = ()
-    outcome, webhook = _OUTCOMES.get(status, WriteOutcome.REFUSED), ""
     if match := _WEBHOOK.search(message):
         outcome, webhook = WriteOutcome.WEBHOOK, match["name"]
-    elif status == 409:
+        return WriteAnswer(outcome, message, status, causes, webhook=webhook)
+    if conflicts := tuple(conflicts_in(request, body, live)):
+        return WriteAnswer(WriteOutcome.CONFLICT, message, status, conflicts=conflicts)
+    outcome = _OUTCOMES.get(status, WriteOutcome.REFUSED)
+    if status == 409:
         outcome = _conflict_outcome(body, message)
-        if conflicts := tuple(conflicts_in(request, body, live)):
-            outcome, causes = WriteOutcome.CONFLICT, ()
     elif status == 422 and any(one.path == "metadata.uid" for one in causes):
         outcome = WriteOutcome.REPLACED
     elif status == 500 and _NO_SCHEMA in message:
         outcome = WriteOutcome.INVALID
     elif status >= 500:
         outcome = WriteOutcome.UNKNOWN
-    return WriteAnswer(outcome, message, status, causes, conflicts, webhook)
+    return WriteAnswer(outcome, message, status, causes)
 
 
 def failure_of(error: DriverUnavailable, *, is_sent: bool) -> WriteAnswer:

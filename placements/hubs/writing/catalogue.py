@@ -14,7 +14,12 @@ from clusters.models import Hub
 from clusters.models.hubs import HubIdentity, HubMode
 from fleetui.access.grants import Team
 from fleetui.apimachinery.errors import InvalidManifest
-from fleetui.apimachinery.kinds import CLUSTER_OVERRIDE_KIND, KindScope, scope_of
+from fleetui.apimachinery.kinds import (
+    BUDGET_KIND,
+    CLUSTER_OVERRIDE_KIND,
+    KindScope,
+    scope_of,
+)
 from fleetui.apimachinery.model import mapping_at
 from fleetui.permissions import (
     Labels,
@@ -29,7 +34,6 @@ from placements.hubs.kinds.base import Manifest, text_of
 from placements.hubs.queries import mirrored_object, mirrored_objects
 from placements.hubs.write_requests import KINDS, Verb, kind_of
 from placements.hubs.writing.objects import (
-    BUDGET,
     DELETED,
     PLACEMENTS,
     approve,
@@ -364,10 +368,10 @@ def check_plan(
         return
     kind = request.kind.kind
     what = f"{kind} {request.name}"
-    wanted = [plan.manifest] if plan.manifest else []
+    wanted = list(filter(None, [plan.manifest]))
     if request.verb is Verb.CREATE:
         wanted.append(request.body)
-    present = [plan.live] if plan.live else []
+    present = list(filter(None, [plan.live]))
     # With neither, nothing shows the label of the team, and the change is refused.
     for manifest in [*present, *wanted] or [{}]:
         labels = [labels_in(_owner_of(hub, kind, manifest))]
@@ -406,11 +410,15 @@ def _missing(team: Team, manifest: Manifest, facts: HubFacts) -> Iterator[str]:
         selectors = override.spec.resource_selectors
     for one in selectors:
         pair = (one.group, one.kind)
-        is_outside = is_cluster_scoped or scope_of(*pair) is KindScope.CLUSTER
+        is_granted_apart = (
+            is_cluster_scoped
+            or scope_of(*pair) is KindScope.CLUSTER
+            or one.group in RIGHTS_GROUPS
+        )
         if pair == NAMESPACE:
             if not facts.owns_namespace(team, one.name):
                 yield f"the namespace {one.name}"
-        elif (is_outside or one.group in RIGHTS_GROUPS) and not team.has_kind(*pair):
+        elif is_granted_apart and not team.has_kind(*pair):
             yield kind_words(*pair)
     yield from missing_for_override(team, override)
 
@@ -426,7 +434,7 @@ def _owner_of(hub: Hub, kind: str, manifest: Manifest) -> Any:
         run_kind = kind_of("StagedUpdateRun", namespace)
         spec = mapping_at(_mirrored(hub, run_kind, namespace, run), "spec")
     name = text_of(spec.get("placementName"))
-    if kind == BUDGET:
+    if kind == BUDGET_KIND:
         name = text_of(metadata.get("name"))
     return _mirrored(hub, kind_of("ResourcePlacement", namespace), namespace, name)
 

@@ -10,6 +10,8 @@ from clusters.manifest import parse_member
 from clusters.models import Hub
 from clusters.operations.edit import CORDON
 from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.apimachinery.fields import LONGEST_PART
+from fleetui.apimachinery.kinds import BUDGET_KIND, EVICTION_KIND
 from fleetui.apimachinery.model import items_at, mapping_at
 from fleetui.apimachinery.patches import merged
 from fleetui.apimachinery.words import counted, full_name, names_and_more
@@ -20,10 +22,9 @@ from placements.engine.disruption import (
     Verdict,
     judge_eviction,
 )
-from placements.hubs.kinds.base import Manifest, text_of
+from placements.hubs.kinds.base import Manifest, moment_of, text_of
 from placements.hubs.kinds.kubefleet import IS_LATEST_APPROVAL
 from placements.hubs.queries import mirrored_objects
-from placements.hubs.watching.mirror import moment_of
 from placements.hubs.write_requests import (
     KINDS,
     OFFERED,
@@ -56,7 +57,7 @@ from placements.manifests.staged_update import RunState, parse_staged_strategy
 
 PLACEMENT, NAMESPACED_PLACEMENT = "ClusterResourcePlacement", "ResourcePlacement"
 PLACEMENTS = (PLACEMENT, NAMESPACED_PLACEMENT)
-BUDGET = "ClusterResourcePlacementDisruptionBudget"
+
 DELETED_AT_ONCE = "Deleted immediately; disruption budgets are not consulted."
 SECOND_WRITE = (
     "Fields that other managers own are removed by a second write: review again then."
@@ -68,7 +69,7 @@ DELETED = tuple(kind for kind, one in KINDS.items() if "delete" in OFFERED[one.p
 
 _PARSERS: Mapping[str, Callable[[Any], object]] = {
     PLACEMENT: parse_placement,
-    BUDGET: parse_disruption_budget,
+    BUDGET_KIND: parse_disruption_budget,
     "ClusterResourceOverride": parse_cluster_override,
     "ResourceOverride": parse_override,
     "ClusterStagedUpdateStrategy": parse_staged_strategy,
@@ -99,7 +100,7 @@ def save(planner: Planner, fields: dict[str, Any], _: Manifest) -> WritePlan:
 
     base = fields.get("base")
     live = planner.find(kind, metadata["name"], metadata.get("namespace") or "")
-    notes = budget_notes(planner, manifest) if kind == BUDGET else ()
+    notes = budget_notes(planner, manifest) if kind == BUDGET_KIND else ()
     if live is None:
         if base is not None:
             raise WriteRefusedError(
@@ -220,8 +221,6 @@ def status_of(live: Manifest, kind: str) -> str:
     return text_of(condition_of(live, kind).get("status"))
 
 
-EVICTION = "ClusterResourcePlacementEviction"
-LONGEST_PART = 63
 _REFUSED = {
     EvictionReason.PICK_FIXED: "A PickFixed placement names its clusters: nothing can be evicted.",
     EvictionReason.BEING_DELETED: "The placement is being deleted.",
@@ -237,7 +236,7 @@ def evict(planner: Planner, fields: dict[str, Any], live: Manifest) -> WritePlan
         raise WriteRefusedError(_REFUSED[verdict.why])
     fields.setdefault("eviction", f"{eviction_prefix(name, cluster)}{uuid4().hex[:8]}")
     manifest = {
-        "kind": EVICTION,
+        "kind": EVICTION_KIND,
         "metadata": {"name": fields["eviction"]},
         "spec": {"placementName": name, "clusterName": cluster},
     }
@@ -292,7 +291,7 @@ def availability(binding: Manifest) -> ClusterAvailability:
 
 
 def budget_of(hub: Hub, name: str) -> DisruptionBudgetSpec | None:
-    for manifest in mirrored_objects(hub, BUDGET, name=name):
+    for manifest in mirrored_objects(hub, BUDGET_KIND, name=name):
         keys = ("apiVersion", "kind", "metadata", "spec")
         try:
             return parse_disruption_budget({key: manifest[key] for key in keys}).spec
@@ -407,8 +406,9 @@ def approve(planner: Planner, fields: dict[str, Any], live: Manifest) -> WritePl
     if "at" in fields:
         moment = moment_of(fields["at"])
     if moment is None or abs((moment - planner.now).total_seconds()) > 3_600:
-        allowed = "a time of the last hour"
-        raise InvalidManifest.of("at", "bad-format", "Invalid value", allowed)
+        raise InvalidManifest.of(
+            "at", "bad-format", "Invalid value", "a time of the last hour"
+        )
     fields["at"] = moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     message = f"approved by {planner.person}"
     if comment := fields.get("comment", "").strip():

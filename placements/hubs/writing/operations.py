@@ -186,8 +186,9 @@ def check_role(hub: Hub, action: HubAction, by: User) -> None:
     """Raise PermissionDenied unless the person has the role of an action on this hub."""
     with in_hub(hub.pk):
         if not has_role(by, action.role) and not teams_of(by, action.role):
-            message = f"You don't have permission to {action.verb}. Required role: {action.role}."
-            raise PermissionDenied(message)
+            raise PermissionDenied(
+                f"You don't have permission to {action.verb}. Required role: {action.role}."
+            )
 
 
 def plan_offline(
@@ -259,8 +260,9 @@ def planned_write(
     except IdentityRefusedError as error:
         raise NotWritableError(str(error)) from error
     except DriverUnavailable as error:  # while reading: nothing was sent
-        message = f"The hub cannot be read: {error}"
-        raise HubRefusedError(WriteAnswer(WriteOutcome.UNREACHABLE, message)) from error
+        raise HubRefusedError(
+            WriteAnswer(WriteOutcome.UNREACHABLE, f"The hub cannot be read: {error}")
+        ) from error
 
 
 def preview_write(

@@ -323,10 +323,11 @@ def stage_notes(strategy: Manifest, placement: str) -> tuple[str, ...]:
     except InvalidManifest as error:
         return (f"The strategy is not understood: {error.errors[0].path}.",)
     bindings = Binding.objects.filter(placement__full_name=placement)
-    leaving, picked = set[str](), set[str]()
-    for name, state in bindings.values_list("cluster_name", "state"):
-        side = leaving if state == BindingState.UNSCHEDULED else picked
-        side.add(name)
+    states = dict(bindings.values_list("cluster_name", "state"))
+    leaving = {
+        name for name, state in states.items() if state == BindingState.UNSCHEDULED
+    }
+    picked = states.keys() - leaving
     fleet = Fleet([one for one in current_fleet().fleet if one.name in picked])
 
     notes, counts, unsorted = [], Counter[str](), list[str]()

@@ -105,30 +105,21 @@ class Command(HubCommand):
             self.stdout.write(json.dumps(rows, indent=2, default=str))
         else:
             for row in rows:
-                reason = f": {row['reason']}" if row["reason"] else ""
-                age = (
-                    "never"
-                    if row["ageSeconds"] is None
-                    else f"{row['ageSeconds']:.0f}s ago"
-                )
+                state = ": ".join(filter(None, (row["state"], row["reason"])))
+                age = "never"
+                if row["ageSeconds"] is not None:
+                    age = f"{row['ageSeconds']:.0f}s ago"
                 counts = f"{row['clusters']} clusters, {row['placements']} placements"
-                self.stdout.write(
-                    f"{row['name']}  {row['state']}{reason}  {age}  {counts}"
-                )
+                self.stdout.write(f"{row['name']}  {state}  {age}  {counts}")
                 for stream in row.get("streams", ()):
-                    what = stream["resource"]
-                    if stream["namespace"]:
-                        what += f" in {stream['namespace']}"
-                    error = f"  {stream['error']}" if stream["error"] else ""
-                    self.stdout.write(
-                        f"  {what}  {stream['state']}  {stream['objects']} objects{error}"
-                    )
-        if any(one.state != HubState.LIVE for one in summaries):
-            raise CommandError(
-                "Not live: "
-                + ", ".join(one.hub.name for one in summaries if one.state != "live"),
-                returncode=REFUSED,
-            )
+                    place = (stream["resource"], stream["namespace"])
+                    what = " in ".join(filter(None, place))
+                    facts = f"{stream['state']}  {stream['objects']} objects"
+                    line = f"  {what}  {facts}  {stream['error']}"
+                    self.stdout.write(line.rstrip())
+        others = [one.hub.name for one in summaries if one.state != HubState.LIVE]
+        if others:
+            raise CommandError(f"Not live: {', '.join(others)}", returncode=REFUSED)
 
     def _document(
         self,

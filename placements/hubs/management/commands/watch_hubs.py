@@ -55,13 +55,11 @@ class Command(HubCommand):
             watcher.run(stopped, until=watcher.is_synced if once else lambda: False)
         if not once:
             return
-        incomplete = []
-        for hub in watcher.hubs.values():
-            required = [one for one in hub.every_status() if one.kind.is_required]
-            if not required or not all(one.is_listed for one in required):
-                incomplete.append(
-                    f"{hub.target.name}: {hub.condition().reason or hub.state}"
-                )
+        incomplete = [
+            f"{hub.target.name}: {hub.condition().reason or hub.state}"
+            for hub in watcher.hubs.values()
+            if not hub.has_required
+        ]
         if incomplete:
             raise CommandError(
                 "Not listed:\n" + "\n".join(incomplete), returncode=REFUSED
