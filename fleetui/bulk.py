@@ -1,4 +1,4 @@
-"""Statements about many rows: in batches, and claims of due rows with a lease."""
+"""Statements about many rows: filters, batches, and claims of due rows with a lease."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,6 +30,11 @@ def batched(values: Iterable[Value], size: int = BATCH_SIZE) -> Iterator[list[Va
     remaining = iter(values)
     while batch := list(islice(remaining, size)):
         yield batch
+
+
+def filter_by(rows: QuerySet[Row], **lookups: Any) -> QuerySet[Row]:
+    """Return the rows that match the lookups; one without a value matches every row."""
+    return rows.filter(**{name: value for name, value in lookups.items() if value})
 
 
 def claim_batch(

@@ -244,17 +244,13 @@ def missing_for_override(
     """
     if team.has_every_kind:
         return
-    if isinstance(manifest, ClusterResourceOverride):
-        targets = manifest.spec.cluster_resource_selectors
-    else:
-        targets = manifest.spec.resource_selectors
     patches = (
         one
         for rule in manifest.spec.policy.override_rules
         for one in rule.json_patch_overrides
     )
     firsts = {patch.path.split("/")[1] for patch in patches}
-    for one in targets:
+    for one in manifest.spec.selected:
         if is_envelope(f"{one.group}/{one.version}", one.kind) and firsts - {
             "metadata"
         }:

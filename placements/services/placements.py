@@ -55,7 +55,9 @@ from placements.services.results import (
     PLACEMENT,
     OperationResult,
     SaveResult,
+    document_of,
     name_on_hub,
+    revision_of,
     stored_document,
 )
 from placements.services.rollouts.controller import finish_deletion
@@ -84,10 +86,10 @@ class UnscheduledPlacement:
     clusters: tuple[str, ...]
 
     def __str__(self) -> str:
-        count, names = len(self.clusters), first_names(self.clusters, _NAMES_SHOWN)
-        all_clusters = (
-            "its only cluster" if count == 1 else f"all {counted(count, 'cluster')}"
-        )
+        names = first_names(self.clusters, _NAMES_SHOWN)
+        all_clusters = "its only cluster"
+        if len(self.clusters) > 1:
+            all_clusters = f"all {counted(len(self.clusters), 'cluster')}"
         return f"{self.placement} would leave {all_clusters}: {names}"
 
 
@@ -133,19 +135,13 @@ def save_placement(
     """
     manifest = manifest or parse_placement(dict(document))
     name = name_on_hub(manifest)
-    if errors := reserved_name_errors(manifest) or address_errors(
-        manifest, name, address
-    ):
-        raise InvalidManifest(errors)
+    _check_name(manifest, name, address)
     content = stored_document(document)
     warnings = warnings_of(manifest)
 
     current = Placement.objects.select_for_update().filter(full_name=name).first()
-    revision = current.revision if current else 0
-    check_placement_change(
-        by, manifest, before=current.document if current else None, after=content
-    )
-    check_revision(PLACEMENT, name, expected=expected, revision=revision)
+    check_placement_change(by, manifest, before=document_of(current), after=content)
+    check_revision(PLACEMENT, name, expected=expected, revision=revision_of(current))
     if current is None:
         cause = trigger or "created"
         created, broken = _create(
@@ -173,18 +169,22 @@ def check_placement_to_save(
     """Raise what `save_placement` would, as far as the hub is now. Nothing is locked or written."""
     manifest = parse_placement(dict(document))
     content, name = stored_document(document), name_on_hub(manifest)
-    if errors := reserved_name_errors(manifest) or address_errors(manifest, name, name):
-        raise InvalidManifest(errors)
+    _check_name(manifest, name, name)
     current = Placement.objects.filter(full_name=name).first()
-    check_placement_change(
-        by, manifest, before=current.document if current else None, after=content
-    )
+    check_placement_change(by, manifest, before=document_of(current), after=content)
     if current is None:
         return
     if errors := unchangeable_errors(current, manifest, content):
         raise InvalidManifest(errors)
     if not confirmed:
         check_not_unscheduling_all(current, manifest)
+
+
+def _check_name(manifest: ClusterResourcePlacement, name: str, address: str) -> None:
+    if errors := reserved_name_errors(manifest) or address_errors(
+        manifest, name, address
+    ):
+        raise InvalidManifest(errors)
 
 
 def warnings_of(manifest: ClusterResourcePlacement) -> tuple[ManifestWarning, ...]:
@@ -365,11 +365,9 @@ def scheduled_columns(
     placement: Placement, status: str, *, now: datetime
 ) -> dict[str, Any]:
     """Return the columns of the condition `Scheduled`; its time changes only with its value."""
-    return (
-        {}
-        if placement.scheduled == status
-        else {"scheduled": status, "scheduled_since": now}
-    )
+    if placement.scheduled == status:
+        return {}
+    return {"scheduled": status, "scheduled_since": now}
 
 
 def reschedules_when_fulfilled(placement: Placement) -> bool:
@@ -437,38 +435,19 @@ def immutable_field_errors(
 
     The saved manifest was parsed when it was saved, so its document is compared as it is.
     """
-    saved, name = before.document, before.full_name
+    saved = before.document
     if saved["kind"] != after.kind:
-        message = (
-            f"{name} is a {saved['kind']} already and cannot become a {after.kind}"
-        )
-        allowed = f"{saved['kind']}, or another name than {name}"
-        if is_ocm_placement(saved):
-            allowed += (
-                f"; or delete the Placement and apply both: it is {name}{BESIDE} then"
-            )
-        return [FieldError("kind", "immutable", message, allowed)]
-    errors: list[FieldError] = []
-    is_ocm = isinstance(after, OcmPlacement)
-    if not is_ocm:
-        errors += _policy_errors(before, after)
-    strategy = (
-        annotated(saved, STRATEGY_ANNOTATION)
-        if is_ocm
-        else saved["spec"].get("strategy")
-    )
-    was_staged = mapping_at(strategy).get("type") == StrategyType.EXTERNAL
-    if was_staged and after.spec.strategy.type is not StrategyType.EXTERNAL:
-        message = "a staged placement cannot go back to rolling updates"
-        path = (
-            f"{annotation_path(STRATEGY_ANNOTATION)}.type"
-            if is_ocm
-            else "spec.strategy.type"
-        )
-        errors.append(FieldError(path, "immutable", message, _NEW_PLACEMENT))
-    if is_ocm:
-        return errors
+        return [_kind_error(before, after)]
+    if isinstance(after, OcmPlacement):
+        path = f"{annotation_path(STRATEGY_ANNOTATION)}.type"
+        strategy = annotated(saved, STRATEGY_ANNOTATION)
+        return _strategy_errors(path, strategy, after)
 
+    strategy = saved["spec"].get("strategy")
+    errors = [
+        *_policy_errors(before, after),
+        *_strategy_errors("spec.strategy.type", strategy, after),
+    ]
     if has_policy(saved) and not has_policy(document):
         message = "cannot be removed once it was set"
         allowed = "to select every cluster: placementType: PickAll"
@@ -487,6 +466,27 @@ def immutable_field_errors(
             )
         )
     return errors
+
+
+def _kind_error(before: Placement, after: ClusterResourcePlacement) -> FieldError:
+    name, kind = before.full_name, before.document["kind"]
+    message = f"{name} is a {kind} already and cannot become a {after.kind}"
+    allowed = f"{kind}, or another name than {name}"
+    if is_ocm_placement(before.document):
+        allowed += (
+            f"; or delete the Placement and apply both: it is {name}{BESIDE} then"
+        )
+    return FieldError("kind", "immutable", message, allowed)
+
+
+def _strategy_errors(
+    path: str, before: object, after: ClusterResourcePlacement
+) -> list[FieldError]:
+    was_staged = mapping_at(before).get("type") == StrategyType.EXTERNAL
+    if not was_staged or after.spec.strategy.type is StrategyType.EXTERNAL:
+        return []
+    message = "a staged placement cannot go back to rolling updates"
+    return [FieldError(path, "immutable", message, _NEW_PLACEMENT)]
 
 
 def _policy_errors(

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from fleetui.apimachinery.kinds import NAMESPACED_PLACEMENT_KIND, PLACEMENT_KIND
+from fleetui.apimachinery.kinds import PLACEMENT_KIND, kind_in
 from placements.engine.rollout.state import objects_of
 from placements.engine.status import health_document
 from placements.explain import hub_conditions
@@ -234,7 +234,7 @@ def scheduled_condition(
 
 def placement_kind(placement: Placement) -> str:
     """Return the kind after which the conditions of a placement are named."""
-    return NAMESPACED_PLACEMENT_KIND if placement.resource_namespace else PLACEMENT_KIND
+    return kind_in(placement.resource_namespace, PLACEMENT_KIND)
 
 
 def scheduled(placement: Placement, latest: Decision | None) -> Condition:

@@ -13,6 +13,7 @@ from fleetui.apimachinery.kinds import (
     PLACEMENT_KIND,
     PLACEMENT_VERSIONS,
 )
+from fleetui.apimachinery.model import omit_empty
 
 Document: TypeAlias = dict[str, Any]
 
@@ -126,12 +127,12 @@ def member(
         "metadata": {
             "name": name,
             "labels": dict(labels),
-            **({"annotations": {SIMULATED_ANNOTATION: fault.value}} if fault else {}),
+            **omit_empty(annotations=fault and {SIMULATED_ANNOTATION: fault.value}),
         },
         "spec": {
             "identity": identity,
             "heartbeatPeriodSeconds": _HEARTBEAT_SECONDS,
-            **_filled({"taints": plain_taints}),
+            **omit_empty(taints=plain_taints),
         },
         "status": _status(size or Size(), now, fault),
     }
@@ -239,14 +240,10 @@ def placement(
     spec = {
         "resourceSelectors": list(selectors) or [selector("Namespace", name)],
         "policy": policy,
-        **_filled({"strategy": strategy}),
+        **omit_empty(strategy=strategy),
     }
-    metadata = {"name": name, **_filled({"annotations": dict(annotations or {})})}
+    metadata = omit_empty(name=name, annotations=dict(annotations or {}))
     return _object(PLACEMENT_VERSIONS[0], PLACEMENT_KIND, metadata, spec=spec)
-
-
-def _filled(document: Document) -> Document:
-    return {key: value for key, value in document.items() if value}
 
 
 def selector(
@@ -256,11 +253,9 @@ def selector(
     group: str = "",
     labels: Mapping[str, str] | None = None,
 ) -> Document:
-    choice: Document = (
-        {"name": name}
-        if labels is None
-        else {"labelSelector": {"matchLabels": dict(labels)}}
-    )
+    choice: Document = {"name": name}
+    if labels is not None:
+        choice = {"labelSelector": {"matchLabels": dict(labels)}}
     return {"group": group, "version": "v1", "kind": kind, **choice}
 
 
@@ -294,7 +289,7 @@ def pick_n(
     return {
         "placementType": "PickN",
         "numberOfClusters": number,
-        **_filled({"topologySpreadConstraints": list(spread)}),
+        **omit_empty(topologySpreadConstraints=list(spread)),
         **_common(required, prefer, tolerations),
     }
 
@@ -304,16 +299,16 @@ def _common(
     prefer: Sequence[Document],
     tolerations: Sequence[Document],
 ) -> Document:
-    terms = _filled({"clusterSelectorTerms": list(required)})
-    affinity = {
-        "requiredDuringSchedulingIgnoredDuringExecution": terms,
-        "preferredDuringSchedulingIgnoredDuringExecution": list(prefer),
-    }
-    fields = {
-        "affinity": _filled({"clusterAffinity": _filled(affinity)}),
-        "tolerations": [dict(one) for one in tolerations],
-    }
-    return _filled(fields)
+    affinity = omit_empty(
+        requiredDuringSchedulingIgnoredDuringExecution=omit_empty(
+            clusterSelectorTerms=list(required)
+        ),
+        preferredDuringSchedulingIgnoredDuringExecution=list(prefer),
+    )
+    return omit_empty(
+        affinity=omit_empty(clusterAffinity=affinity),
+        tolerations=[dict(one) for one in tolerations],
+    )
 
 
 def spread(
@@ -335,7 +330,7 @@ def labelled(**labels: str) -> Document:
 
 def expressions(*requirements: tuple[str, ...]) -> Document:
     terms = [
-        _filled({"key": key, "operator": operator, "values": values})
+        omit_empty(key=key, operator=operator, values=values)
         for key, operator, *values in requirements
     ]
     return {"labelSelector": {"matchExpressions": terms}}

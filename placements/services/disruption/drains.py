@@ -17,6 +17,7 @@ from clusters.operations.change_log import lock_fleet
 from clusters.operations.edit import clusters_named, cordon
 from clusters.operations.join import CLUSTER
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.apimachinery.model import omit_empty
 from fleetui.apimachinery.words import counted
 from fleetui.audit import AuditEvent, actor_name, record, record_all
 from fleetui.bulk import BATCH_SIZE, batched
@@ -347,9 +348,8 @@ def _change_pace(row: Drain, pace: Pace, *, by: User | None, now: datetime) -> N
 
 
 def _pace_facts(row: Drain) -> dict[str, object]:
-    facts: dict[str, object] = {"atOnce": row.at_once}
-    facts |= {"order": row.first} if row.first else {}
-    return facts | ({"deadline": row.deadline.isoformat()} if row.deadline else {})
+    deadline = row.deadline and row.deadline.isoformat()
+    return {"atOnce": row.at_once, **omit_empty(order=row.first, deadline=deadline)}
 
 
 @transaction.atomic

@@ -6,6 +6,7 @@ from typing import Any
 
 from django.db.models import Case, Count, QuerySet, Value, When
 
+from fleetui.bulk import filter_by
 from placements.engine.disruption import (
     EvictionContext,
     EvictionReason,
@@ -155,8 +156,7 @@ class BudgetState:
 
 
 def budgets_matching(*, text: str = "") -> QuerySet[DisruptionBudget]:
-    rows = DisruptionBudget.objects.all()
-    return rows.filter(name__contains=text.lower()) if text else rows
+    return filter_by(DisruptionBudget.objects.all(), name__contains=text.lower())
 
 
 def evictions_matching(
@@ -164,9 +164,12 @@ def evictions_matching(
 ) -> QuerySet[Eviction]:
     """Return evictions without their manifests; unordered. `text` is part of the name of the placement."""
     rows = Eviction.objects.defer("document")
-    rows = rows.filter(placement_name__contains=text.lower()) if text else rows
-    rows = rows.filter(placement_name=placement) if placement else rows
-    return rows.filter(outcome=outcome) if outcome else rows
+    return filter_by(
+        rows,
+        placement_name__contains=text.lower(),
+        placement_name=placement,
+        outcome=outcome,
+    )
 
 
 def budget_states(rows: list[DisruptionBudget]) -> list[BudgetState]:

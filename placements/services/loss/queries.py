@@ -8,6 +8,7 @@ from django.db.models import QuerySet, Subquery
 
 from clusters.models import FleetState, MemberCluster
 from clusters.queries import counters, current_fleet
+from fleetui.bulk import filter_by
 from fleetui.errors import UnknownObject
 from placements.engine.loss import (
     CLUSTER,
@@ -93,8 +94,7 @@ def worst_losses(
     report: ResilienceReport, variant: str, level: str = ""
 ) -> QuerySet[ResilienceLoss]:
     """Return the losses of one variant, the worst first, without their cells."""
-    rows = report.losses.filter(variant=variant).defer("cells")
-    rows = rows.filter(level=level) if level else rows
+    rows = filter_by(report.losses.defer("cells"), variant=variant, level=level)
     return rows.order_by("-unfulfilled", "-empty", "-lost", "level", "value")
 
 

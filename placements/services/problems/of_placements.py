@@ -17,8 +17,9 @@ from placements.models import Binding, Decision, Placement, ProblemKind
 from placements.services.decisions.records import problems_of
 from placements.services.filters import latest_decisions
 from placements.services.health import ready_clusters
-from placements.services.problems.parts import MOST, labels_of, page
+from placements.services.problems.parts import MOST, page
 from placements.services.rollout_state import WAITING
+from placements.services.teams import labels_in
 
 NO_RESOURCES = "No resources selected: the selectors match no resources on the hub. Nothing is rolled out."
 _MOST_BINDINGS = 10_000
@@ -213,7 +214,7 @@ def _of_placement(
         since,
         placement=placement.full_name,
         clusters=tuple(clusters),
-        labels=labels_of(placement.document),
+        labels=labels_in(placement.document),
     )
 
 

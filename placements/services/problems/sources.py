@@ -52,9 +52,13 @@ from placements.models import (
     StalePick,
 )
 from placements.services.decisions.records import reachable_records
-from placements.services.problems.parts import MOST, labels_of, page
+from placements.services.problems.parts import MOST, page
 from placements.services.rollouts.queries import approvals_waiting
 from placements.services.rollouts.removals import waiting_removals
+from placements.services.teams import (
+    labels_in,
+    labels_of_run,
+)
 from placements.services.workqueue import FAILING_AFTER, channels_with_failures
 
 EVICTIONS_LISTED = timedelta(days=7)
@@ -164,7 +168,7 @@ def _of_cluster(row: Any) -> ProblemFacts:
         page("cluster", row.name),
         since,
         row.reason,
-        labels=labels_of(row.document),
+        labels=labels_in(row.document),
     )
 
 
@@ -182,7 +186,7 @@ def of_approvals(rows: QuerySet[ApprovalRequest]) -> Iterator[ProblemFacts]:
             page("staged-run", run.full_name),
             row.requested_at,
             placement=run.placement_name,
-            labels=labels_of(run.placement.document if run.placement else None),
+            labels=labels_of_run(run),
         )
 
 
@@ -234,7 +238,7 @@ def of_rollouts(_now: datetime) -> Iterator[ProblemFacts]:
             page("rollout", run.placement_name, run.number),
             placement=run.placement_name,
             clusters=tuple(clusters),
-            labels=labels_of(run.placement.document if run.placement else None),
+            labels=labels_of_run(run),
         )
 
 
@@ -277,7 +281,7 @@ def of_staged_runs(rows: QuerySet[StagedRun]) -> Iterator[ProblemFacts]:
             page("staged-run", run.full_name),
             placement=run.placement_name,
             clusters=tuple(names),
-            labels=labels_of(run.placement.document if run.placement else None),
+            labels=labels_of_run(run),
         )
 
 
@@ -294,7 +298,7 @@ def of_pauses(rows: QuerySet[Placement]) -> Iterator[ProblemFacts]:
             page("placement", row.full_name),
             row.paused_since,
             placement=row.full_name,
-            labels=labels_of(row.document),
+            labels=labels_in(row.document),
         )
 
 
@@ -306,7 +310,7 @@ def of_removals(_now: datetime) -> Iterator[ProblemFacts]:
         if rows
         else ()
     )
-    labels = {one.full_name: labels_of(one.document) for one in known}
+    labels = {one.full_name: labels_in(one.document) for one in known}
     for one in rows:
         message = f"Removal of {one.placement_name} waits: {one.reason}"
         if one.is_orphan:
@@ -376,7 +380,7 @@ def of_drift(_now: datetime) -> Iterator[ProblemFacts]:
         if groups
         else ()
     )
-    labels = {one.pk: labels_of(one.document) for one in found}
+    labels = {one.pk: labels_in(one.document) for one in found}
     for one in groups:
         numbers = {"drift": one["drifted"], "differences": one["diffed"]}
         parts = [
@@ -424,7 +428,7 @@ def of_cluster_credentials(
             name = row.cluster.name
             address, labels = (
                 page("cluster-connection", name),
-                labels_of(row.cluster.document),
+                labels_in(row.cluster.document),
             )
             yield of_credential(Noun.CONNECTION, name, row, notice, address, labels)
 

@@ -22,7 +22,11 @@ from placements.manifests.placement import is_reserved_namespace
 from placements.models import Placement, Resource
 from placements.services.boundary import NAMESPACE, HubFacts
 from placements.services.resources.queries import existing_namespaces, may_select
-from placements.services.results import OperationResult, SaveResult
+from placements.services.results import (
+    OperationResult,
+    SaveResult,
+    revision_of,
+)
 from placements.services.teams import check_objects
 from placements.services.workqueue import enqueue_scheduling
 
@@ -34,10 +38,9 @@ class UnknownResourceError(UnknownObject):
 
     def __init__(self, key: ObjectKey) -> None:
         group, kind, namespace, name = key
-        place = f"{namespace}/" if namespace else ""
-        super().__init__(
-            f"no {kind} {place}{name}{f' of {group}' if group else ''} on the hub"
-        )
+        place = namespace and f"{namespace}/"
+        of_group = group and f" of {group}"
+        super().__init__(f"no {kind} {place}{name}{of_group} on the hub")
         self.key = key
 
 
@@ -56,7 +59,7 @@ def apply_resource(
             RESOURCE,
             name_of(hub_object),
             expected=expected,
-            revision=row.revision if row else 0,
+            revision=revision_of(row),
         )
         return apply_resources([document], by=by, now=now)[0]
 
@@ -106,14 +109,17 @@ def apply_resources(
     events = []
     for one in moved:
         hub_object = HubObject.of(one.object.content)
-        old = dict(before[hub_object.key].content) if hub_object.key in before else None
-        hidden = (
-            without_secrets(old),
-            without_secrets(dict(hub_object.content), before=old),
-        )
+        old = None
+        if hub_object.key in before:
+            old = dict(before[hub_object.key].content)
         events.append(
             AuditEvent(
-                one.result, RESOURCE, name_of(hub_object), one.object.revision, *hidden
+                one.result,
+                RESOURCE,
+                name_of(hub_object),
+                one.object.revision,
+                without_secrets(old),
+                without_secrets(dict(hub_object.content), before=old),
             )
         )
     record_all(events, by=by, now=now)
@@ -217,12 +223,9 @@ def delete_resource(
         check_revision(
             RESOURCE, name_of(deleted), expected=expected, revision=row.revision
         )
-        inside = (
-            rows.filter(namespace=name)
-            if (group, kind) == ("", "Namespace")
-            else rows.none()
-        )
-        gone = [*inside, row]
+        gone = [row]
+        if (group, kind) == NAMESPACE:
+            gone = [*rows.filter(namespace=name), row]
         delete_resources(gone, by=by, now=now)
     return gone
 
@@ -260,7 +263,8 @@ def _rows_by_key(
     names = sorted({one.name for one in objects})
     for part in batched(names):
         resources = Resource.objects.filter(name__in=part)
-        resources = resources.select_for_update() if lock else resources
+        if lock:
+            resources = resources.select_for_update()
         rows |= {
             (row.group, row.kind, row.namespace, row.name): row for row in resources
         }
@@ -316,7 +320,9 @@ def _enqueue_selecting(changed: Sequence[HubObject], *, by: User | None) -> None
     )
     ids = [each.pk for each in placements.iterator() if may_select(each, changed)]
     several = {one.key: one for one in changed}
-    word = str(changed[-1]) if len(several) == 1 else counted(len(several), "resource")
+    word = str(changed[-1])
+    if len(several) > 1:
+        word = counted(len(several), "resource")
     enqueue_scheduling(
         ids, trigger=f"{word} changed", by=actor_name(by), resources=True
     )

@@ -10,6 +10,7 @@ from django.db import transaction
 from django.db.models import F, Q, QuerySet
 
 from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.apimachinery.model import omit_empty
 from fleetui.audit import SYSTEM, AuditEvent, record
 from fleetui.bulk import batched, claim_batch
 from placements.engine.rollout import staged_update
@@ -67,7 +68,11 @@ from placements.services.rollouts.forecasts import (
     update_forecast,
 )
 from placements.services.rollouts.removals import keep_leftovers
-from placements.services.rollouts.staged_runs import NO_PLAN, STAGED_RUN
+from placements.services.rollouts.staged_runs import (
+    NO_PLAN,
+    STAGED_RUN,
+    why_facts,
+)
 from placements.services.rollouts.starts import (
     Content,
     RunChanged,
@@ -226,7 +231,7 @@ def _save_rolling(
         placement.bindings.all().delete()
         keep_leftovers(placement.full_name, leftovers, now=now)
         finish_deletion(placement, now=now)
-        after = {"mayStillHold": leftovers} if leftovers else None
+        after = omit_empty(mayStillHold=leftovers) or None
         record(
             AuditEvent("gone", PLACEMENT, placement.full_name, after=after),
             by=None,
@@ -597,19 +602,13 @@ def _store(run: StagedRun, result: StagedUpdateResult, *, now: datetime) -> None
     has_moved = before != (run.plan, run.sync_result, run.status)
     run.progress_version += has_moved or run.eta.get("left") != eta.get("left")
     rows = StagedRun.objects.filter(pk=run.pk, progress_version=expected)
-    columns = (
-        {name: getattr(run, name) for name in _STORED}
-        if run.progress_version != expected
-        else {}
-    )
+    columns = {}
+    if run.progress_version != expected:
+        columns = {name: getattr(run, name) for name in _STORED}
     if not rows.update(progress_version=run.progress_version, **columns):
         raise RunChanged
     if run.ended_at:
-        after = (
-            {"why": [reason.code for reason in result.run.reasons]}
-            if result.run.reasons
-            else None
-        )
+        after = why_facts(result.run.reasons)
         has_failed = run.status == RunStatus.FAILED
         event = AuditEvent(
             run.status, STAGED_RUN, run.full_name, after=after, is_warning=has_failed

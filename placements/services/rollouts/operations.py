@@ -16,8 +16,10 @@ from django.db.models import QuerySet
 from clusters.models import MemberCluster
 from clusters.operations.edit import set_faults
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.apimachinery.model import omit_empty
 from fleetui.apimachinery.words import full_name, names_and_more
 from fleetui.audit import AuditEvent, actor_name, record
+from fleetui.bulk import filter_by
 from fleetui.concurrency import check_revision
 from fleetui.errors import FleetError
 from fleetui.permissions import check_change
@@ -393,10 +395,12 @@ def _nothing_failed_words(name: str, cluster: str) -> str:
 
 
 def _failed_bindings(placement: Placement, cluster: str) -> QuerySet[Binding]:
-    rows = Binding.objects.filter(
-        placement=placement, phase__in=(Phase.FAILED, Phase.REMOVE_FAILED)
+    return filter_by(
+        Binding.objects.all(),
+        placement=placement,
+        phase__in=(Phase.FAILED, Phase.REMOVE_FAILED),
+        cluster_name=cluster,
     )
-    return rows.filter(cluster_name=cluster) if cluster else rows
 
 
 def why_not_reapply(placement: Placement, cluster: str = "") -> str:
@@ -542,7 +546,7 @@ def approve(
         )
         request.save(update_fields=["approved_at", "approved_by", "comment"])
         _remove_wait(run, WaitReason(f"approval-{request.side}"), stage)
-        facts = {"request": str(request)} | ({"comment": comment} if comment else {})
+        facts = omit_empty(request=str(request), comment=comment)
         _save_run(run, "approved", facts, by=by, now=now)
     return request
 

@@ -26,6 +26,7 @@ from django.db.models.functions import Coalesce, Concat
 from fleetui.apimachinery.metadata import with_hub_metadata
 from fleetui.apimachinery.words import counted, split_full_name
 from fleetui.audit import SYSTEM
+from fleetui.bulk import filter_by
 from fleetui.errors import UnknownObject
 from fleetui.models import Event
 from fleetui.permissions import Role, may_change
@@ -106,7 +107,7 @@ def runs_matching(
     """Return runs of a kind without their long columns; unordered. `text` is part of a placement."""
     rows = model.objects.defer(*model.LONG_COLUMNS)
     rows = rows.filter(placement_name__contains=text.lower())
-    return rows.filter(placement_name=placement) if placement else rows
+    return filter_by(rows, placement_name=placement)
 
 
 _FAILED = (Phase.FAILED.value, Phase.REMOVE_FAILED.value)
@@ -736,9 +737,7 @@ def approvals_matching(*, name: str = "", run: str = "") -> QuerySet[Any]:
     """Return the approval requests of runs, each with its full name; "" for all of them."""
     full_name = Concat("run__full_name", Value("-"), "side", Value("-"), "stage")
     rows = ApprovalRequest.objects.select_related("run").annotate(full_name=full_name)
-    if name:
-        rows = rows.filter(full_name=name)
-    return rows.filter(run__full_name=run) if run else rows
+    return filter_by(rows, full_name=name, run__full_name=run)
 
 
 def approval_manifest(name: str) -> dict[str, Any]:
