@@ -158,6 +158,13 @@ class Rollout(Run):
         return "rollout", self.placement_name, str(self.number)
 
     @property
+    def wave_numbers(self) -> dict[str, int]:
+        """The clusters in their planned order, each with the number of its wave."""
+        return {
+            name: number for number, wave in enumerate(self.waves, 1) for name in wave
+        }
+
+    @property
     def is_initial(self) -> bool:  # nothing was placed before
         return self.number == 1 and not self.is_deletion
 

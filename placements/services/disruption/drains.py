@@ -28,7 +28,6 @@ from placements.models import Binding, Drain, DrainStep
 from placements.services.disruption.evictions import EvictionCheck, execute, judge
 from placements.services.disruption.queries import (
     has_started_run,
-    is_held,
     left_of,
     numbers_facts,
     why_placement_stays,
@@ -155,7 +154,7 @@ def _try(drain: Drain, step: DrainStep, *, now: datetime) -> int:
     context, verdict = check.context, check.verdict
     if context is None or _is_moving_elsewhere(drain, step.placement_name):
         return 0
-    if is_held(context.placement):
+    if context.placement.is_held:
         _put(step, DrainStep.State.BLOCKED, KeptReason.HELD, now=now)
         return 0
     if context.is_staged and has_started_run(context.placement):

@@ -54,10 +54,6 @@ def why_placement_stays(placement: Placement) -> KeptReason | None:
     return why_stays(policy, is_namespaced=bool(placement.namespace))
 
 
-def is_held(placement: Placement) -> bool:
-    return placement.paused_since is not None or placement.is_stopped
-
-
 def has_started_run(placement: Placement) -> bool:
     """Return whether a staged update run is in progress; it fails if a cluster leaves.
 

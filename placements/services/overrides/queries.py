@@ -41,11 +41,13 @@ TargetKey: TypeAlias = tuple[str, str, str, str, str]
 _MOST_NAMESPACES = 500
 
 
-def applying_to(placement: str, target: ResourceSnapshot) -> Applying:
+def applying_to(placement: str, target: ResourceSnapshot | None) -> Applying:
     """Return the latest override snapshots that apply to the resources of a placement, on every cluster.
 
     One query, without the fleet, if no override names one of the resources.
     """
+    if target is None:
+        return {}
     candidates = _candidates(placement, target)
     if not candidates:
         return {}

@@ -192,7 +192,7 @@ def _save_rolling(
 
     run, eta = running_rollout(placement), None
     if run and (run.version, run.is_deletion) != (
-        context.version,
+        context.versions.whole,
         placement.deleting_since is not None,
     ):
         end_run(run, Rollout.State.SUPERSEDED, "a newer version is wanted", now=now)
@@ -337,7 +337,7 @@ def _write_starts(
         content = None
         if isinstance(action, StartUpdate):
             cluster = action.cluster
-            strategy = versions.strategy_on(cluster) if versions else None
+            strategy = versions.strategy_on(cluster)
             keys = overrides.get(cluster, ())
             content = Content(action.version, snapshot, keys, strategy)
         binding = rows.get(action.cluster)
@@ -381,7 +381,7 @@ def create_run(
         resource_snapshot=target,
         resource_number=target.number if target else None,
         revision_number=target.roll_out_with(placement) if target else None,
-        version=context.version,
+        version=context.versions.whole,
         is_deletion=placement.deleting_since is not None,
         trigger=placement.trigger,
         started_at=now,
