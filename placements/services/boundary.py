@@ -64,8 +64,7 @@ class HubFacts:
 
     def owns_namespace(self, team: Team, name: str) -> bool:
         """Return whether a namespace is of a team: by its label, or by a pattern if it is of no other."""
-        there = self.labels_of(*NAMESPACE, name)
-        labels = self._written.get(name, there)
+        labels = self._written.get(name, self.labels_of(*NAMESPACE, name))
         return (labels is not None and team.has(labels)) or self._is_named(
             team, name, labels
         )

@@ -138,13 +138,11 @@ def read_options(action: Action, values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _check_manifest(labels: Mapping[str, Any], taints: Any, field: str) -> None:
     """Raise InvalidManifest, with the paths of the options, for what no manifest of a cluster may have."""
-    metadata = {"name": "any", "labels": labels}
-    spec = {"identity": {"kind": "User", "name": "any"}, "taints": taints}
     document = {
         "apiVersion": MEMBER_VERSIONS[0],
         "kind": MEMBER_KIND,
-        "metadata": metadata,
-        "spec": spec,
+        "metadata": {"name": "any", "labels": labels},
+        "spec": {"identity": {"kind": "User", "name": "any"}, "taints": taints},
     }
     try:
         parse_member(document)
@@ -195,8 +193,7 @@ def preview_change(
     action: Action, options: Mapping[str, Any], names: Sequence[str], *, now: datetime
 ) -> BulkPreview:
     """Return what an action would change, and the placements that would be scheduled differently."""
-    fleet = current_fleet().fleet
-    rows, after = _changes(fleet, action, options, names)
+    rows, after = _changes(current_fleet().fleet, action, options, names)
     if action.name == "drain":
         return BulkPreview(rows, drain_impact(*names, now=now))
     lost = [row.name for row in rows if row.change and action.name == "leave"]

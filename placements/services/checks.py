@@ -175,9 +175,8 @@ def current_report() -> FindingsReport:
             with suppress(InvalidManifest):
                 overrides.append(OVERRIDE_PARSERS[written.kind](written.document))
         overlaps = all_overlaps(placed_objects())
-        asserted = stored_results()
         examined = examine(
-            view.fleet, several, overrides, overlaps=overlaps, asserted=asserted
+            view.fleet, several, overrides, overlaps=overlaps, asserted=stored_results()
         )
         report = replace(examined, fleet_version=view.version)
         caches["process"].set(key, report, KEPT_SECONDS)
@@ -255,8 +254,7 @@ def due_checks(*, now: datetime) -> QuerySet[Placement]:
     is_fresh = Q(findings_check__fleet_version=version) | Q(
         findings_check__checked_at__gt=now - EVERY
     )
-    rows = Placement.objects.filter(deleting_since=None, decisions_made__gt=0)
-    return rows.exclude(
+    return Placement.objects.filter(deleting_since=None, decisions_made__gt=0).exclude(
         Q(findings_check__revision=F("revision") + F("hub_changes")) & is_fresh
     )
 

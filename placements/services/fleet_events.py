@@ -71,10 +71,9 @@ def _unchanged(
     is_membership_changed = any(change.joins or change.gone for change in changes)
     pks: set[int] = set()
     for part in batched(sorted(affected)):
-        at_rest = Placement.objects.filter(
+        rows = Placement.objects.filter(
             pk__in=part, observed_generation=F("generation")
-        )
-        rows = at_rest.exclude(decisions_made=0)
+        ).exclude(decisions_made=0)
         latest = Decision.objects.filter(
             placement__in=part, number=F("placement__decisions_made")
         )

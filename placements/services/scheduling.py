@@ -270,8 +270,7 @@ def run_cycle(
 
 def decide(inputs: CycleInputs) -> CycleResult:
     started = perf_counter()
-    decision = _decision_of(inputs)
-    return CycleResult(inputs, decision, (perf_counter() - started) * 1000)
+    return CycleResult(inputs, _decision_of(inputs), (perf_counter() - started) * 1000)
 
 
 def _decision_of(inputs: CycleInputs) -> Decision:
@@ -527,11 +526,10 @@ def _evicted_since(latest: Mapping[int, models.Decision]) -> dict[int, list[str]
     evicted: dict[int, list[str]] = {}
     if not latest:
         return evicted
-    since = min(row.created_at for row in latest.values())
     rows = models.Eviction.objects.filter(
         placement__in=list(latest),
         outcome=models.Eviction.Outcome.EXECUTED,
-        at__gte=since,
+        at__gte=min(row.created_at for row in latest.values()),
     )
     columns = ("placement_id", "cluster_name", "at")
     for placement, name, at in rows.order_by("cluster_name").values_list(*columns):

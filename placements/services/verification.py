@@ -161,7 +161,6 @@ def _staleness_due(
     was_long_ago = Q(staleness_check__checked_at__lte=now - STALENESS_EVERY)
     # A live hub has placed something before its first decision is judged here.
     is_mirrored = ~Q(hub=LOCAL_HUB) & Q(policy_snapshots__is_latest=True)
-    decided = Placement.objects.filter(Q(decisions_made__gt=0) | is_mirrored)
-    return decided.filter(
+    return Placement.objects.filter(Q(decisions_made__gt=0) | is_mirrored).filter(
         is_new | has_moved & was_long_ago, deleting_since=None, selection_faults=[]
     )

@@ -192,10 +192,9 @@ def _unschedule(
     enqueue(RUN_CLUSTER_CALLS)
     if not context.is_staged:
         run = running_rollout(placement) or create_run(context, [[cluster]], now=now)
-        earlier = ClusterUpdate.objects.filter(
+        ClusterUpdate.objects.filter(
             rollout__placement=placement, cluster_name=cluster, outcome=""
-        )
-        earlier.update(outcome=ClusterUpdate.Outcome.SUPERSEDED, ended_at=now)
+        ).update(outcome=ClusterUpdate.Outcome.SUPERSEDED, ended_at=now)
         ClusterUpdate.objects.create(
             rollout=run, cluster_name=cluster, what="remove", started_at=now
         )

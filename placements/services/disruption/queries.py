@@ -159,9 +159,8 @@ def evictions_matching(
     *, text: str = "", placement: str = "", outcome: str = ""
 ) -> QuerySet[Eviction]:
     """Return evictions without their manifests; unordered. `text` is part of the name of the placement."""
-    rows = Eviction.objects.defer("document")
     return filter_by(
-        rows,
+        Eviction.objects.defer("document"),
         placement_name__contains=text.lower(),
         placement_name=placement,
         outcome=outcome,

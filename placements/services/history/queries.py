@@ -180,8 +180,7 @@ def with_revision(placements: QuerySet[Placement]) -> QuerySet[Any]:
     `kept_snapshots` is how many resource snapshots there are.
     """
     kept = ResourceSnapshot.objects.filter(placement=OuterRef("pk")).order_by()
-    latest = kept.filter(is_latest=True)
-    number = Coalesce(Subquery(latest.values("number")[:1]), 0)
+    number = Coalesce(Subquery(kept.filter(is_latest=True).values("number")[:1]), 0)
     rules = Case(When(hub=LOCAL_HUB, then=F("hub_changes")), default=0)
     count = kept.values("placement").values(count=Count("pk"))
     return placements.annotate(

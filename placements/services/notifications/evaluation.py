@@ -138,10 +138,9 @@ def make_messages(*, now: datetime) -> int:
                     ]
     with transaction.atomic():
         # What ended before it was sent is not worth a message; nor is that it ended.
-        pending = NotificationDelivery.objects.filter(
+        NotificationDelivery.objects.filter(
             pk__in=canceled, state=State.PENDING, attempts=0
-        )
-        pending.exclude(kind=Kind.RESOLVED).update(state=State.CANCELED)
+        ).exclude(kind=Kind.RESOLVED).update(state=State.CANCELED)
         rows_made = _deliveries(messages, now=now)
         NotificationDelivery.objects.bulk_create(
             rows_made, batch_size=500, ignore_conflicts=True

@@ -75,8 +75,7 @@ def save_override(
     """
     raw = dict(document)
     refuse_hidden(raw)
-    parse = OVERRIDE_PARSERS.get(str(raw.get("kind")), parse_cluster_override)
-    manifest = parse(raw)
+    manifest = OVERRIDE_PARSERS.get(str(raw.get("kind")), parse_cluster_override)(raw)
     namespace = manifest.namespace
     place = {
         "kind": manifest.kind,

@@ -179,8 +179,7 @@ def effects_of(row: Override) -> OverrideEffects:
 
 
 def _effect_of(rule: OverrideRule) -> RuleEffect:
-    fleet = current_fleet().fleet
-    names = tuple(clusters_matching_rule(rule, fleet))
+    names = tuple(clusters_matching_rule(rule, current_fleet().fleet))
     selector = "No clusters"
     if rule.cluster_selector is not None:
         terms = rule.cluster_selector.cluster_selector_terms

@@ -54,12 +54,11 @@ def apply_resource(
     """Apply one object; `expected` as everywhere. Raise InvalidManifest, RevisionConflict."""
     hub_object = parse_hub_object(without_hub_metadata(document))
     with transaction.atomic():
-        row = _rows_by_key([hub_object]).get(hub_object.key)
         check_revision(
             RESOURCE,
             name_of(hub_object),
             expected=expected,
-            revision=revision_of(row),
+            revision=revision_of(_rows_by_key([hub_object]).get(hub_object.key)),
         )
         return apply_resources([document], by=by, now=now)[0]
 

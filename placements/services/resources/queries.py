@@ -104,11 +104,10 @@ def placements_with(
     """
     keys = {(one.group, one.kind, one.namespace, one.name): one.pk for one in resources}
     by_resource: dict[int, list[tuple[str, bool]]] = {one.pk: [] for one in resources}
-    latest = ResourceSnapshot.objects.filter(
-        is_latest=True, placement__deleting_since=None
-    )
-    rows = latest.order_by("placement__full_name").values_list(
-        "placement__full_name", "identities"
+    rows = (
+        ResourceSnapshot.objects.filter(is_latest=True, placement__deleting_since=None)
+        .order_by("placement__full_name")
+        .values_list("placement__full_name", "identities")
     )
     for placement, identities in rows:
         for api_version, kind, namespace, name in identities:

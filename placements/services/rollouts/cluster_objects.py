@@ -61,9 +61,8 @@ def differences_page(
         if beyond and _key(one) <= beyond:
             continue
         if len(differences) == size:
-            cursor = json.dumps(_key(differences[-1]))
             return differences, base64.urlsafe_b64encode(
-                cursor.encode()
+                json.dumps(_key(differences[-1])).encode()
             ).decode().rstrip("=")
         differences.append(one)
     return differences, None

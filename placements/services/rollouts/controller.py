@@ -243,10 +243,10 @@ def _delete_left_behind(context: RolloutContext, *, now: datetime) -> None:
     """Delete bindings of clusters that have left the fleet, unless they rejoined and were selected again."""
     if not context.left_behind:
         return
-    rows = Binding.objects.filter(
-        pk__in=[binding.pk for binding in context.left_behind]
+    gone = Binding.objects.filter(
+        pk__in=[binding.pk for binding in context.left_behind],
+        state=BindingState.UNSCHEDULED,
     )
-    gone = rows.filter(state=BindingState.UNSCHEDULED)
     names = sorted(gone.values_list("cluster_name", flat=True))
     if names:
         gone.delete()
@@ -298,10 +298,9 @@ def start_actions(
         return
     names = [action.cluster for action in actions]
     for part in batched(names):
-        earlier = ClusterUpdate.objects.filter(
+        ClusterUpdate.objects.filter(
             rollout__placement=run.placement_id, cluster_name__in=part, outcome=""
-        )
-        earlier.update(outcome=ClusterUpdate.Outcome.SUPERSEDED, ended_at=now)
+        ).update(outcome=ClusterUpdate.Outcome.SUPERSEDED, ended_at=now)
     what = "release" if context.is_release else "remove"
     starts = [
         ClusterUpdate(
@@ -410,16 +409,14 @@ def end_run(
         progress_version=run.progress_version + 1,
     ):
         open_starts = ClusterUpdate.objects.filter(rollout=run, outcome="")
-        if (
-            state == Rollout.State.FINISHED
-        ):  # what cannot be observed became available by time alone
+        if state == Rollout.State.FINISHED:
+            # What cannot be observed became available by time alone.
             untrackable = Binding.objects.filter(
                 placement=run.placement_id, phase=Phase.APPLIED
             )
-            applied = open_starts.filter(
+            open_starts.filter(
                 cluster_name__in=untrackable.values("cluster_name")
-            )
-            applied.update(outcome=ClusterUpdate.Outcome.AVAILABLE, ended_at=now)
+            ).update(outcome=ClusterUpdate.Outcome.AVAILABLE, ended_at=now)
         open_starts.update(outcome=ClusterUpdate.Outcome.SUPERSEDED, ended_at=now)
         name, after = f"{run.placement_name}/{run.number}", {"because": reason}
         record(AuditEvent(state, ROLLOUT, name, after=after), by=None, now=now)

@@ -737,11 +737,10 @@ def inject_faults(
     """Replace the faults of a simulated cluster. Raise what `set_faults` raises."""
     row = set_faults(name, faults, by=by, now=now, expected=expected)
     # At rest the workloads are read every two minutes; until then the fault would have no effect.
-    placed = Binding.objects.filter(
+    Binding.objects.filter(
         cluster_name=name,
         phase__in=(Phase.APPLIED, Phase.AVAILABLE),
         next_call_at__gt=now,
-    )
-    placed.update(next_call_at=now)
+    ).update(next_call_at=now)
     enqueue(RUN_CLUSTER_CALLS)
     return row

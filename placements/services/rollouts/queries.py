@@ -694,12 +694,11 @@ def is_rollback(run: StagedRun) -> bool:
         or "resourceSnapshotIndex" not in run.document["spec"]
     ):
         return False
-    newer = ResourceSnapshot.objects.filter(
+    return ResourceSnapshot.objects.filter(
         placement=run.placement_id,
         number__gt=run.resource_number,
         created_at__lte=run.created_at,
-    )
-    return newer.exists()
+    ).exists()
 
 
 def free_name(placement: str) -> str:
@@ -809,8 +808,7 @@ def _requires_another(run: StagedRun) -> bool:
 
 
 def runs_under_way() -> tuple[QuerySet[Rollout], QuerySet[StagedRun]]:
-    rolling = Rollout.objects.filter(IN_PROGRESS)
-    return rolling, StagedRun.objects.filter(IN_PROGRESS)
+    return Rollout.objects.filter(IN_PROGRESS), StagedRun.objects.filter(IN_PROGRESS)
 
 
 def running_count() -> int:

@@ -131,8 +131,7 @@ def _create_run(
     snapshot = None
     if placement and spec.resource_snapshot_index:
         snapshots = ResourceSnapshot.objects.filter(placement=placement)
-        number = int(spec.resource_snapshot_index)
-        snapshot = snapshots.filter(number=number).first()
+        snapshot = snapshots.filter(number=int(spec.resource_snapshot_index)).first()
     errors = list(_missing(manifest, placement, strategy, snapshot))
     if placement is None or strategy is None or errors:
         raise InvalidManifest(errors)

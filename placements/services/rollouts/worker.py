@@ -660,12 +660,11 @@ def _report(kind: _ResultKind, rows: Collection[_Written], *, now: datetime) -> 
         )
         messages[binding.placement_id, binding.cluster_name] = words
     placements = {placement for placement, _ in messages}
-    started = ClusterUpdate.objects.filter(
+    keys = ClusterUpdate.objects.filter(
         rollout__placement_id__in=placements,
         cluster_name__in={name for _, name in messages},
         outcome="",
-    )
-    keys = started.values_list("pk", "rollout__placement_id", "cluster_name")
+    ).values_list("pk", "rollout__placement_id", "cluster_name")
     updates = {
         pk: {"message": messages[placement, cluster]}
         for pk, placement, cluster in keys
@@ -674,7 +673,6 @@ def _report(kind: _ResultKind, rows: Collection[_Written], *, now: datetime) -> 
     same: dict[str, Any] = {"applied_at": now} if kind.is_applied else {}
     same |= {"outcome": kind.outcome, "ended_at": now} if kind.outcome else {}
     update_each(ClusterUpdate.objects.all(), updates, **same)
-    running = Rollout.objects.filter(
+    Rollout.objects.filter(
         placement_id__in=placements, state=Rollout.State.RUNNING
-    )
-    running.update(progress_version=F("progress_version") + 1)
+    ).update(progress_version=F("progress_version") + 1)

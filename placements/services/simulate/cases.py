@@ -222,9 +222,8 @@ _CHANGES = ("add", "remove", *_FIELDS)
 
 def run_scenario(case: Raw) -> list[dict[str, Any]]:
     """Run every step of a scenario; return the result of each. Raise InvalidManifest."""
-    semantics = parse_semantics(case.get("semantics") or Semantics.KUBEFLEET.value)
     hub = _Hub(
-        semantics,
+        parse_semantics(case.get("semantics") or Semantics.KUBEFLEET.value),
         {cluster.name: cluster for cluster in parse_clusters(case.get("clusters"))},
     )
     return [
