@@ -228,11 +228,7 @@ def _add_calls(
             plan.left_out += 1
         else:
             several = tuple(map(frozen_of, overrides.get(member.name, ())))
-            rendered = (
-                overridden(manifests, several, cluster_of(member))
-                if several
-                else manifests
-            )
+            rendered = overridden(manifests, several, cluster_of(member))
             if not isinstance(rendered, OverrideFailed):
                 rendered = unwrapped(rendered)
             strategy = versions.strategy_on(member.name)
@@ -297,36 +293,44 @@ def answer_of(
     )
     match answer:
         case DiffResult():
-            changes = json.loads(difference_rows((), answer.diffs, now=now) or "[]")
-            columns = {
-                "refusals": refused_objects(answer.failures),
-                "changes": tuple(
-                    Difference.of(name, DifferenceType.DIFF, row) for row in changes
-                ),
-                "removed": tuple(map(str, answer.removed[:MOST_OBJECTS])),
-                "unchecked": tuple(map(str, answer.unchecked[:MOST_OBJECTS])),
-                "warnings": tuple(
-                    f"{warning.object}: {'; '.join(warning.messages)}"
-                    for warning in answer.warnings
-                    if warning.messages
-                )[:MOST_OBJECTS],
-            }
-            outcome = (
-                DryRunOutcome.CHANGED
-                if answer.diffs or answer.removed
-                else DryRunOutcome.UNCHANGED
-            )
-            outcome, message = DryRunOutcome.REFUSED if answer.failures else outcome, ""
+            return _compared(call, answer, now=now)
         case OverrideFailed():
             outcome, message = DryRunOutcome.REFUSED, override_sentence(answer, name)
         case DriverRejected():
             columns = {"refusals": refused_objects(answer.refusals)}
-            outcome, message = DryRunOutcome.REFUSED, "" if answer.refusals else message
+            outcome = DryRunOutcome.REFUSED
+            if answer.refusals:
+                message = ""
         case NotCalled() | DriverUnavailable(code="timeout"):
             message = f"No answer within {SECONDS:g}s"
         case DriverUnavailable():
             message = with_reason(answer.code, message)
     return DryRunAnswer(call.placement, name, outcome, message, **columns)
+
+
+def _compared(call: DryRunCall, answer: DiffResult, *, now: datetime) -> DryRunAnswer:
+    """Return what would change on a cluster that made the dry run."""
+    name, outcome = call.cluster.name, DryRunOutcome.UNCHANGED
+    if answer.failures:
+        outcome = DryRunOutcome.REFUSED
+    elif answer.diffs or answer.removed:
+        outcome = DryRunOutcome.CHANGED
+    changes = json.loads(difference_rows((), answer.diffs, now=now) or "[]")
+    return DryRunAnswer(
+        call.placement,
+        name,
+        outcome,
+        "",
+        refusals=refused_objects(answer.failures),
+        changes=tuple(Difference.of(name, DifferenceType.DIFF, row) for row in changes),
+        removed=tuple(map(str, answer.removed[:MOST_OBJECTS])),
+        unchecked=tuple(map(str, answer.unchecked[:MOST_OBJECTS])),
+        warnings=tuple(
+            f"{warning.object}: {'; '.join(warning.messages)}"
+            for warning in answer.warnings
+            if warning.messages
+        )[:MOST_OBJECTS],
+    )
 
 
 def refused_objects(refusals: Sequence[Refusal]) -> tuple[RefusedObject, ...]:

@@ -1,6 +1,9 @@
 """Rollouts and staged runs in progress as bars: how far the clusters of each wave or stage have come."""
 
-from collections import Counter
+from collections import (
+    Counter,
+    defaultdict,
+)
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -103,14 +106,11 @@ def _of_rollout(run: Rollout, counts: Iterable[tuple[str, Part]]) -> RunProgress
             is_open = parts.get(one.cluster) in (Part.PENDING, Part.UPDATING)
             if is_open and one.reason in OWN_REASONS:
                 parts[one.cluster] = Part.NOT_AVAILABLE
-    planned = [[name for name in wave if name in parts] for wave in run.waves]
-    in_waves = {name for wave in planned for name in wave}
-    later = [name for name in parts if name not in in_waves]
-    groups = [
-        _group(Counter(parts[name] for name in wave))
-        for wave in [*planned, later]
-        if wave
-    ]
+    waves, later = run.wave_numbers, len(run.waves) + 1
+    by_wave: dict[int, Counter[Part]] = defaultdict(Counter)
+    for name, part in parts.items():
+        by_wave[waves.get(name, later)][part] += 1
+    groups = [_group(counter) for _, counter in sorted(by_wave.items())]
     return _with_current(run, groups)
 
 

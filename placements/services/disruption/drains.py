@@ -32,6 +32,7 @@ from placements.services.disruption.queries import (
     numbers_facts,
     why_placement_stays,
 )
+from placements.services.rollout_state import RolloutContext
 from placements.services.rollouts.operations import check_all_possible
 
 TRY_AGAIN = timedelta(seconds=10)
@@ -76,20 +77,25 @@ def note_steps(drain: Drain, *, now: datetime) -> list[DrainStep]:
         key=lambda step: (place.get(step.placement_name, last), step.placement_name),
     )
     for step in steps:
-        binding = bindings.get(step.placement_name)
-        if binding is None:
-            _put(step, DrainStep.State.GONE, "", now=now)
-        elif binding.placement.deleting_since:
-            _put(step, DrainStep.State.LEAVING, EvictionReason.BEING_DELETED, now=now)
-        elif binding.phase in (Phase.REMOVING, Phase.REMOVE_FAILED):
-            _put(step, DrainStep.State.LEAVING, EvictionReason.LEAVING, now=now)
-        elif binding.state == BindingState.UNSCHEDULED and binding.placement.is_staged:
-            _put(step, DrainStep.State.NEXT_RUN, KeptReason.NEXT_RUN, now=now)
-        elif stays := why_placement_stays(binding.placement):
-            _put(step, DrainStep.State.STAYS, stays, now=now)
-        elif step.state not in TRIED:
-            _put(step, DrainStep.State.WAITING, "", now=now)
+        state, why = _state_without_eviction(bindings.get(step.placement_name))
+        if state != DrainStep.State.WAITING or step.state not in TRIED:
+            _put(step, state, why, now=now)
     return steps
+
+
+def _state_without_eviction(binding: Binding | None) -> tuple[DrainStep.State, str]:
+    """Return how far a placement is, and why; it waits where it has to be evicted."""
+    if binding is None:
+        return DrainStep.State.GONE, ""
+    if binding.placement.deleting_since:
+        return DrainStep.State.LEAVING, EvictionReason.BEING_DELETED
+    if binding.phase in (Phase.REMOVING, Phase.REMOVE_FAILED):
+        return DrainStep.State.LEAVING, EvictionReason.LEAVING
+    if binding.state == BindingState.UNSCHEDULED and binding.placement.is_staged:
+        return DrainStep.State.NEXT_RUN, KeptReason.NEXT_RUN
+    if stays := why_placement_stays(binding.placement):
+        return DrainStep.State.STAYS, stays
+    return DrainStep.State.WAITING, ""
 
 
 TRIED = (DrainStep.State.WAITING, DrainStep.State.BLOCKED)
@@ -154,11 +160,8 @@ def _try(drain: Drain, step: DrainStep, *, now: datetime) -> int:
     context, verdict = check.context, check.verdict
     if context is None or _is_moving_elsewhere(drain, step.placement_name):
         return 0
-    if context.placement.is_held:
-        _put(step, DrainStep.State.BLOCKED, KeptReason.HELD, now=now)
-        return 0
-    if context.is_staged and has_started_run(context.placement):
-        _put(step, DrainStep.State.BLOCKED, KeptReason.STAGED_RUN, now=now)
+    if kept := _why_kept(context):
+        _put(step, DrainStep.State.BLOCKED, kept, now=now)
         return 0
     if isinstance(verdict, Executed) or verdict.why != step.why:
         execute(check, by=None, now=now, drain=drain, removes=not context.is_staged)
@@ -170,6 +173,15 @@ def _try(drain: Drain, step: DrainStep, *, now: datetime) -> int:
         return 0
     _put(step, DrainStep.State.LEAVING, EvictionReason.LEAVING, now=now)
     return 1
+
+
+def _why_kept(context: RolloutContext) -> KeptReason | None:
+    """Return why nothing is evicted from a placement now, whatever its budget."""
+    if context.placement.is_held:
+        return KeptReason.HELD
+    if context.is_staged and has_started_run(context.placement):
+        return KeptReason.STAGED_RUN
+    return None
 
 
 def _may_evict(drain: Drain, step: DrainStep) -> bool:

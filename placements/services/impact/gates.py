@@ -8,7 +8,10 @@ from placements.engine.checks.change import GATES, GatedChange
 from placements.engine.checks.examination import RULES
 from placements.engine.checks.file import ChecksFile
 from placements.engine.checks.findings import Finding, Needs, Severity
-from placements.engine.checks.predicates import AssertionState
+from placements.engine.checks.predicates import (
+    AssertionResult,
+    AssertionState,
+)
 from placements.services.impact.compare import DiffRow, RevisionImpact, assertions_of
 
 _SEVERITIES = list(Severity)
@@ -123,12 +126,15 @@ def _check_assertions(
         message = f"{row.name}: {result.sentence}"
         if is_withdrawn:
             message += ", asserted in BASE, which this change no longer does"
-        state = GateState.PASSED
-        if result.state is AssertionState.UNKNOWN:
-            state = GateState.UNDETERMINED
-        elif result.is_broken and was is not AssertionState.BROKEN:
-            state = GateState.BROKEN
-        yield GateResult("assert", state, message, row)
+        yield GateResult("assert", _gate_state(result, was), message, row)
+
+
+def _gate_state(result: AssertionResult, was: AssertionState | None) -> GateState:
+    if result.state is AssertionState.UNKNOWN:
+        return GateState.UNDETERMINED
+    if result.is_broken and was is not AssertionState.BROKEN:
+        return GateState.BROKEN
+    return GateState.PASSED
 
 
 def exit_status(results: list[GateResult]) -> int:

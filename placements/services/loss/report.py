@@ -14,6 +14,7 @@ from django.db.models import F, Q, QuerySet
 from clusters.fleet import Fleet
 from clusters.queries import counters, current_fleet
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.apimachinery.words import barred
 from fleetui.audit import actor_name
 from fleetui.bulk import batched
 from fleetui.task_queue import enqueue
@@ -396,7 +397,7 @@ def _write_placements(
                 placement_id=key,
                 report=row,
                 decisions_made=decisions_made,
-                survives=f"|{'|'.join(survives)}|" if survives else "",
+                survives=barred(survives),
                 weakest_level=weakest.level if weakest else "",
                 weakest_value=weakest.value if weakest else "",
             )

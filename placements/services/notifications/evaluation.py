@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import product
 from zoneinfo import ZoneInfo
 
 from django.conf import settings
@@ -76,14 +77,15 @@ def _problems_with_causes(*, now: datetime) -> list[tuple[Problem, list[Problem]
     for problem in problems:
         keys = [(problem.hub_id, key) for key in problem.causes]
         causes = [by_key[key] for key in keys if key in by_key]
-        is_brief = all(
-            one.reason == LATE and now - one.since < SHORT_SILENCE
-            for one in causes or [problem]
-        )
+        is_brief = all(_is_brief(one, now=now) for one in causes or [problem])
         is_restart = problem.reason == NOT_OBSERVED and problem.hub_id not in hubs
         if not is_brief and not is_restart:
             found.append((problem, causes))
     return found
+
+
+def _is_brief(problem: Problem, *, now: datetime) -> bool:
+    return problem.reason == LATE and now - problem.since < SHORT_SILENCE
 
 
 def quiet_until(rule: NotificationRule, now: datetime) -> datetime | None:
@@ -126,16 +128,13 @@ def make_messages(*, now: datetime) -> int:
             deliveries[one.rule_id, one.problem_id][one.idempotence_key] = one
     messages: list[_Message] = []
     canceled: list[int] = []
-    for rule in rules:
-        for problem, causes in problems:
-            is_following = any(cause.kind in rule.events for cause in causes)
-            if matches(rule, problem) and not is_following:
-                before = deliveries[rule.pk, problem.pk]
-                messages += _messages_of(rule, problem, before, now=now)
-                if problem.ended_at is not None:
-                    canceled += [
-                        one.pk for one in before.values() if one.state == State.PENDING
-                    ]
+    for rule, (problem, causes) in product(rules, problems):
+        if not matches(rule, problem) or any(one.kind in rule.events for one in causes):
+            continue
+        before = deliveries[rule.pk, problem.pk]
+        messages += _messages_of(rule, problem, before, now=now)
+        if problem.ended_at is not None:
+            canceled += [one.pk for one in before.values()]
     with transaction.atomic():
         # What ended before it was sent is not worth a message; nor is that it ended.
         NotificationDelivery.objects.filter(

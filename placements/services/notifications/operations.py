@@ -39,6 +39,7 @@ from placements.services.notifications.evaluation import matches
 from placements.services.notifications.services import (
     SERVICES,
     Service,
+    ServiceField,
     Values,
     former_fields,
 )
@@ -72,39 +73,33 @@ def _errors(service: Service, fields: Mapping[str, str]) -> Iterator[FieldError]
         message = f"Forbidden: {service.kind.value} has no such field"
         yield FieldError(name[:40], "unknown-field", message, ", ".join(known))
     for field in service.fields:
-        value = fields.get(field.name, "")
-        if not value and field.is_required:
-            yield FieldError(field.name, "required", "Required value", field.allowed)
-        elif value and not field.pattern.fullmatch(value):
-            yield FieldError(field.name, "bad-format", "Invalid value", field.allowed)
-        elif value and field.name in ("address", "host"):
-            yield from _address_errors(field.name, value, field.allowed)
+        yield from _field_errors(field, fields.get(field.name, ""))
     if service.kind == ChannelKind.EMAIL and not settings.EMAIL_HOST:
         message = "Forbidden: the console has no mail server"
         yield FieldError("kind", "not-allowed", message, "set FLEETUI_MAIL_SERVER")
 
 
+def _field_errors(field: ServiceField, value: str) -> Iterator[FieldError]:
+    if not value:
+        if field.is_required:
+            yield FieldError(field.name, "required", "Required value", field.allowed)
+    elif not field.pattern.fullmatch(value):
+        yield FieldError(field.name, "bad-format", "Invalid value", field.allowed)
+    elif field.name in ("address", "host"):
+        yield from _address_errors(field.name, value, field.allowed)
+
+
 def _address_errors(path: str, value: str, allowed: str) -> Iterator[FieldError]:
     """Yield what is wrong with a host or an address as it is entered; each connection checks it again."""
-    url = value if path == "address" else f"https://{value}"
-    try:
-        parts = urlsplit(url)
-        is_valid = (
-            (parts.port is None or parts.port > 0)
-            and parts.scheme == "https"
-            and parts.hostname
-        )
-    except ValueError:
-        is_valid = False
-    if not is_valid or parts.username is not None or "#" in url:
-        yield FieldError(
-            path,
-            "bad-format",
-            "Invalid value: must have no user and no fragment",
-            allowed,
-        )
+    url = value
+    if path == "host":
+        url = f"https://{value}"
+    host = _host_of(url)
+    if not host:
+        message = "Invalid value: must have no user and no fragment"
+        yield FieldError(path, "bad-format", message, allowed)
         return
-    host, rules = (parts.hostname or "").rstrip("."), rules_for_channels()
+    host, rules = host.rstrip("."), rules_for_channels()
     if is_ip_address(host):
         try:
             check_address(host, rules)
@@ -113,12 +108,20 @@ def _address_errors(path: str, value: str, allowed: str) -> Iterator[FieldError]
         return
     last = host.rpartition(".")[2]
     if not last[:1].isalpha() or (last == "localhost" and not rules.allow_loopback):
-        yield FieldError(
-            path,
-            "not-allowed",
-            "Forbidden: a host of this machine, or no name",
-            allowed,
-        )
+        message = "Forbidden: a host of this machine, or no name"
+        yield FieldError(path, "not-allowed", message, allowed)
+
+
+def _host_of(url: str) -> str:
+    """Return the host of an address over HTTPS; empty if it has a user or a fragment, or is not valid."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return ""
+    if parts.scheme != "https" or port == 0 or parts.username is not None or "#" in url:
+        return ""
+    return parts.hostname or ""
 
 
 def summary_of(kind: str, fields: Values) -> str:
@@ -235,35 +238,19 @@ def rule_columns(rule_input: RuleInput) -> dict[str, Any]:
         *check_name(rule_input.name),
         *_event_errors(rule_input),
         *_quiet_errors(rule_input),
+        *_reminder_errors(rule_input.reminder_hours),
     ]
     key, _, value = rule_input.label.partition("=")
     if rule_input.label and (label_key_problem(key) or label_value_problem(value)):
-        errors.append(
-            FieldError(
-                "label", "bad-format", "Invalid value", "a label such as team=payments"
-            )
-        )
-    is_number = (
-        rule_input.reminder_hours.isdecimal() and len(rule_input.reminder_hours) <= 4
-    )
-    if not is_number or int(rule_input.reminder_hours) > LONGEST_REMINDER:
-        allowed = f"hours from 0 (never) to {LONGEST_REMINDER}"
-        errors.append(
-            FieldError("reminderHours", "out-of-range", "Invalid value", allowed)
-        )
+        allowed = "a label such as team=payments"
+        errors.append(FieldError("label", "bad-format", "Invalid value", allowed))
     channel = NotificationChannel.objects.filter(name=rule_input.channel).first()
     if channel is None:
-        allowed = ", ".join(
-            NotificationChannel.objects.order_by("name").values_list("name", flat=True)
+        names = NotificationChannel.objects.order_by("name").values_list(
+            "name", flat=True
         )
-        errors.append(
-            FieldError(
-                "channel",
-                "not-one-of",
-                "Unsupported value",
-                allowed or "create one first",
-            )
-        )
+        allowed = ", ".join(names) or "create one first"
+        errors.append(FieldError("channel", "not-one-of", "Unsupported value", allowed))
     if errors or channel is None:
         raise InvalidManifest(errors)
     return {
@@ -271,17 +258,23 @@ def rule_columns(rule_input: RuleInput) -> dict[str, Any]:
         "events": list(rule_input.events),
         "label_key": key,
         "label_value": value,
-        "quiet_from": time.fromisoformat(rule_input.quiet_from)
-        if rule_input.quiet_from
-        else None,
-        "quiet_until": time.fromisoformat(rule_input.quiet_until)
-        if rule_input.quiet_until
-        else None,
+        "quiet_from": _time_of(rule_input.quiet_from),
+        "quiet_until": _time_of(rule_input.quiet_until),
         "time_zone": rule_input.time_zone,
         "reminder_hours": int(rule_input.reminder_hours),
         "sends_resolved": rule_input.sends_resolved,
         "is_enabled": rule_input.is_enabled,
     }
+
+
+def _time_of(text: str) -> time | None:
+    return time.fromisoformat(text) if text else None
+
+
+def _reminder_errors(hours: str) -> Iterator[FieldError]:
+    if not hours.isdecimal() or len(hours) > 4 or int(hours) > LONGEST_REMINDER:
+        allowed = f"hours from 0 (never) to {LONGEST_REMINDER}"
+        yield FieldError("reminderHours", "out-of-range", "Invalid value", allowed)
 
 
 def _event_errors(rule_input: RuleInput) -> list[FieldError]:

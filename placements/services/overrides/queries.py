@@ -121,6 +121,8 @@ def _content_of(row: OverrideSnapshot, document: Mapping[str, Any]) -> OverrideC
 def overridden(
     manifests: Manifests, snapshots: Sequence[OverrideContent], cluster: Cluster
 ) -> Manifests | OverrideFailed:
+    if not snapshots:
+        return manifests
     result = override(map(HubObject.of, manifests), snapshots, cluster)
     if isinstance(result, OverrideFailed):
         return result
