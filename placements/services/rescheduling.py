@@ -89,19 +89,23 @@ def plan_few_moves(placement: Placement, moves: int | None) -> FewMoves:
     plan = plan_moves(cycle, moves=moves, options=REQUEST_OPTIONS)
     if isinstance(plan, NoPlanReason):
         raise ActionNotAllowed(NO_PLAN[plan])
-    refusal = reschedule_refusal(placement)
-    if placement.is_due:
-        refusal = (
-            refusal or "A scheduling cycle is due; compute the moves again after it."
-        )
-    if not plan.joins and not plan.leaves:
-        refusal = refusal or repair_sentence(plan)
+    refusal = reschedule_refusal(placement) or _why_not_move(placement, plan)
     decision = schedule(replace(cycle, batch=plan.batch))
     if not placement.is_mirrored or not plan.leaves:
         return FewMoves(plan, decision, refusal)
     difference = hub_difference(cycle, plan)
-    followed = len(plan.leaves) if difference is None else difference[0] - 1
+    followed = len(plan.leaves)
+    if difference is not None:
+        followed = difference[0] - 1
     return FewMoves(plan, decision, refusal, hub_sentence(plan, difference), followed)
+
+
+def _why_not_move(placement: Placement, plan: MovePlan) -> str:
+    if placement.is_due:
+        return "A scheduling cycle is due; compute the moves again after it."
+    if not plan.joins and not plan.leaves:
+        return repair_sentence(plan)
+    return ""
 
 
 def reschedule_with_few_moves(

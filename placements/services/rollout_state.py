@@ -5,6 +5,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Any, NamedTuple
 
 from django.db.models import (
@@ -354,9 +355,8 @@ class Versions:
         }
         whole = plain
         if overrides:
-            whole = _hash(
-                [plain, sorted({str(one) for several in names for one in several})]
-            )
+            frozen = sorted(set(map(str, chain.from_iterable(names))))
+            whole = _hash([plain, frozen])
         if acting or sharing:
             whole = _hash([whole, strategy])
         by_cluster = {cluster: names[several] for cluster, several in overrides.items()}

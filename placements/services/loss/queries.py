@@ -98,6 +98,20 @@ def worst_losses(
     return rows.order_by("-unfulfilled", "-empty", "-lost", "level", "value")
 
 
+def _groups_of(
+    placements: Collection[tuple[int, str, str, Mapping[str, str]]],
+) -> tuple[str, dict[int, str]]:
+    """Return what placements are grouped by, and the group of each."""
+    candidates = (
+        ("team", {key: labels.get("team", "") for key, _, _, labels in placements}),
+        ("namespace", {key: namespace for key, _, namespace, _ in placements}),
+    )
+    for word, groups in candidates:
+        if len(set(groups.values())) > 1 and len(placements) > MOST_ALONE:
+            return word, {key: group or f"no {word}" for key, group in groups.items()}
+    return "placement", {key: name for key, name, _, _ in placements}
+
+
 def survival_by_group(
     losses: Iterable[ResilienceLoss],
     placements: Collection[tuple[int, str, str, Mapping[str, str]]],
@@ -107,19 +121,7 @@ def survival_by_group(
     Placements are (key, full name, namespace, labels). They are grouped by the label `team` or by namespace
     where that is more than one group; few placements, or those that have neither, are separate groups.
     """
-    few = len(placements) <= MOST_ALONE
-    by, names = "placement", {key: name for key, name, _, _ in placements}
-    candidates = (
-        ("team", {key: labels.get("team", "") for key, _, _, labels in placements}),
-        ("namespace", {key: namespace for key, _, namespace, _ in placements}),
-    )
-    for word, groups in () if few else candidates:
-        if len(set(groups.values())) > 1:
-            by, names = (
-                word,
-                {key: group or f"no {word}" for key, group in groups.items()},
-            )
-            break
+    by, names = _groups_of(placements)
     counts_by_loss = []
     for loss in losses:
         counts: dict[str, tuple[int, int]] = {}

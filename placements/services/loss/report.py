@@ -1,7 +1,13 @@
 """Runs of the resilience report, in chunks of losses; a changed placement is evaluated alone."""
 
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import (
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from datetime import datetime, timedelta
 from time import perf_counter
 from typing import Any
@@ -69,6 +75,30 @@ _CELL = np.dtype([*_FORMER.descr, ("skew", "<u4")])
 _Rows = dict[tuple[str, str, str], dict[int, LossCounts]]
 
 
+def _input_errors(
+    fleet: Fleet, keys: Sequence[str], variants: Sequence[str]
+) -> Iterator[FieldError]:
+    allowed = list(map(str, LossVariant))
+    for at, one in enumerate(variants):
+        if one not in allowed:
+            message = f"Unsupported value: {one[:63]!r}"
+            yield FieldError(
+                f"variants[{at}]", "not-one-of", message, ", ".join(allowed)
+            )
+    for at, one in enumerate(keys):
+        domains = len(fleet.label(pair_key(one) or one).values)
+        if not domains:
+            message = f"Invalid value: {one[:63]!r}: no cluster has this label"
+            yield FieldError(f"keys[{at}]", "unsatisfiable", message)
+        elif pair_key(one) and domains > MOST_PAIRED:
+            message = f"Too many: {pair_key(one)[:63]!r} has {domains} domains"
+            most = f"at most {MOST_PAIRED} for pairs"
+            yield FieldError(f"keys[{at}]", "too-many", message, most)
+    if len(keys) > MOST_KEYS:
+        message = f"Too many: {len(keys)}"
+        yield FieldError("keys", "too-many", message, f"at most {MOST_KEYS}")
+
+
 def start_report(
     *,
     keys: Sequence[str] = (),
@@ -81,46 +111,14 @@ def start_report(
     A report in progress for the same keys and variants is continued instead, for a moment here. Raise
     InvalidManifest.
     """
-    view, allowed = current_fleet(), [str(one) for one in LossVariant]
-    errors = [
-        FieldError(
-            f"variants[{at}]",
-            "not-one-of",
-            f"Unsupported value: {one[:63]!r}",
-            ", ".join(allowed),
-        )
-        for at, one in enumerate(variants)
-        if one not in allowed
-    ]
-    for at, one in enumerate(keys):
-        domains = len(view.fleet.label(pair_key(one) or one).values)
-        if not domains:
-            message = f"Invalid value: {one[:63]!r}: no cluster has this label"
-            errors.append(FieldError(f"keys[{at}]", "unsatisfiable", message))
-        elif pair_key(one) and domains > MOST_PAIRED:
-            message = f"Too many: {pair_key(one)[:63]!r} has {domains} domains"
-            errors.append(
-                FieldError(
-                    f"keys[{at}]",
-                    "too-many",
-                    message,
-                    f"at most {MOST_PAIRED} for pairs",
-                )
-            )
-    if len(keys) > MOST_KEYS:
-        errors.append(
-            FieldError(
-                "keys", "too-many", f"Too many: {len(keys)}", f"at most {MOST_KEYS}"
-            )
-        )
-    if errors:
+    fleet = current_fleet().fleet
+    if errors := list(_input_errors(fleet, keys, variants)):
         raise InvalidManifest(errors)
-    if keys:
-        levels = sorted(set(keys), key=level_rank)
-    else:
-        cycles = cycles_of(valid_placements(), view.fleet, where=Q(pk__in=()))
-        levels = list(default_keys(view.fleet, [cycle.policy for _, cycle in cycles]))
-    kinds = [one for one in allowed if one in variants or not variants]
+    levels = sorted(set(keys), key=level_rank)
+    if not keys:
+        cycles = cycles_of(valid_placements(), fleet, where=Q(pk__in=()))
+        levels = list(default_keys(fleet, [cycle.policy for _, cycle in cycles]))
+    kinds = [one for one in map(str, LossVariant) if one in variants or not variants]
     open_reports = ResilienceReport.objects.filter(evaluate_at__isnull=False)
     row = next(
         (one for one in open_reports if (one.keys, one.variants) == (levels, kinds)),
@@ -130,7 +128,7 @@ def start_report(
     is_started = True
     if row is None:
         seconds = AT_ONCE
-        is_started = len(view.fleet) <= SMALL_FLEET
+        is_started = len(fleet) <= SMALL_FLEET
         row = ResilienceReport.objects.create(
             keys=levels,
             variants=kinds,
@@ -386,20 +384,13 @@ def _write_placements(
                 bad[key].append((loss.level, loss.value, cell.lost))
     rows = []
     for key, decisions_made in counts.items():
-        weakest, fails = weakest_point(bad[key]), {level for level, _, _ in bad[key]}
-        survives = [
-            level
-            for level in levels_of(row)
-            if level not in fails and subjects[key].placed
-        ]
+        levels = []
+        if subjects[key].placed:
+            levels = levels_of(row)
+        result = _resilience_of(levels, bad[key])
         rows.append(
             PlacementResilience(
-                placement_id=key,
-                report=row,
-                decisions_made=decisions_made,
-                survives=barred(survives),
-                weakest_level=weakest.level if weakest else "",
-                weakest_value=weakest.value if weakest else "",
+                placement_id=key, report=row, decisions_made=decisions_made, **result
             )
         )
     there = set[int]()
@@ -408,6 +399,17 @@ def _write_placements(
     PlacementResilience.objects.bulk_create(
         [one for one in rows if one.placement_id in there], batch_size=500
     )
+
+
+def _resilience_of(
+    levels: Iterable[str], bad: Collection[tuple[str, str, int]]
+) -> dict[str, str]:
+    """Return the columns of what a placement survives, by the losses that it does not."""
+    fails = {level for level, _, _ in bad}
+    columns = {"survives": barred(level for level in levels if level not in fails)}
+    if weakest := weakest_point(bad):
+        columns |= {"weakest_level": weakest.level, "weakest_value": weakest.value}
+    return columns
 
 
 def update_changed(row: ResilienceReport, *, now: datetime) -> int:

@@ -4,7 +4,11 @@ The attention list, the inbox and the count in the navigation follow from these:
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import (
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from dataclasses import replace
 from enum import StrEnum
 
@@ -92,8 +96,10 @@ def title_of(cause: Cause, key: str = "") -> tuple[str, str]:
 _GROUP = "clusters/"
 
 
-def _by_reason(problems: Sequence[ProblemFacts]) -> list[ProblemFacts]:
-    """Return the problems with one for all clusters in a state that several are in."""
+def _large_groups(
+    problems: Iterable[ProblemFacts],
+) -> dict[str, list[ProblemFacts]]:
+    """Return the clusters in a state that several are in, by the state."""
     groups: dict[str, list[ProblemFacts]] = defaultdict(list)
     for one in problems:
         is_state = one.kind in (
@@ -102,11 +108,16 @@ def _by_reason(problems: Sequence[ProblemFacts]) -> list[ProblemFacts]:
         )
         if is_state and one.reason != sources.NO_RESPONSE:
             groups[one.reason if one.reason in _GROUPS else _NOT_READY].append(one)
-    large = {
+    return {
         state: several
         for state, several in groups.items()
         if len(several) >= GROUPED_FROM
     }
+
+
+def _by_reason(problems: Sequence[ProblemFacts]) -> list[ProblemFacts]:
+    """Return the problems with one for all clusters in a state that several are in."""
+    large = _large_groups(problems)
     keys = {
         one.key: f"{_GROUP}{state}"
         for state, several in large.items()

@@ -29,7 +29,11 @@ from fleetui.hub_backend import current_backend
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id
 from placements.engine.disruption import EvictionReason, Invalid, NotExecuted
 from placements.engine.problems import Noun, ProblemFacts, ProblemLevel
-from placements.engine.rollout.actions import BlockReason, RunPhase
+from placements.engine.rollout.actions import (
+    BlockReason,
+    RollingUpdateResult,
+    RunPhase,
+)
 from placements.engine.rollout.staged_run import ApprovalPoint, RunStatus, WaitReason
 from placements.engine.rollout.state import FailureKind, Phase
 from placements.explain.connections import unreachable_reason
@@ -190,6 +194,16 @@ def of_approvals(rows: QuerySet[ApprovalRequest]) -> Iterator[ProblemFacts]:
         )
 
 
+def _is_no_stall(run: Rollout, result: RollingUpdateResult) -> bool:
+    """Return whether a rollout is only paused, or has nothing left but clusters without a driver.
+
+    Nothing is ever applied to these: that is their status, and no stall.
+    """
+    is_paused = run.placement is not None and run.placement.paused_since is not None
+    reasons = {one.reason for one in result.blocked}
+    return is_paused or reasons == {BlockReason.NOT_MONITORED}
+
+
 def of_rollouts(_now: datetime) -> Iterator[ProblemFacts]:
     """Yield the rollouts that stalled, that wait for unreachable clusters, and with blocked removals."""
     is_stalled = Q(verdict=RunPhase.HALTED, placement__paused_since=None)
@@ -207,13 +221,7 @@ def of_rollouts(_now: datetime) -> Iterator[ProblemFacts]:
             one.cluster for one in result.blocked if one.reason in may_be_causes
         ]
         if result.phase is RunPhase.HALTED:
-            is_paused = (
-                run.placement is not None and run.placement.paused_since is not None
-            )
-            # Nothing is ever applied to a cluster without a driver: that is its status, and no stall.
-            if is_paused or {one.reason for one in result.blocked} == {
-                BlockReason.NOT_MONITORED
-            }:
+            if _is_no_stall(run, result):
                 continue
             late = away_sentence(result, BlockReason.NOT_AVAILABLE)
             blocked = counted(len(result.blocked), "cluster")
@@ -226,7 +234,8 @@ def of_rollouts(_now: datetime) -> Iterator[ProblemFacts]:
             sentences = [f"Rollout {run.number}: {away}"]
         if result.blocked_removals:
             sentences.append(blocked_removals_sentence(result.blocked_removals))
-            clusters = clusters if away else []
+            if not away:
+                clusters = []
         name = f"{run.placement_name}/{run.number}"
         yield ProblemFacts(
             ProblemKind.ROLLOUT_STALLED,
