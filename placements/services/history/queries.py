@@ -291,10 +291,7 @@ def _saves_of(placement: Placement) -> list[tuple[datetime, str, Document, Docum
     """Return time, author, and the manifest before and after the last saves, the newest first."""
     saves = Event.objects.filter(
         kind="placement", name=placement.full_name, verb="changed"
-    )
-    saves = saves.filter(
-        at__gte=placement.created_at, before__isnull=False, after__isnull=False
-    )
+    ).filter(at__gte=placement.created_at, before__isnull=False, after__isnull=False)
     newest = saves.order_by("-id")[:_SAVES_READ]
     values = newest.values_list("at", "actor_name", "before", "after")
     return [(at, by, old, new) for at, by, old, new in values if old and new]

@@ -117,8 +117,7 @@ def placements_with(
     has_snapshot = Exists(ResourceSnapshot.objects.filter(placement=OuterRef("pk")))
     waiting = Placement.objects.filter(
         ~has_snapshot, strategy_type=StrategyType.EXTERNAL, deleting_since=None
-    )
-    waiting = waiting.only("namespace", "full_name", "document")
+    ).only("namespace", "full_name", "document")
     for row in waiting.order_by("full_name"):
         for one in resources:
             key = (one.group, one.version, one.kind, one.namespace, one.name)
