@@ -21,6 +21,7 @@ from fleetui.changes import unnoticed
 
 BATCH_SIZE = 500
 
+Key = TypeVar("Key")
 Value = TypeVar("Value")
 Row = TypeVar("Row", bound=Model)
 
@@ -30,6 +31,14 @@ def batched(values: Iterable[Value], size: int = BATCH_SIZE) -> Iterator[list[Va
     remaining = iter(values)
     while batch := list(islice(remaining, size)):
         yield batch
+
+
+def grouped(pairs: Iterable[tuple[Key, Value]]) -> dict[Key, list[Value]]:
+    """Return the values by their keys, in the order in which they come."""
+    groups: dict[Key, list[Value]] = {}
+    for key, value in pairs:
+        groups.setdefault(key, []).append(value)
+    return groups
 
 
 def filter_by(rows: QuerySet[Row], **lookups: Any) -> QuerySet[Row]:

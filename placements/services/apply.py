@@ -59,7 +59,10 @@ from fleetui.apimachinery.kinds import (
 from fleetui.apimachinery.model import mapping_at
 from fleetui.apimachinery.secrets import HubObject, ObjectKey
 from fleetui.apimachinery.yaml import Document, attach_lines
-from fleetui.bulk import batched
+from fleetui.bulk import (
+    batched,
+    grouped,
+)
 from fleetui.middleware import RequestTooLongError
 from fleetui.models import Event
 from fleetui.permissions import check_change
@@ -345,10 +348,11 @@ def _unchanged(
             )
     unchanged_members, as_of = _unchanged_members(members, now=now)
     results |= unchanged_members
-    by_kind: dict[tuple[_Kind, type[Model]], list[Document]] = {}
-    for one in documents:
-        if (kind := _KINDS.get(_kind(one))) and kind.model:
-            by_kind.setdefault((kind, kind.model), []).append(one)
+    by_kind = grouped(
+        ((kind, kind.model), one)
+        for one in documents
+        if (kind := _KINDS.get(_kind(one))) and kind.model
+    )
     for (kind, model), several in by_kind.items():
         results |= _unchanged_rows(kind, model, several)
     return results, as_of

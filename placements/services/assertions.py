@@ -17,7 +17,9 @@ from clusters.models import FleetState
 from clusters.queries import current_fleet, load_fleet
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, ManifestWarning
 from fleetui.apimachinery.words import barred
-from fleetui.audit import AuditEvent, record
+from fleetui.audit import (
+    record_event,
+)
 from fleetui.bulk import batched
 from fleetui.concurrency import check_revision, retry_on_conflict
 from fleetui.permissions import check_change
@@ -155,15 +157,16 @@ def save_checks_file(
     row.revision += 1
     row.updated_at = now
     row.save()
-    changed = AuditEvent(
+    record_event(
         "changed",
         CHECKS_FILE,
         NAME,
         row.revision,
         before={"text": before},
         after={"text": text},
+        by=by,
+        now=now,
     )
-    record(changed, by=by, now=now)
     _have_checked(entries)
     return row
 
@@ -249,14 +252,15 @@ def _record_changes(
     for result in results:
         was_broken = result.name in before and before[result.name].is_broken
         if was_broken is not result.is_broken:
-            event = AuditEvent(
+            record_event(
                 "assertion holds again" if was_broken else "assertion broken",
                 PLACEMENT,
                 placement.full_name,
                 after={"assertion": result.sentence},
                 is_warning=not was_broken,
+                by=None,
+                now=now,
             )
-            record(event, by=None, now=now)
 
 
 def results_of(check: AssertionCheck | None) -> list[AssertionResult]:

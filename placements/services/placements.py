@@ -15,11 +15,19 @@ from django.db import transaction
 from clusters.drivers.registry import ACTING_DRIVERS
 from clusters.models import MemberCluster
 from clusters.queries import load_fleet
-from fleetui.apimachinery.errors import FieldError, InvalidManifest, ManifestWarning
+from fleetui.apimachinery.errors import (
+    FieldError,
+    InvalidManifest,
+    ManifestWarning,
+    raise_errors,
+)
 from fleetui.apimachinery.metadata import next_generation
 from fleetui.apimachinery.model import Semantics, items_at, mapping_at
 from fleetui.apimachinery.words import counted, first_names, split_full_name
-from fleetui.audit import AuditEvent, actor_name, record
+from fleetui.audit import (
+    actor_name,
+    record_event,
+)
 from fleetui.concurrency import check_revision, retry_on_conflict
 from fleetui.errors import CONFIRMATION_NEEDED, FleetError
 from fleetui.task_queue import enqueue
@@ -149,8 +157,7 @@ def save_placement(
         )
         return SaveResult(created, OperationResult.CREATED, (*warnings, *broken))
 
-    if errors := unchangeable_errors(current, manifest, content):
-        raise InvalidManifest(errors)
+    raise_errors(unchangeable_errors(current, manifest, content))
     if current.document == content:
         return SaveResult(current, OperationResult.UNCHANGED, warnings)
     columns = _columns_of(manifest)
@@ -174,8 +181,7 @@ def check_placement_to_save(
     check_placement_change(by, manifest, before=document_of(current), after=content)
     if current is None:
         return
-    if errors := unchangeable_errors(current, manifest, content):
-        raise InvalidManifest(errors)
+    raise_errors(unchangeable_errors(current, manifest, content))
     if not confirmed:
         check_not_unscheduling_all(current, manifest)
 
@@ -241,8 +247,12 @@ def _create(
         **columns,
     )
     _take_policy_snapshot(created, manifest, number=0, by=by, now=now)
-    record(
-        AuditEvent("created", PLACEMENT, created.full_name, revision=1, after=content),
+    record_event(
+        "created",
+        PLACEMENT,
+        created.full_name,
+        revision=1,
+        after=content,
         by=by,
         now=now,
     )
@@ -292,15 +302,16 @@ def _update(
             placement, manifest, number=latest.number + 1, by=by, now=now
         )
         prune_policy_snapshots(placement)
-    event = AuditEvent(
+    record_event(
         "changed",
         PLACEMENT,
         placement.full_name,
         placement.revision,
         before=before,
         after=content,
+        by=by,
+        now=now,
     )
-    record(event, by=by, now=now)
     enqueue_scheduling(
         [placement.pk],
         trigger=trigger,
@@ -352,10 +363,15 @@ def delete_placement(
             current.save(
                 update_fields=["deleting_since", "deletion_number", "revision"]
             )
-            event = AuditEvent(
-                "deleted", PLACEMENT, name, current.revision, before=current.document
+            record_event(
+                "deleted",
+                PLACEMENT,
+                name,
+                current.revision,
+                before=current.document,
+                by=by,
+                now=now,
             )
-            record(event, by=by, now=now)
             end_runs_of(current, StageReason("being-deleted"), by=by, now=now)
         enqueue_rollout([current.pk])
         return finish_deletion(current, now=now)

@@ -21,7 +21,9 @@ from fleetui.apimachinery.metadata import (
 )
 from fleetui.apimachinery.model import mapping_at
 from fleetui.apimachinery.secrets import without_secrets
-from fleetui.audit import AuditEvent, record
+from fleetui.audit import (
+    record_event,
+)
 from fleetui.concurrency import check_revision
 from fleetui.errors import UnknownObject
 from placements.manifests.ocm import OCM_KIND
@@ -167,10 +169,16 @@ def save_row(
     row.document, row.updated_at, row.revision = content, now, row.revision + 1
     row.save()
     hidden = without_secrets(before), without_secrets(content, before=before)
-    event = AuditEvent(
-        result, kind, label or row.name, row.revision, before=hidden[0], after=hidden[1]
+    record_event(
+        result,
+        kind,
+        label or row.name,
+        row.revision,
+        before=hidden[0],
+        after=hidden[1],
+        by=by,
+        now=now,
     )
-    record(event, by=by, now=now)
     return SaveResult(row, result)
 
 
@@ -179,7 +187,12 @@ def delete_row(
 ) -> None:
     before = row.document
     row.delete()
-    event = AuditEvent(
-        "deleted", kind, label or row.name, row.revision + 1, before=before
+    record_event(
+        "deleted",
+        kind,
+        label or row.name,
+        row.revision + 1,
+        before=before,
+        by=by,
+        now=now,
     )
-    record(event, by=by, now=now)

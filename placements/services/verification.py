@@ -9,7 +9,9 @@ from django.db import transaction
 from django.db.models import F, Q, QuerySet
 
 from clusters.queries import counters, current_fleet
-from fleetui.audit import AuditEvent, record
+from fleetui.audit import (
+    record_event,
+)
 from fleetui.hub_scope import LOCAL_HUB
 from placements.engine.scheduling.decision import ENGINE_VERSION
 from placements.models import DecisionRecord, Placement, StalenessCheck, StalePick
@@ -66,14 +68,15 @@ def verify(records: Iterable[DecisionRecord], *, now: datetime) -> Verified:
             if is_new:
                 verb = "does not replay" if fault else "replays again"
                 facts = {"reason": fault}
-                event = AuditEvent(
+                record_event(
                     verb,
                     DECISION,
                     each.decision_id,
                     after=facts,
                     is_warning=bool(fault),
+                    by=None,
+                    now=now,
                 )
-                record(event, by=None, now=now)
         if fault:
             faulty.append(each)
     return Verified(count, tuple(faulty))

@@ -11,6 +11,7 @@ from django.db.models import Case, Count, OuterRef, Subquery, Value, When
 from clusters.columns import domain_order
 from clusters.filters import groups_of
 from clusters.models import ClusterLabel, MemberCluster
+from fleetui.bulk import grouped
 from fleetui.hub_scope import current_hub_id
 from placements.explain.vocabulary import value_words
 from placements.manifests.binding import BindingState
@@ -97,9 +98,7 @@ def _picture(
 
 def _counts(keys: dict[int, str]) -> dict[int, dict[str, int]]:
     """Return the clusters of placements in the largest domains of their keys."""
-    placements_of: dict[str, list[int]] = defaultdict(list)
-    for pk, key in keys.items():
-        placements_of[key].append(pk)
+    placements_of = grouped((key, pk) for pk, key in keys.items())
     placements_of.pop("", None)
     if not placements_of:
         return {}

@@ -16,10 +16,19 @@ from clusters.models import ClusterTaint, MemberCluster, Membership
 from clusters.operations.change_log import lock_fleet
 from clusters.operations.edit import clusters_named, cordon
 from clusters.operations.join import CLUSTER
-from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.apimachinery.errors import (
+    FieldError,
+    raise_errors,
+)
 from fleetui.apimachinery.model import omit_empty
 from fleetui.apimachinery.words import counted
-from fleetui.audit import AuditEvent, actor_name, record, record_all
+from fleetui.audit import (
+    AuditEvent,
+    actor_name,
+    record,
+    record_all,
+    record_event,
+)
 from fleetui.bulk import BATCH_SIZE, batched
 from placements.engine.disruption import EvictionReason, Executed, Invalid, KeptReason
 from placements.engine.rollout.state import Phase
@@ -284,8 +293,7 @@ def drain(
     errors = pace.errors(now=now)
     for cluster in clusters if pace.first else ():
         errors += _order_errors(cluster, list(pace.first or ()), running.get(cluster))
-    if errors:
-        raise InvalidManifest(errors)
+    raise_errors(errors)
     for row in running.values():
         _change_pace(row, pace, by=by, now=now)
     new = [name for name in clusters if name not in running]
@@ -352,10 +360,15 @@ def _change_pace(row: Drain, pace: Pace, *, by: User | None, now: datetime) -> N
         setattr(row, name, value)
     if (after := _pace_facts(row)) != before:
         row.save(update_fields=[*pace.columns])
-        event = AuditEvent(
-            "drain pace changed", CLUSTER, row.cluster_name, before=before, after=after
+        record_event(
+            "drain pace changed",
+            CLUSTER,
+            row.cluster_name,
+            before=before,
+            after=after,
+            by=by,
+            now=now,
         )
-        record(event, by=by, now=now)
 
 
 def _pace_facts(row: Drain) -> dict[str, object]:

@@ -6,7 +6,10 @@ from typing import Any
 
 from django.db.models import Case, Count, QuerySet, Value, When
 
-from fleetui.bulk import filter_by
+from fleetui.bulk import (
+    filter_by,
+    grouped,
+)
 from placements.engine.disruption import (
     EvictionContext,
     EvictionReason,
@@ -106,10 +109,8 @@ def taken_over(drain: Drain) -> dict[str, list[Binding]]:
         placement__full_name__in=drain.steps.values("placement_name"),
         picked_at__gte=drain.started_at,
     ).exclude(cluster_name=drain.cluster_name)
-    by_placement: dict[str, list[Binding]] = {}
-    for row in rows.select_related("placement").order_by("cluster_name"):
-        by_placement.setdefault(row.placement.full_name, []).append(row)
-    return by_placement
+    rows = rows.select_related("placement").order_by("cluster_name")
+    return grouped((row.placement.full_name, row) for row in rows)
 
 
 def step_sentence(step: DrainStep) -> str:

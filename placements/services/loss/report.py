@@ -19,7 +19,10 @@ from django.db.models import F, Q, QuerySet
 
 from clusters.fleet import Fleet
 from clusters.queries import counters, current_fleet
-from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.apimachinery.errors import (
+    FieldError,
+    raise_errors,
+)
 from fleetui.apimachinery.words import barred
 from fleetui.audit import actor_name
 from fleetui.bulk import batched
@@ -112,8 +115,7 @@ def start_report(
     InvalidManifest.
     """
     fleet = current_fleet().fleet
-    if errors := list(_input_errors(fleet, keys, variants)):
-        raise InvalidManifest(errors)
+    raise_errors(_input_errors(fleet, keys, variants))
     levels = sorted(set(keys), key=level_rank)
     if not keys:
         cycles = cycles_of(valid_placements(), fleet, where=Q(pk__in=()))

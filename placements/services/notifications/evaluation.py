@@ -17,6 +17,7 @@ from clusters.hub_queries import across_hubs
 from clusters.models import FleetState
 from clusters.observation import LONGEST_SILENCE
 from fleetui.apimachinery.words import counted
+from fleetui.bulk import grouped
 from fleetui.hub_scope import LOCAL_HUB
 from placements.engine.problems import NOUNS, Noun
 from placements.models import (
@@ -176,9 +177,9 @@ def _deliveries(
     messages: Sequence[_Message], *, now: datetime
 ) -> list[NotificationDelivery]:
     """Return the rows of messages; of many of one rule, kind and event the first has them all."""
-    groups: dict[tuple[int, str, str], list[_Message]] = defaultdict(list)
-    for one in messages:
-        groups[one.rule.pk, one.kind, one.problem.kind].append(one)
+    groups = grouped(
+        ((one.rule.pk, one.kind, one.problem.kind), one) for one in messages
+    )
     rows = []
     for group in groups.values():
         is_grouped = len(group) > MOST_SINGLE

@@ -30,9 +30,16 @@ from clusters.drivers.kubernetes.sockets import (
 from clusters.kubeconfig import Secret
 from clusters.kubernetes_drivers import address_rules
 from clusters.models import FORMER_KIND, ChannelKind, NotificationChannel
-from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.apimachinery.errors import (
+    FieldError,
+    InvalidManifest,
+    raise_errors,
+)
 from fleetui.apimachinery.fields import label_key_problem, label_value_problem
-from fleetui.audit import AuditEvent, actor_name, record
+from fleetui.audit import (
+    actor_name,
+    record_event,
+)
 from fleetui.errors import UnknownObject
 from placements.models import NOTIFIED, NotificationDelivery, NotificationRule, Problem
 from placements.services.notifications.evaluation import matches
@@ -60,8 +67,7 @@ def checked_fields(kind: str, fields: Mapping[str, str]) -> dict[str, str]:
     if service is None:
         message, allowed = f"Unsupported value: {kind[:40]!r}", ", ".join(SERVICES)
         raise InvalidManifest.of("kind", "not-one-of", message, allowed)
-    if errors := list(_errors(service, fields)):
-        raise InvalidManifest(errors)
+    raise_errors(_errors(service, fields))
     return {field.name: fields.get(field.name, "") for field in service.fields}
 
 
@@ -165,7 +171,7 @@ def save_channel(
         row.fingerprint = fingerprint(secret)
         row.save()
         facts = {"kind": kind, "address": row.summary, "fingerprint": row.fingerprint}
-        record(AuditEvent(verb, CHANNEL, name, after=facts), by=by, now=now)
+        record_event(verb, CHANNEL, name, after=facts, by=by, now=now)
     return row
 
 
@@ -186,10 +192,15 @@ def convert_former_channels(*, now: datetime) -> None:
         NotificationChannel.objects.filter(pk=row.pk, kind=FORMER_KIND).update(
             is_enabled=False, disabled_reason=reason[:200]
         )
-        event = AuditEvent(
-            "disabled", CHANNEL, row.name, after={"reason": reason}, is_warning=True
+        record_event(
+            "disabled",
+            CHANNEL,
+            row.name,
+            after={"reason": reason},
+            is_warning=True,
+            by=None,
+            now=now,
         )
-        record(event, by=None, now=now)
 
 
 RULE = "notification-rule"
@@ -338,7 +349,7 @@ def save_rule(
         facts |= {
             key: str(facts[key]) for key in ("quiet_from", "quiet_until") if facts[key]
         }
-        record(AuditEvent(verb, RULE, rule_input.name, after=facts), by=by, now=now)
+        record_event(verb, RULE, rule_input.name, after=facts, by=by, now=now)
     return row
 
 
@@ -362,14 +373,14 @@ def named_channel(name: str) -> NotificationChannel:
 def delete_rule(name: str, *, by: User | None, now: datetime) -> None:
     """Delete a rule with its messages. Raise UnknownNotificationError."""
     named_rule(name).delete()
-    record(AuditEvent("deleted", RULE, name), by=by, now=now)
+    record_event("deleted", RULE, name, by=by, now=now)
 
 
 @transaction.atomic
 def delete_channel(name: str, *, by: User | None, now: datetime) -> None:
     """Delete a channel with its address, its rules and its messages. Raise UnknownNotificationError."""
     named_channel(name).delete()
-    record(AuditEvent("deleted", CHANNEL, name), by=by, now=now)
+    record_event("deleted", CHANNEL, name, by=by, now=now)
 
 
 @transaction.atomic
@@ -380,11 +391,7 @@ def enable_channel(
     NotificationChannel.objects.filter(pk=named_channel(name).pk).update(
         is_enabled=is_enabled, disabled_reason=""
     )
-    record(
-        AuditEvent("enabled" if is_enabled else "disabled", CHANNEL, name),
-        by=by,
-        now=now,
-    )
+    record_event("enabled" if is_enabled else "disabled", CHANNEL, name, by=by, now=now)
 
 
 def send_test(name: str, *, by: User, now: datetime) -> NotificationDelivery:

@@ -11,7 +11,10 @@ from django.db.models import Max
 
 from clusters.queries import load_fleet
 from fleetui.access.secret_values import plain_manifest
-from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.apimachinery.errors import (
+    FieldError,
+    raise_errors,
+)
 from fleetui.apimachinery.kinds import CLUSTER_OVERRIDE_KIND, OVERRIDE_KIND
 from fleetui.apimachinery.secrets import refuse_hidden
 from fleetui.apimachinery.words import full_name
@@ -94,8 +97,7 @@ def save_override(
     ]
     targets = {f"spec.{spec.SELECTORS}[{at}]": key for at, key in enumerate(keys)}
     check_override(by, manifest)
-    if errors := _save_errors(current, manifest, namespace, targets):
-        raise InvalidManifest(errors)
+    raise_errors(_save_errors(current, manifest, namespace, targets))
     row = current or Override(**place, created_at=now, revision=0)
     row.placement_name = manifest.placement
     saved = save_row(row, noun, document, by=by, now=now, label=label)

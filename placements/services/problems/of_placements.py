@@ -9,6 +9,7 @@ from typing import Any
 from django.db.models import Case, Q, When
 
 from fleetui.apimachinery.words import counted, names_and_more
+from fleetui.bulk import grouped
 from placements.engine.problems import Noun, ProblemFacts, ProblemLevel
 from placements.engine.rollout.state import FailureKind, Phase
 from placements.engine.status import (
@@ -75,10 +76,9 @@ def of_placements(
 
 def _of_workloads(places: Iterable[_Where]) -> Iterator[ProblemFacts]:
     """Yield the clusters that are the only ready ones on which several placements fail."""
-    by_cluster: dict[str, list[_Where]] = defaultdict(list)
-    for one in places:
-        if len(one.failing) == 1:
-            by_cluster[one.failing[0]].append(one)
+    by_cluster = grouped(
+        (one.failing[0], one) for one in places if len(one.failing) == 1
+    )
     for name, several in by_cluster.items():
         if len(several) == 1:
             continue

@@ -3,7 +3,6 @@
 The attention list, the inbox and the count in the navigation follow from these: one rule, one number.
 """
 
-from collections import defaultdict
 from collections.abc import (
     Iterable,
     Mapping,
@@ -14,6 +13,7 @@ from enum import StrEnum
 
 from clusters.fleet import EligibilityKind
 from fleetui.apimachinery.words import counted, names_and_more
+from fleetui.bulk import grouped
 from placements.engine.problems import (
     Cause,
     Noun,
@@ -100,19 +100,21 @@ def _large_groups(
     problems: Iterable[ProblemFacts],
 ) -> dict[str, list[ProblemFacts]]:
     """Return the clusters in a state that several are in, by the state."""
-    groups: dict[str, list[ProblemFacts]] = defaultdict(list)
-    for one in problems:
-        is_state = one.kind in (
-            ProblemKind.CLUSTER_NOT_READY,
-            ProblemKind.CLUSTER_LEAVING,
-        )
-        if is_state and one.reason != sources.NO_RESPONSE:
-            groups[one.reason if one.reason in _GROUPS else _NOT_READY].append(one)
+    states = (ProblemKind.CLUSTER_NOT_READY, ProblemKind.CLUSTER_LEAVING)
+    groups = grouped(
+        (_state_of(one), one)
+        for one in problems
+        if one.kind in states and one.reason != sources.NO_RESPONSE
+    )
     return {
         state: several
         for state, several in groups.items()
         if len(several) >= GROUPED_FROM
     }
+
+
+def _state_of(problem: ProblemFacts) -> str:
+    return problem.reason if problem.reason in _GROUPS else _NOT_READY
 
 
 def _by_reason(problems: Sequence[ProblemFacts]) -> list[ProblemFacts]:
@@ -138,9 +140,10 @@ def _group_of(state: str, problems: Sequence[ProblemFacts]) -> ProblemFacts:
         words, why, query = _GROUPS[state]
         message = f"{why}: {names_and_more([one.name for one in problems], _NAMES)}"
     else:
-        names: dict[str, list[str]] = defaultdict(list)
-        for one in problems:
-            names[ELIGIBILITY_WORDS[EligibilityKind(one.reason)]].append(one.name)
+        names = grouped(
+            (ELIGIBILITY_WORDS[EligibilityKind(one.reason)], one.name)
+            for one in problems
+        )
         message = " · ".join(
             f"{why}: {names_and_more(several, _NAMES)}"
             for why, several in names.items()

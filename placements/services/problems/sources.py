@@ -25,6 +25,7 @@ from clusters.fleet import EligibilityKind
 from clusters.models import ClusterCredential, Hub, MemberCluster, Membership
 from clusters.observation import not_observed, unhealthy
 from fleetui.apimachinery.words import counted, first_names, names_and_more
+from fleetui.bulk import grouped
 from fleetui.hub_backend import current_backend
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id
 from placements.engine.disruption import EvictionReason, Invalid, NotExecuted
@@ -487,11 +488,10 @@ def of_outdated(rows: QuerySet[StalePick]) -> Iterator[ProblemFacts]:
         When(cluster_name__in=cordoned_names(), then=True), default=False
     )
     rows = rows.annotate(is_cordoned=is_cordoned).order_by(owner, "cluster_name")
-    found: dict[tuple[str, bool], list[str]] = {}
-    for name, cluster, cordoned in rows.values_list(
-        owner, "cluster_name", "is_cordoned"
-    )[:MOST]:
-        found.setdefault((name, cordoned), []).append(cluster)
+    columns = rows.values_list(owner, "cluster_name", "is_cordoned")
+    found = grouped(
+        ((name, cordoned), cluster) for name, cluster, cordoned in columns[:MOST]
+    )
     for (name, cordoned), clusters in found.items():
         why = "cordoned" if cordoned else ""
         kind = ProblemKind.PLACEMENT_OUTDATED

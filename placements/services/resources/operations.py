@@ -8,7 +8,11 @@ from django.contrib.auth.models import User
 from django.db import transaction
 
 from fleetui.access.secret_values import plain_manifest
-from fleetui.apimachinery.errors import FieldError, InvalidManifest, ManifestWarning
+from fleetui.apimachinery.errors import (
+    FieldError,
+    ManifestWarning,
+    raise_errors,
+)
 from fleetui.apimachinery.kinds import current_version, no_effect_reason
 from fleetui.apimachinery.metadata import next_generation, without_hub_metadata
 from fleetui.apimachinery.secrets import HubObject, ObjectKey, without_secrets
@@ -129,8 +133,7 @@ def _check(
     *,
     by: User | None,
 ) -> None:
-    if errors := [error for _, error in without_namespace(objects)]:
-        raise InvalidManifest(errors)
+    raise_errors([error for _, error in without_namespace(objects)])
     namespaces = {
         one.name: one.labels for one in objects if (one.group, one.kind) == NAMESPACE
     }

@@ -36,6 +36,7 @@ from clusters.drivers.readiness import Readiness
 from clusters.drivers.registry import ACTING_DRIVERS
 from clusters.models import MemberCluster
 from fleetui.apimachinery.words import names_and_more
+from fleetui.bulk import grouped
 from placements.engine.overrides import OverrideFailed
 from placements.engine.rollout.state import (
     NO_FAILURE,
@@ -109,6 +110,13 @@ class ClusterCall:
             self.binding.phase in (Phase.APPLYING, Phase.REMOVING) or self.is_report
         )
         return not is_change and not self.missing_kinds
+
+    @property
+    def joined_by(self) -> tuple[str, int]:
+        """Return what the calls have in common that can be made as one."""
+        if self.is_observation:
+            return "observe", self.cluster.pk
+        return "change", self.binding.pk
 
     @property
     def missing_kinds(self) -> frozenset[tuple[str, str]]:
@@ -407,9 +415,7 @@ def _rejection_result(
 
 def object_messages(messages: Iterable[tuple[ObjectRef, str]]) -> str:
     """Return each message once, after the objects that it is about."""
-    objects: dict[str, list[str]] = {}
-    for ref, message in messages:
-        objects.setdefault(message, []).append(str(ref))
+    objects = grouped((message, str(ref)) for ref, message in messages)
     return "; ".join(
         f"{names_and_more(refs, 3)}: {message}" for message, refs in objects.items()
     )

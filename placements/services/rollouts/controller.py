@@ -11,7 +11,10 @@ from django.db.models import F, Q, QuerySet
 
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.model import omit_empty
-from fleetui.audit import SYSTEM, AuditEvent, record
+from fleetui.audit import (
+    SYSTEM,
+    record_event,
+)
 from fleetui.bulk import batched, claim_batch
 from placements.engine.rollout import staged_update
 from placements.engine.rollout.actions import (
@@ -248,8 +251,7 @@ def _end_deletion(placement: Placement, *, now: datetime) -> None:
     keep_leftovers(placement.full_name, leftovers, now=now)
     finish_deletion(placement, now=now)
     after = omit_empty(mayStillHold=leftovers) or None
-    event = AuditEvent("gone", PLACEMENT, placement.full_name, after=after)
-    record(event, by=None, now=now)
+    record_event("gone", PLACEMENT, placement.full_name, after=after, by=None, now=now)
 
 
 def _delete_left_behind(context: RolloutContext, *, now: datetime) -> None:
@@ -265,10 +267,11 @@ def _delete_left_behind(context: RolloutContext, *, now: datetime) -> None:
         gone.delete()
         keep_leftovers(context.placement.full_name, names, now=now)
         after = {"clusters": names}
-        record(
-            AuditEvent(
-                "left behind", PLACEMENT, context.placement.full_name, after=after
-            ),
+        record_event(
+            "left behind",
+            PLACEMENT,
+            context.placement.full_name,
+            after=after,
             by=None,
             now=now,
         )
@@ -402,7 +405,7 @@ def create_run(
         eta=dict(eta or {}),
     )
     name, after = f"{run.placement_name}/{run.number}", {"waves": run.waves[:20]}
-    record(AuditEvent("started", ROLLOUT, name, after=after), by=None, now=now)
+    record_event("started", ROLLOUT, name, after=after, by=None, now=now)
     return run
 
 
@@ -432,7 +435,7 @@ def end_run(
             ).update(outcome=ClusterUpdate.Outcome.AVAILABLE, ended_at=now)
         open_starts.update(outcome=ClusterUpdate.Outcome.SUPERSEDED, ended_at=now)
         name, after = f"{run.placement_name}/{run.number}", {"because": reason}
-        record(AuditEvent(state, ROLLOUT, name, after=after), by=None, now=now)
+        record_event(state, ROLLOUT, name, after=after, by=None, now=now)
 
 
 _STORED = (
@@ -524,10 +527,11 @@ def _record_progress(
         )
         if is_new:
             after = {"request": str(request)}
-            record(
-                AuditEvent(
-                    "approval requested", STAGED_RUN, run.full_name, after=after
-                ),
+            record_event(
+                "approval requested",
+                STAGED_RUN,
+                run.full_name,
+                after=after,
                 by=None,
                 now=now,
             )
@@ -547,8 +551,7 @@ def _delete_removed(
         part.filter(cluster_name__in=gone).delete()
     if left := sorted(gone.intersection(names)):
         name, after = context.placement.full_name, {"clusters": left}
-        event = AuditEvent("left behind", PLACEMENT, name, after=after)
-        record(event, by=None, now=now)
+        record_event("left behind", PLACEMENT, name, after=after, by=None, now=now)
 
 
 def _initialise(
@@ -630,7 +633,12 @@ def _store(run: StagedRun, result: StagedUpdateResult, *, now: datetime) -> None
     if run.ended_at:
         after = why_facts(result.run.reasons)
         has_failed = run.status == RunStatus.FAILED
-        event = AuditEvent(
-            run.status, STAGED_RUN, run.full_name, after=after, is_warning=has_failed
+        record_event(
+            run.status,
+            STAGED_RUN,
+            run.full_name,
+            after=after,
+            is_warning=has_failed,
+            by=None,
+            now=now,
         )
-        record(event, by=None, now=now)

@@ -15,10 +15,17 @@ from django.db.models import QuerySet
 
 from clusters.models import MemberCluster
 from clusters.operations.edit import set_faults
-from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.apimachinery.errors import (
+    FieldError,
+    InvalidManifest,
+    raise_errors,
+)
 from fleetui.apimachinery.model import omit_empty
 from fleetui.apimachinery.words import full_name, names_and_more
-from fleetui.audit import AuditEvent, actor_name, record
+from fleetui.audit import (
+    actor_name,
+    record_event,
+)
 from fleetui.bulk import filter_by
 from fleetui.concurrency import check_revision
 from fleetui.errors import FleetError
@@ -176,7 +183,7 @@ def retry(
     names = list(failed.order_by("cluster_name").values_list("cluster_name", flat=True))
     failed.update(retry_at=None)
     after: dict[str, Any] = {"cluster": cluster} if cluster else {"clusters": names}
-    record(AuditEvent("retried", PLACEMENT, name, after=after), by=by, now=now)
+    record_event("retried", PLACEMENT, name, after=after, by=by, now=now)
     enqueue_rollout([placement.pk])
     return names
 
@@ -210,8 +217,7 @@ def reapply(
     ]
     if not clusters:
         errors.append(FieldError("clusters", "required", "is empty", allowed))
-    if errors:
-        raise InvalidManifest(errors)
+    raise_errors(errors)
     names = sorted(set(clusters))
     # What is being applied already is not started twice; its next attempt comes at once.
     Binding.objects.filter(pk__in=[known[one] for one in names]).update(
@@ -225,10 +231,8 @@ def reapply(
         message=f"Applied again by {actor_name(by)}",
         **NO_FAILURE.columns(),
     )
-    record(
-        AuditEvent("applied again", PLACEMENT, name, after={"clusters": names}),
-        by=by,
-        now=now,
+    record_event(
+        "applied again", PLACEMENT, name, after={"clusters": names}, by=by, now=now
     )
     enqueue_rollout([placement.pk])
     enqueue(RUN_CLUSTER_CALLS)
@@ -363,9 +367,7 @@ def abandon_cluster(
     Binding.objects.filter(placement=row, cluster_name=cluster).delete()
     keep_leftovers(placement, [cluster], now=now)
     after = {"cluster": cluster, "mayStillHold": [cluster]}
-    record(
-        AuditEvent("force-removed", PLACEMENT, placement, after=after), by=by, now=now
-    )
+    record_event("force-removed", PLACEMENT, placement, after=after, by=by, now=now)
     enqueue_rollout([row.pk])
 
 
@@ -473,10 +475,15 @@ def _save(
 ) -> None:
     placement.revision += 1
     placement.save(update_fields=["revision", *fields])
-    event = AuditEvent(
-        verb, PLACEMENT, placement.full_name, revision=placement.revision, after=after
+    record_event(
+        verb,
+        PLACEMENT,
+        placement.full_name,
+        revision=placement.revision,
+        after=after,
+        by=by,
+        now=now,
     )
-    record(event, by=by, now=now)
     enqueue_rollout([placement.pk])
 
 
@@ -716,8 +723,12 @@ def _save_run(
 ) -> None:
     run.revision, run.progress_version = run.revision + 1, run.progress_version + 1
     run.save()
-    record(
-        AuditEvent(verb, STAGED_RUN, run.full_name, revision=run.revision, after=after),
+    record_event(
+        verb,
+        STAGED_RUN,
+        run.full_name,
+        revision=run.revision,
+        after=after,
         by=by,
         now=now,
     )

@@ -12,7 +12,11 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.db import transaction
 
-from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.apimachinery.errors import (
+    FieldError,
+    InvalidManifest,
+    raise_errors,
+)
 from fleetui.apimachinery.kinds import (
     STAGED_RUN_KIND,
     STAGED_STRATEGY_KIND,
@@ -21,7 +25,12 @@ from fleetui.apimachinery.kinds import (
 from fleetui.apimachinery.metadata import next_generation
 from fleetui.apimachinery.model import omit_empty
 from fleetui.apimachinery.words import split_full_name
-from fleetui.audit import AuditEvent, actor_name, record
+from fleetui.audit import (
+    AuditEvent,
+    actor_name,
+    record,
+    record_event,
+)
 from fleetui.concurrency import RevisionConflict, check_revision, retry_on_conflict
 from fleetui.errors import UnknownObject
 from fleetui.permissions import check_change
@@ -152,8 +161,9 @@ def _create_run(
         run.revision_number = snapshot.revision_number
     _set_started(run, spec.state, by=by, now=now)
     run.save(force_insert=True)
-    event = AuditEvent("created", STAGED_RUN, run.full_name, revision=1, after=content)
-    record(event, by=by, now=now)
+    record_event(
+        "created", STAGED_RUN, run.full_name, revision=1, after=content, by=by, now=now
+    )
     enqueue_rollout([placement.pk])
     return run
 
@@ -220,8 +230,7 @@ def _change_run(
     before, state = parse_staged_run(run.document), manifest.spec.state
     errors = run_change_errors(before, manifest)
     errors += _ended_errors(run, state)
-    if errors:
-        raise InvalidManifest(errors)
+    raise_errors(errors)
     if state is RunState.RUN and run.placement is not None:
         check_placement_as_is(by, run.placement_name, run.placement.document)
     _set_started(run, state, by=by, now=now)
@@ -365,10 +374,16 @@ def end_staged_run(
     after = why_facts(reasons)
     has_failed = outcome is StagedRunOutcome.FAILED
     name = run.full_name
-    event = AuditEvent(
-        run.status, STAGED_RUN, name, run.revision, after=after, is_warning=has_failed
+    record_event(
+        run.status,
+        STAGED_RUN,
+        name,
+        run.revision,
+        after=after,
+        is_warning=has_failed,
+        by=by,
+        now=now,
     )
-    record(event, by=by, now=now)
 
 
 def end_runs_of(

@@ -42,7 +42,12 @@ from clusters.operations.heartbeat import observe_now
 from clusters.queries import cluster_of
 from fleetui.access.secret_values import plain_manifest
 from fleetui.apimachinery.model import mapping_at
-from fleetui.bulk import OfEachRow, claim_batch, update_each
+from fleetui.bulk import (
+    OfEachRow,
+    claim_batch,
+    grouped,
+    update_each,
+)
 from fleetui.changes import unnoticed
 from fleetui.threads import brief_connection, close_connections
 from placements.engine.envelopes import applied_identities, unwrapped
@@ -333,9 +338,10 @@ class ManifestCache:
         stored = ResourceSnapshotPart.objects.filter(snapshot__in=snapshots).order_by(
             "position"
         )
-        parts: dict[int, list[Any]] = {}
-        for snapshot, part in stored.values_list("snapshot", "manifests"):
-            parts.setdefault(snapshot, []).append(plain_manifest(part))
+        parts = grouped(
+            (snapshot, plain_manifest(part))
+            for snapshot, part in stored.values_list("snapshot", "manifests")
+        )
         for wanted in snapshots:
             self._manifests[wanted] = tuple(
                 chain.from_iterable(parts.get(wanted or 0, ()))
@@ -399,14 +405,7 @@ def call_clusters(
 
 def group_by_cluster(calls: Iterable[ClusterCall]) -> Iterable[Sequence[ClusterCall]]:
     """Group the observations of one cluster: it is called once for all its placements."""
-    groups: dict[tuple[str, int], list[ClusterCall]] = {}
-    for one in calls:
-        key = (
-            ("observe", one.cluster.pk)
-            if one.is_observation
-            else ("change", one.binding.pk)
-        )
-        groups.setdefault(key, []).append(one)
+    groups = grouped((one.joined_by, one) for one in calls)
     return groups.values()
 
 

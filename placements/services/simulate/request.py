@@ -41,6 +41,7 @@ from fleetui.apimachinery.yaml import (
     read_each,
     refuse_twice,
 )
+from fleetui.bulk import grouped
 from fleetui.errors import FleetError
 from placements.engine.checks.examination import fleet_warnings
 from placements.engine.ocm_hub import BlockedSetError, OcmHub, parse_hub
@@ -293,9 +294,7 @@ def read_all_bindings(
     if is_snapshot:
         return {}
     reads = read_each(items, _of_kinds(BINDING_KINDS, parse_binding))
-    by_name: dict[str, list[Read[BindingDocument]]] = {}
-    for read in reads:
-        by_name.setdefault(read.value.placement or "", []).append(read)
+    by_name = grouped((read.value.placement or "", read) for read in reads)
     if "" in by_name or not reads:
         raise InvalidManifest.of(
             "",
