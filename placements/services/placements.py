@@ -433,12 +433,11 @@ def unchangeable_errors(
     """Return why a saved placement cannot become this one: it is being deleted, or what is immutable."""
     if current.deleting_since is None:
         return immutable_field_errors(current, manifest, content)
-    message = f"the placement {current.full_name} is being deleted"
     return [
         FieldError(
             "metadata.name",
             "being-deleted",
-            message,
+            f"the placement {current.full_name} is being deleted",
             "another name, or try again later",
         )
     ]
@@ -525,8 +524,12 @@ def _policy_errors(
         if toleration not in policy.tolerations:
             taint = toleration.key or "every taint"
             message = f"tolerations may only be added: the one for {taint} (number {index + 1}) is missing"
-            allowed = f"put it back; or {_NEW_PLACEMENT}"
-            yield FieldError("spec.policy.tolerations", "immutable", message, allowed)
+            yield FieldError(
+                "spec.policy.tolerations",
+                "immutable",
+                message,
+                f"put it back; or {_NEW_PLACEMENT}",
+            )
 
 
 def changes_scheduling(current: Placement, manifest: ClusterResourcePlacement) -> bool:

@@ -77,9 +77,11 @@ def moves_from(text: str) -> int | None:
         else MOST_MOVES + 1
     )
     if number > MOST_MOVES:
-        message = f"Invalid value: {text[:20]!r}"
         raise InvalidManifest.of(
-            "moves", "out-of-range", message, f"0 to {MOST_MOVES}, or {FEWEST}"
+            "moves",
+            "out-of-range",
+            f"Invalid value: {text[:20]!r}",
+            f"0 to {MOST_MOVES}, or {FEWEST}",
         )
     return number
 

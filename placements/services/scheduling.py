@@ -356,15 +356,19 @@ def write_decisions(
         )
         events = []
         for row in rows.values():
-            facts = {
-                "decision": row.record.decision_id,
-                "picked": row.picked_count,
-                "kept": row.kept_count,
-                "unscheduled": row.unscheduled_count,
-                "evicted": row.leaves_count - row.unscheduled_count,
-                "fulfilled": row.is_fulfilled,
-            }
-            event = AuditEvent("decided", PLACEMENT, row.placement_name, after=facts)
+            event = AuditEvent(
+                "decided",
+                PLACEMENT,
+                row.placement_name,
+                after={
+                    "decision": row.record.decision_id,
+                    "picked": row.picked_count,
+                    "kept": row.kept_count,
+                    "unscheduled": row.unscheduled_count,
+                    "evicted": row.leaves_count - row.unscheduled_count,
+                    "fulfilled": row.is_fulfilled,
+                },
+            )
             events.append(event)
         record_all(events, by=None, now=now)
         _check_fleet_unchanged(decided_on, settle=accept_old_fleet)

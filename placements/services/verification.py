@@ -67,12 +67,11 @@ def verify(records: Iterable[DecisionRecord], *, now: datetime) -> Verified:
             same.update(verified_at=now)
             if is_new:
                 verb = "does not replay" if fault else "replays again"
-                facts = {"reason": fault}
                 record_event(
                     verb,
                     DECISION,
                     each.decision_id,
-                    after=facts,
+                    after={"reason": fault},
                     is_warning=bool(fault),
                     by=None,
                     now=now,

@@ -158,12 +158,11 @@ def execute(
         at=now,
         by=actor_name(by),
     )
-    after = {"cluster": check.cluster, "outcome": row.outcome, "why": row.why}
     record_event(
         "evicted",
         PLACEMENT,
         check.placement,
-        after=after,
+        after={"cluster": check.cluster, "outcome": row.outcome, "why": row.why},
         is_warning=not is_executed,
         by=by,
         now=now,

@@ -85,8 +85,9 @@ class PlacementDraft:
             error = FieldError("", "required", "Empty manifest", _ALLOWED)
             return cls(text, name, syntax_errors=(error,))
         if len(documents) > 1:
-            message = f"there are {len(documents)} manifests"
-            error = FieldError("", "too-many", message, _ALLOWED)
+            error = FieldError(
+                "", "too-many", f"there are {len(documents)} manifests", _ALLOWED
+            )
             return cls(text, name, syntax_errors=(error,))
         items = items_of(documents[0])
         return cls(text, name, items[0] if len(items) == 1 else documents[0])
@@ -133,9 +134,11 @@ class PlacementDraft:
             key = "namespace"
             if manifest.metadata.name != name:
                 key, allowed = "name", name
-            message = f"the {key} of the placement {self.name} cannot be changed"
             error = FieldError(
-                f"metadata.{key}", "immutable", message, allowed or "no namespace"
+                f"metadata.{key}",
+                "immutable",
+                f"the {key} of the placement {self.name} cannot be changed",
+                allowed or "no namespace",
             )
             return None, self.with_lines([error])
         return manifest, ()

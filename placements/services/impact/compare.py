@@ -241,8 +241,9 @@ def _survived(decision: Decision, items: Sequence[Assertion]) -> dict[str, bool]
     if not levels:
         return {}
     fleet = decision.cycle.fleet
-    after = replace(decision.cycle, bindings=decision.bindings_after)
-    facts = EvaluatedPlacement(after, decision.is_fulfilled)
+    facts = EvaluatedPlacement(
+        replace(decision.cycle, bindings=decision.bindings_after), decision.is_fulfilled
+    )
     keys = sorted(levels - {CLUSTER})
     index = PlacementIndex({0: facts})
     survives = dict.fromkeys(levels, True)

@@ -94,8 +94,12 @@ def _check_findings(
         )
     missing = [rule for rule in not_checked if RULES[rule].severity in severe]
     if missing:
-        message = f"{name}: not checked: {', '.join(missing)}"
-        yield GateResult("checks", GateState.UNDETERMINED, message, row)
+        yield GateResult(
+            "checks",
+            GateState.UNDETERMINED,
+            f"{name}: not checked: {', '.join(missing)}",
+            row,
+        )
     elif not broken:
         yield GateResult("checks", GateState.PASSED, row=row)
 

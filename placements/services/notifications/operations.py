@@ -284,8 +284,12 @@ def _time_of(text: str) -> time | None:
 
 def _reminder_errors(hours: str) -> Iterator[FieldError]:
     if not hours.isdecimal() or len(hours) > 4 or int(hours) > LONGEST_REMINDER:
-        allowed = f"hours from 0 (never) to {LONGEST_REMINDER}"
-        yield FieldError("reminderHours", "out-of-range", "Invalid value", allowed)
+        yield FieldError(
+            "reminderHours",
+            "out-of-range",
+            "Invalid value",
+            f"hours from 0 (never) to {LONGEST_REMINDER}",
+        )
 
 
 def _event_errors(rule_input: RuleInput) -> list[FieldError]:
@@ -316,9 +320,13 @@ def _quiet_errors(rule_input: RuleInput) -> list[FieldError]:
     try:
         ZoneInfo(rule_input.time_zone)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        allowed = "a time zone such as Europe/Berlin"
         errors.append(
-            FieldError("timeZone", "not-one-of", "Unsupported value", allowed)
+            FieldError(
+                "timeZone",
+                "not-one-of",
+                "Unsupported value",
+                "a time zone such as Europe/Berlin",
+            )
         )
     return errors
 

@@ -266,12 +266,11 @@ def _delete_left_behind(context: RolloutContext, *, now: datetime) -> None:
     if names:
         gone.delete()
         keep_leftovers(context.placement.full_name, names, now=now)
-        after = {"clusters": names}
         record_event(
             "left behind",
             PLACEMENT,
             context.placement.full_name,
-            after=after,
+            after={"clusters": names},
             by=None,
             now=now,
         )
@@ -526,12 +525,11 @@ def _record_progress(
             defaults={"requested_at": now},
         )
         if is_new:
-            after = {"request": str(request)}
             record_event(
                 "approval requested",
                 STAGED_RUN,
                 run.full_name,
-                after=after,
+                after={"request": str(request)},
                 by=None,
                 now=now,
             )

@@ -98,10 +98,13 @@ def hold_back(
             continue
         waiting.add((cluster, placement))
         if row is None:
-            after = {"cluster": cluster, "reason": reason}
             events.append(
                 AuditEvent(
-                    "removal waits", PLACEMENT, placement, after=after, is_warning=True
+                    "removal waits",
+                    PLACEMENT,
+                    placement,
+                    after={"cluster": cluster, "reason": reason},
+                    is_warning=True,
                 )
             )
         values = {
@@ -318,9 +321,13 @@ def remove_orphans(
     for (cluster, placement), answer in call(removals):
         if isinstance(answer, Removed) and answer.existed:
             warnings = warning_words(warning_rows(answer.warnings))
-            after = omit_empty(cluster=cluster, warnings=warnings)
             events.append(
-                AuditEvent("orphan removed", PLACEMENT, placement, after=after)
+                AuditEvent(
+                    "orphan removed",
+                    PLACEMENT,
+                    placement,
+                    after=omit_empty(cluster=cluster, warnings=warnings),
+                )
             )
     record_all(events, by=None, now=now)
     return len(claimed)

@@ -250,8 +250,12 @@ def read_placement(source: bytes, *, name: str | None = None) -> PlacementInput:
     if not inputs:
         allowed = f"one {PLACEMENT_KIND} or {NAMESPACED_PLACEMENT_KIND}, or a Placement of OCM"
         raise InvalidManifest.of("", "required", f"No {PLACEMENT_KIND} found", allowed)
-    message = f"{len(matches)} placements found: select one with --name"
-    raise InvalidManifest.of("metadata.name", "too-many", message, names)
+    raise InvalidManifest.of(
+        "metadata.name",
+        "too-many",
+        f"{len(matches)} placements found: select one with --name",
+        names,
+    )
 
 
 def read_bindings(
@@ -270,8 +274,12 @@ def read_bindings(
             snapshot,
         )
     if snapshot is not None:
-        message = "Forbidden: --snapshot is only allowed with bindings of KubeFleet"
-        raise InvalidManifest.of("", "conflict", message, "no --snapshot")
+        raise InvalidManifest.of(
+            "",
+            "conflict",
+            "Forbidden: --snapshot is only allowed with bindings of KubeFleet",
+            "no --snapshot",
+        )
     reads = read_each(items, _plain_bindings)
     refuse_twice(reads, lambda bindings: [one.cluster for one in bindings], "cluster")
     return BindingsFile(tuple(one for read in reads for one in read.value))
@@ -513,8 +521,11 @@ def _run(placement_input: PlacementInput, inputs: _Inputs) -> Simulation:
             try:
                 cycle = inputs.hub.cycle(cycle, placement_input.name)
             except BlockedSetError as blocked:
-                message = f"Invalid value: {blocked}: a hub would decide nothing"
-                error = FieldError("spec.clusterSelector", "bad-format", message)
+                error = FieldError(
+                    "spec.clusterSelector",
+                    "bad-format",
+                    f"Invalid value: {blocked}: a hub would decide nothing",
+                )
                 raise BadInputError([(inputs.clusters, error)]) from blocked
     decision = schedule(cycle)
     of_cycle = (*fleet_warnings(cycle), *decision_warnings(decision))
