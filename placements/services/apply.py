@@ -445,7 +445,6 @@ def _apply(
 def _save_each(
     documents: Sequence[Document], save: Callable[[Any], Result], *, several: bool
 ) -> dict[int, Result]:
-    """Save documents one by one; raise the errors of all of them together."""
     results: dict[int, Result] = {}
     emptied: list[UnscheduledPlacement] = []
     errors: list[tuple[Document, FieldError]] = []

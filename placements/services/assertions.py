@@ -172,7 +172,6 @@ def save_checks_file(
 
 
 def _have_checked(entries: Collection[AssertionEntry]) -> None:
-    """Have all placements with assertions checked."""
     AssertionCheck.objects.update(decisions_made=0)
     pks_by_state = dict[bool, list[int]]()
     for placement in Placement.objects.only(
@@ -264,7 +263,6 @@ def _record_changes(
 
 
 def results_of(check: AssertionCheck | None) -> list[AssertionResult]:
-    """Return what the latest check of a placement found."""
     results = []
     for stored in check.results if check else ():
         assertion = Assertion(

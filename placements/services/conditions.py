@@ -55,7 +55,7 @@ class ConditionReader:
     ) -> OnCluster:
         """Return the facts of one cluster; `wanted` is the version that belongs there."""
         phase = Phase(binding.phase)
-        ready_at = self._ready_at(binding)
+        ready_at = self.ready_at(binding)
 
         # Whether what was started is what belongs there; of a staged placement only its run knows that.
         has_started = phase not in EMPTY
@@ -83,7 +83,7 @@ class ConditionReader:
             why_selected=why_selected,
         )
 
-    def _ready_at(self, binding: Binding | BindingColumns) -> datetime | None:
+    def ready_at(self, binding: Binding | BindingColumns) -> datetime | None:
         """Return when everything there is available, observed or after the usual time."""
         if binding.phase == Phase.AVAILABLE:
             return binding.phase_changed_at or binding.picked_at

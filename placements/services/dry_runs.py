@@ -284,7 +284,6 @@ def answer_of(
     *,
     now: datetime,
 ) -> DryRunAnswer:
-    """Return the answer of one cluster in words and values."""
     name = call.cluster.name
     outcome, message, columns = (
         DryRunOutcome.NOT_REACHED,
@@ -309,7 +308,6 @@ def answer_of(
 
 
 def _compared(call: DryRunCall, answer: DiffResult, *, now: datetime) -> DryRunAnswer:
-    """Return what would change on a cluster that made the dry run."""
     name, outcome = call.cluster.name, DryRunOutcome.UNCHANGED
     if answer.failures:
         outcome = DryRunOutcome.REFUSED

@@ -452,7 +452,14 @@ def immutable_field_errors(
     """
     saved = before.document
     if saved["kind"] != after.kind:
-        return [_kind_error(before, after)]
+        name, kind = before.full_name, saved["kind"]
+        message = f"{name} is a {kind} already and cannot become a {after.kind}"
+        allowed = f"{kind}, or another name than {name}"
+        if is_ocm_placement(saved):
+            allowed += (
+                f"; or delete the Placement and apply both: it is {name}{BESIDE} then"
+            )
+        return [FieldError("kind", "immutable", message, allowed)]
     if isinstance(after, OcmPlacement):
         path = f"{annotation_path(STRATEGY_ANNOTATION)}.type"
         strategy = annotated(saved, STRATEGY_ANNOTATION)
@@ -481,17 +488,6 @@ def immutable_field_errors(
             )
         )
     return errors
-
-
-def _kind_error(before: Placement, after: ClusterResourcePlacement) -> FieldError:
-    name, kind = before.full_name, before.document["kind"]
-    message = f"{name} is a {kind} already and cannot become a {after.kind}"
-    allowed = f"{kind}, or another name than {name}"
-    if is_ocm_placement(before.document):
-        allowed += (
-            f"; or delete the Placement and apply both: it is {name}{BESIDE} then"
-        )
-    return FieldError("kind", "immutable", message, allowed)
 
 
 def _strategy_errors(

@@ -94,7 +94,11 @@ def plan_few_moves(placement: Placement, moves: int | None) -> FewMoves:
     plan = plan_moves(cycle, moves=moves, options=REQUEST_OPTIONS)
     if isinstance(plan, NoPlanReason):
         raise ActionNotAllowed(NO_PLAN[plan])
-    refusal = reschedule_refusal(placement) or _why_not_move(placement, plan)
+    refusal = reschedule_refusal(placement)
+    if not refusal and placement.is_due:
+        refusal = "A scheduling cycle is due; compute the moves again after it."
+    elif not refusal and not plan.joins and not plan.leaves:
+        refusal = repair_sentence(plan)
     decision = schedule(replace(cycle, batch=plan.batch))
     if not placement.is_mirrored or not plan.leaves:
         return FewMoves(plan, decision, refusal)
@@ -103,14 +107,6 @@ def plan_few_moves(placement: Placement, moves: int | None) -> FewMoves:
     if difference is not None:
         followed = difference[0] - 1
     return FewMoves(plan, decision, refusal, hub_sentence(plan, difference), followed)
-
-
-def _why_not_move(placement: Placement, plan: MovePlan) -> str:
-    if placement.is_due:
-        return "A scheduling cycle is due; compute the moves again after it."
-    if not plan.joins and not plan.leaves:
-        return repair_sentence(plan)
-    return ""
 
 
 def reschedule_with_few_moves(
@@ -217,7 +213,6 @@ def confirm_reschedule(
 
 
 def reschedule_refusal(placement: Placement) -> str:
-    """Return why there is nothing to reschedule; empty where there is."""
     if placement.deleting_since is not None:
         return f"{placement.full_name} is being deleted; nothing to reschedule."
     if placement.placement_type == PlacementType.PICK_FIXED:

@@ -62,7 +62,10 @@ def restoration_of(
     earlier = [one for one in revisions[1:] if one.resources]
     target = next((one for one in earlier if number in (None, one.number)), None)
     if target is None:
-        raise _unknown_revision(placement, number, earlier)
+        known = ", ".join(str(one.number) for one in reversed(earlier)) or "none"
+        raise ActionNotAllowed(
+            f"{placement.full_name} cannot roll back to revision {number}; earlier revisions: {known}"
+        )
     document = spec_restores(placement, [target]).get(target.at)
     resources = target.resources
     is_other = resources is not None and (
@@ -79,15 +82,6 @@ def restoration_of(
         document,
         target.resource_number if is_other else None,
         revisions[0].number + changes,
-    )
-
-
-def _unknown_revision(
-    placement: Placement, number: int | None, earlier: Sequence[Revision]
-) -> ActionNotAllowed:
-    known = ", ".join(str(one.number) for one in reversed(earlier)) or "none"
-    return ActionNotAllowed(
-        f"{placement.full_name} cannot roll back to revision {number}; earlier revisions: {known}"
     )
 
 

@@ -641,7 +641,6 @@ def _end_bindings(
 
 
 def members_named(names: Collection[str]) -> dict[str, int]:
-    """Return the primary keys of these member clusters by name."""
     members: dict[str, int] = {}
     for part in batched(names):
         rows = MemberCluster.objects.filter(name__in=part)

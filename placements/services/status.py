@@ -234,7 +234,6 @@ def scheduled_condition(
 
 
 def placement_kind(placement: Placement) -> str:
-    """Return the kind after which the conditions of a placement are named."""
     return kind_in(placement.resource_namespace, PLACEMENT_KIND)
 
 
@@ -283,7 +282,22 @@ def _cluster(
         "observedResourceIndex": index,
     }
     if len(conditions) > _STARTED:
-        status |= _applicable_overrides(binding, overrides)
+        rows = [
+            overrides[key] for key in binding.override_snapshots if key in overrides
+        ]
+        status |= omit_empty(
+            applicableClusterResourceOverrides=[
+                str(row) for row in rows if not row.namespace
+            ],
+            applicableResourceOverrides=[
+                {
+                    "namespace": row.namespace,
+                    "name": f"{row.override_name}-{row.number}",
+                }
+                for row in rows
+                if row.namespace
+            ],
+        )
     objects = objects_of(binding.failed_objects)
     if (
         objects
@@ -300,22 +314,6 @@ def _cluster(
     return status | omit_empty(
         driftedPlacements=differing(binding.drifted_objects, is_drift=True),
         diffedPlacements=differing(binding.diffed_objects, is_drift=False),
-    )
-
-
-def _applicable_overrides(
-    binding: Binding, overrides: Mapping[int, OverrideSnapshot]
-) -> dict[str, Any]:
-    rows = [overrides[key] for key in binding.override_snapshots if key in overrides]
-    return omit_empty(
-        applicableClusterResourceOverrides=[
-            str(row) for row in rows if not row.namespace
-        ],
-        applicableResourceOverrides=[
-            {"namespace": row.namespace, "name": f"{row.override_name}-{row.number}"}
-            for row in rows
-            if row.namespace
-        ],
     )
 
 

@@ -52,7 +52,6 @@ from placements.services.results import PLACEMENT, UnknownPlacementError
 
 
 def labels_in(document: object) -> Labels:
-    """Return the labels of a manifest; none where it is no manifest."""
     return mapping_at(document, "metadata", "labels")
 
 

@@ -185,7 +185,6 @@ def _try(drain: Drain, step: DrainStep, *, now: datetime) -> int:
 
 
 def _why_kept(context: RolloutContext) -> KeptReason | None:
-    """Return why nothing is evicted from a placement now, whatever its budget."""
     if context.placement.is_held:
         return KeptReason.HELD
     if context.is_staged and has_started_run(context.placement):
@@ -254,7 +253,6 @@ DEFAULT_PACE = Pace()
 def why_not_drain(
     cluster: MemberCluster, _draining: Collection[str] | None = None
 ) -> str:
-    """Return why a cluster cannot be drained; empty if it can."""
     words = f"{cluster.name} is leaving the fleet; nothing to drain"
     return words if cluster.membership == Membership.LEAVING else ""
 
@@ -332,7 +330,6 @@ def drain(
 def _order_errors(
     cluster: str, first: Sequence[str], running: Drain | None
 ) -> list[FieldError]:
-    """Return what is wrong with the order of evictions from a cluster."""
     bindings = Binding.objects.filter(cluster_name=cluster)
     here = set(bindings.values_list("placement__full_name", flat=True))
     if running:
@@ -505,7 +502,6 @@ def running_drain(cluster: str) -> Drain | None:
 
 
 def running_drains(clusters: Collection[str]) -> dict[str, Drain]:
-    """Return the running drains of these clusters by cluster."""
     return {
         row.cluster_name: row
         for part in batched(clusters)

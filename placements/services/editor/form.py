@@ -450,7 +450,7 @@ def _simple_row(specs: Sequence[FormField], data: object, keys: Keys) -> FormRow
 
 def _resource(data: object, keys: Keys) -> FormRow:
     is_namespace = at(data, (*keys, "kind")) == "Namespace"
-    specs = _RESOURCE
+    specs: tuple[FormField, ...] = _RESOURCE
     if isinstance(data, Mapping) and is_namespaced(data):
         specs = _NAMESPACED_RESOURCE
     if is_namespace:

@@ -526,7 +526,6 @@ def _existing(
 
 
 def _of_fleet(cursor: Cursor, names: Sequence[str], fleet: Fleet) -> Suggestions:
-    """Return what the fleet has for a place of the policy."""
     if names[-1:] == ("matchLabels",) and not cursor.is_value:
         return label_keys(fleet)
     if not cursor.is_value:

@@ -135,7 +135,6 @@ class SchedulePreview:
 
     @property
     def kept_assertions(self) -> int:
-        """Return how many assertions hold."""
         return sum(result.state is AssertionState.HOLDS for result in self.assertions)
 
     @cached_property
@@ -520,7 +519,6 @@ class DraftPreview:
 
     @property
     def edits(self) -> dict[str, str]:
-        """What the form shows as changed in a saved placement."""
         if (
             self.form is None
             or self.saved is None

@@ -185,6 +185,14 @@ class Revision:
         """Return how often the spec changed: more than once where older policies were pruned."""
         return max(1, (self.policy or 0) - (before.policy or 0))
 
+    def complete(self, manifest: Document) -> Document:
+        """Return a manifest that has the policy, with all else of the spec."""
+        if is_ocm_placement(manifest):
+            return manifest
+        policy, rest = manifest["spec"]["policy"], self.fields or {}
+        spec = {**rest, "policy": policy, **omit_empty(strategy=self.strategy)}
+        return {**manifest, "spec": spec}
+
     def inherit(self, before: "Revision") -> None:
         """Take from the revision before what this one does not change."""
         if self.policy is None:
@@ -370,25 +378,17 @@ def spec_restores(
     )
     manifests = {}
     for one in revisions:
-        if (snapshot := snapshots.get(one.policy)) is None:
+        if one.policy is None or one.policy not in snapshots:
             continue
+        snapshot = snapshots[one.policy]
         wanted = one.wanted
         if not one.decision:
             wanted = wanted or placement.number_of_clusters
         if (snapshot.content_hash, wanted, one.strategy, one.fields) == today:
             continue
         if manifest := manifest_with(placement, snapshot, wanted):
-            manifests[one.at] = _with_rest(manifest, one)
+            manifests[one.at] = one.complete(manifest)
     return manifests
-
-
-def _with_rest(manifest: Document, revision: Revision) -> Document:
-    """Return a manifest with the policy of a revision, and with all else of its spec."""
-    if is_ocm_placement(manifest):
-        return manifest
-    policy, rest = manifest["spec"]["policy"], revision.fields or {}
-    spec = {**rest, "policy": policy, **omit_empty(strategy=revision.strategy)}
-    return {**manifest, "spec": spec}
 
 
 def manifest_with(

@@ -101,7 +101,6 @@ def worst_losses(
 def _groups_of(
     placements: Collection[tuple[int, str, str, Mapping[str, str]]],
 ) -> tuple[str, dict[int, str]]:
-    """Return what placements are grouped by, and the group of each."""
     candidates = (
         ("team", {key: labels.get("team", "") for key, _, _, labels in placements}),
         ("namespace", {key: namespace for key, _, namespace, _ in placements}),

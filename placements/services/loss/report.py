@@ -378,7 +378,6 @@ def _write_placements(
     subjects: Mapping[int, EvaluatedPlacement],
     counts: Mapping[int, int],
 ) -> None:
-    """Write the result of the report for these placements, from its losses."""
     bad: dict[int, list[tuple[str, str, int]]] = {key: [] for key in counts}
     for loss in row.losses.order_by("pk").iterator(chunk_size=200):
         for key, cell in cells_of(loss).items():
@@ -406,7 +405,6 @@ def _write_placements(
 def _resilience_of(
     levels: Iterable[str], bad: Collection[tuple[str, str, int]]
 ) -> dict[str, str]:
-    """Return the columns of what a placement survives, by the losses that it does not."""
     fails = {level for level, _, _ in bad}
     columns = {"survives": barred(level for level in levels if level not in fails)}
     if weakest := weakest_point(bad):

@@ -78,15 +78,14 @@ def _problems_with_causes(*, now: datetime) -> list[tuple[Problem, list[Problem]
     for problem in problems:
         keys = [(problem.hub_id, key) for key in problem.causes]
         causes = [by_key[key] for key in keys if key in by_key]
-        is_brief = all(_is_brief(one, now=now) for one in causes or [problem])
+        is_brief = all(
+            one.reason == LATE and now - one.since < SHORT_SILENCE
+            for one in causes or [problem]
+        )
         is_restart = problem.reason == NOT_OBSERVED and problem.hub_id not in hubs
         if not is_brief and not is_restart:
             found.append((problem, causes))
     return found
-
-
-def _is_brief(problem: Problem, *, now: datetime) -> bool:
-    return problem.reason == LATE and now - problem.since < SHORT_SILENCE
 
 
 def quiet_until(rule: NotificationRule, now: datetime) -> datetime | None:

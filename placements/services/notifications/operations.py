@@ -249,8 +249,13 @@ def rule_columns(rule_input: RuleInput) -> dict[str, Any]:
         *check_name(rule_input.name),
         *_event_errors(rule_input),
         *_quiet_errors(rule_input),
-        *_reminder_errors(rule_input.reminder_hours),
     ]
+    hours = rule_input.reminder_hours
+    if not hours.isdecimal() or len(hours) > 4 or int(hours) > LONGEST_REMINDER:
+        allowed = f"hours from 0 (never) to {LONGEST_REMINDER}"
+        errors.append(
+            FieldError("reminderHours", "out-of-range", "Invalid value", allowed)
+        )
     key, _, value = rule_input.label.partition("=")
     if rule_input.label and (label_key_problem(key) or label_value_problem(value)):
         allowed = "a label such as team=payments"
@@ -272,7 +277,7 @@ def rule_columns(rule_input: RuleInput) -> dict[str, Any]:
         "quiet_from": _time_of(rule_input.quiet_from),
         "quiet_until": _time_of(rule_input.quiet_until),
         "time_zone": rule_input.time_zone,
-        "reminder_hours": int(rule_input.reminder_hours),
+        "reminder_hours": int(hours),
         "sends_resolved": rule_input.sends_resolved,
         "is_enabled": rule_input.is_enabled,
     }
@@ -280,16 +285,6 @@ def rule_columns(rule_input: RuleInput) -> dict[str, Any]:
 
 def _time_of(text: str) -> time | None:
     return time.fromisoformat(text) if text else None
-
-
-def _reminder_errors(hours: str) -> Iterator[FieldError]:
-    if not hours.isdecimal() or len(hours) > 4 or int(hours) > LONGEST_REMINDER:
-        yield FieldError(
-            "reminderHours",
-            "out-of-range",
-            "Invalid value",
-            f"hours from 0 (never) to {LONGEST_REMINDER}",
-        )
 
 
 def _event_errors(rule_input: RuleInput) -> list[FieldError]:

@@ -34,7 +34,6 @@ from placements.services.problems.sources import SOURCES
 SWEPT_AFTER = timedelta(seconds=15)
 OLDEST = timedelta(seconds=30)
 """A reader compares what was not compared for longer: without beat nothing else does."""
-_COLUMNS = ("level", "message", "path", "reason", "placement", "causes", "labels")
 
 
 def problems_with(
@@ -181,7 +180,7 @@ def _save_problems(hub: int, found: Sequence[ProblemFacts], *, now: datetime) ->
     capped = {kind for kind, count in counts.items() if count >= MOST}
     new = [row for key, row in by_key.items() if key not in known]
     pairs = [(row, by_key[key]) for key, row in known.items() if key in by_key]
-    changed = [row for row, fresh in pairs if _take_over(row, fresh)]
+    changed = [row for row, fresh in pairs if row.take_over(fresh)]
     gone = [
         row.pk
         for key, row in known.items()
@@ -192,21 +191,12 @@ def _save_problems(hub: int, found: Sequence[ProblemFacts], *, now: datetime) ->
     ):
         _save_workloads(found)
     Problem.objects.bulk_create(new, batch_size=500, ignore_conflicts=True)
-    Problem.objects.bulk_update(changed, _COLUMNS, batch_size=500)
+    Problem.objects.bulk_update(changed, Problem.CHANGING, batch_size=500)
     Problem.objects.filter(pk__in=gone, ended_at=None).update(ended_at=now)
     return bool(new or changed or gone)
 
 
-def _take_over(row: Problem, fresh: Problem) -> bool:
-    """Take over what has changed of a problem; return whether anything has."""
-    before = [getattr(row, name) for name in _COLUMNS]
-    for name in _COLUMNS:
-        setattr(row, name, getattr(fresh, name))
-    return before != [getattr(row, name) for name in _COLUMNS]
-
-
 def _save_workloads(found: Iterable[ProblemFacts]) -> None:
-    """Write into the clusters which of their workloads fail."""
     failing = {
         one.name: one.message[:200]
         for one in found

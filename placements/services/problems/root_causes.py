@@ -4,7 +4,6 @@ The attention list, the inbox and the count in the navigation follow from these:
 """
 
 from collections.abc import (
-    Iterable,
     Mapping,
     Sequence,
 )
@@ -96,30 +95,23 @@ def title_of(cause: Cause, key: str = "") -> tuple[str, str]:
 _GROUP = "clusters/"
 
 
-def _large_groups(
-    problems: Iterable[ProblemFacts],
-) -> dict[str, list[ProblemFacts]]:
-    """Return the clusters in a state that several are in, by the state."""
-    states = (ProblemKind.CLUSTER_NOT_READY, ProblemKind.CLUSTER_LEAVING)
-    groups = grouped(
-        (_state_of(one), one)
-        for one in problems
-        if one.kind in states and one.reason != sources.NO_RESPONSE
-    )
-    return {
-        state: several
-        for state, several in groups.items()
-        if len(several) >= GROUPED_FROM
-    }
-
-
 def _state_of(problem: ProblemFacts) -> str:
     return problem.reason if problem.reason in _GROUPS else _NOT_READY
 
 
 def _by_reason(problems: Sequence[ProblemFacts]) -> list[ProblemFacts]:
     """Return the problems with one for all clusters in a state that several are in."""
-    large = _large_groups(problems)
+    states = (ProblemKind.CLUSTER_NOT_READY, ProblemKind.CLUSTER_LEAVING)
+    groups = grouped(
+        (_state_of(one), one)
+        for one in problems
+        if one.kind in states and one.reason != sources.NO_RESPONSE
+    )
+    large = {
+        state: several
+        for state, several in groups.items()
+        if len(several) >= GROUPED_FROM
+    }
     keys = {
         one.key: f"{_GROUP}{state}"
         for state, several in large.items()

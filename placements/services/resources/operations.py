@@ -109,8 +109,23 @@ def apply_resources(
         batch_size=200,
     )
     moved = [one for one in applied if one.result is not OperationResult.UNCHANGED]
-    record_all([_event_of(one, before) for one in moved], by=by, now=now)
     after = [HubObject.of(one.object.content) for one in moved]
+    events = []
+    for one, hub_object in zip(moved, after, strict=True):
+        old = None
+        if hub_object.key in before:
+            old = dict(before[hub_object.key].content)
+        events.append(
+            AuditEvent(
+                one.result,
+                RESOURCE,
+                name_of(hub_object),
+                one.object.revision,
+                without_secrets(old),
+                without_secrets(dict(hub_object.content), before=old),
+            )
+        )
+    record_all(events, by=by, now=now)
     _enqueue_selecting(
         [*(before[one.key] for one in after if one.key in before), *after], by=by
     )
@@ -239,22 +254,6 @@ def delete_resources(
 def name_of(one: HubObject) -> str:
     """Return the identity of an object as one text: `group/kind/namespace/name`."""
     return "/".join(one.key)
-
-
-def _event_of(
-    saved: SaveResult[Resource], before: Mapping[ObjectKey, HubObject]
-) -> AuditEvent:
-    hub_object, old = HubObject.of(saved.object.content), None
-    if hub_object.key in before:
-        old = dict(before[hub_object.key].content)
-    return AuditEvent(
-        saved.result,
-        RESOURCE,
-        name_of(hub_object),
-        saved.object.revision,
-        without_secrets(old),
-        without_secrets(dict(hub_object.content), before=old),
-    )
 
 
 def _rows_by_key(

@@ -337,7 +337,6 @@ def _apply_result(
 
 
 def _apply_columns(binding: Binding, removal_check: str = "") -> dict[str, Any]:
-    """Return what an apply that was answered changes in a binding."""
     columns = _changes(binding, was_applied=True, removal_check=removal_check)
     return _answer_columns(binding) | columns
 
@@ -348,7 +347,6 @@ def _answer_columns(binding: Binding) -> dict[str, Any]:
 
 
 def _changes(binding: Binding, **columns: Any) -> dict[str, Any]:
-    """Return the columns with another value than they have."""
     return {
         name: value
         for name, value in columns.items()
@@ -558,7 +556,6 @@ def _reapply_result(
     drifted: str | None = None,
     **columns: Any,
 ) -> CallResult:
-    """Return that the same version is applied again."""
     columns |= {
         "phase": Phase.APPLYING,
         "phase_changed_at": now,

@@ -406,7 +406,6 @@ def _failed_bindings(placement: Placement, cluster: str) -> QuerySet[Binding]:
 
 
 def why_not_reapply(placement: Placement, cluster: str = "") -> str:
-    """Return why a placement cannot be applied again, on one cluster or on any."""
     if placement.deleting_since is not None:
         return f"{placement.full_name} is being deleted; its resources are not applied again"
     if (

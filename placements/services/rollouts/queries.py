@@ -319,6 +319,43 @@ class ClusterInRun:
     def has_failed(self) -> bool:  # it can be retried
         return self.phase in _FAILED
 
+    def left_by(self, update: ClusterUpdate, version: str | None) -> "ClusterInRun":
+        """Return the cluster as the last start on it left it; `version` is what was started."""
+        if update.what in (REMOVE, RELEASE):
+            version = None
+        return replace(
+            self,
+            phase=update.outcome or Phase.APPLYING,
+            since=update.ended_at or update.started_at,
+            running=version,
+            attempts=update.attempt,
+            message=update.message,
+            began_at=update.started_at,
+            ended_at=update.ended_at,
+        )
+
+    def bound(self, row: Any, run: Rollout, report: RolloutReport) -> "ClusterInRun":
+        """Return the cluster as its binding is, with `is_wanted`, while the rollout is in progress."""
+        running = None
+        if row.phase not in EMPTY:
+            running = row.applied_version
+        version, wanted = run.version, None
+        if running and row.is_wanted:
+            # A version of its own where the cluster has overrides.
+            version = running
+        if row.state != BindingState.UNSCHEDULED and not run.is_deletion:
+            wanted = wanted_name(version, running, report.names)
+        return replace(
+            self,
+            phase=row.phase,
+            since=row.phase_changed_at,
+            running=version_name(running, report.names),
+            wanted=wanted,
+            attempts=row.attempts,
+            retry_at=row.retry_at,
+            message=with_reason(row.unavailable_code, row.message),
+        )
+
 
 def names_in(run: Rollout) -> list[str]:
     """Return every cluster of a rollout: those of its waves in their order, then the others by name."""
@@ -468,57 +505,14 @@ def clusters_in(
     for name in names:
         one = ClusterInRun(name, waves.get(name), NOT_STARTED)
         if update := latest.get(name):
-            one = _as_left(one, update, version_name(run.version, report.names))
+            one = one.left_by(update, version_name(run.version, report.names))
         if row := bindings.get(name):
             block, why = waiting.get(row.pk, ("", ""))
-            one = replace(_as_it_is(one, row, run, report), block=str(block), why=why)
+            one = replace(one.bound(row, run, report), block=str(block), why=why)
         if update and update.what == RELEASE:
             one = replace(one, phase=_RELEASE_PHASES.get(one.phase, one.phase))
         clusters.append(one)
     return clusters
-
-
-def _as_left(
-    one: ClusterInRun, update: ClusterUpdate, version: str | None
-) -> ClusterInRun:
-    """Return a cluster as the last start on it left it; `version` is what was started."""
-    if update.what in (REMOVE, RELEASE):
-        version = None
-    return replace(
-        one,
-        phase=update.outcome or Phase.APPLYING,
-        since=update.ended_at or update.started_at,
-        running=version,
-        attempts=update.attempt,
-        message=update.message,
-        began_at=update.started_at,
-        ended_at=update.ended_at,
-    )
-
-
-def _as_it_is(
-    one: ClusterInRun, row: Any, run: Rollout, report: RolloutReport
-) -> ClusterInRun:
-    """Return a cluster as it is while the rollout is in progress; `row` is its binding, with `is_wanted`."""
-    running = None
-    if row.phase not in EMPTY:
-        running = row.applied_version
-    version, wanted = run.version, None
-    if running and row.is_wanted:
-        # A version of its own where the cluster has overrides.
-        version = running
-    if row.state != BindingState.UNSCHEDULED and not run.is_deletion:
-        wanted = wanted_name(version, running, report.names)
-    return replace(
-        one,
-        phase=row.phase,
-        since=row.phase_changed_at,
-        running=version_name(running, report.names),
-        wanted=wanted,
-        attempts=row.attempts,
-        retry_at=row.retry_at,
-        message=with_reason(row.unavailable_code, row.message),
-    )
 
 
 def progress_words(run: Rollout) -> str:
@@ -539,7 +533,6 @@ _LONGEST = 63
 
 
 def run_manifest(run: StagedRun) -> dict[str, Any]:
-    """Return the document of a run as it was written, with its status."""
     if run.is_mirrored:
         return {**run.document, "status": run.hub_status or {}}
     if result := result_in(run):
@@ -555,7 +548,6 @@ def run_manifest(run: StagedRun) -> dict[str, Any]:
 
 
 def initialising_sentence(run: StagedRun) -> str:
-    """Return what a run waits for that is not initialized."""
     index = run.document["spec"].get("resourceSnapshotIndex")
     placement = run.placement
     if placement and placement.selection_faults:
@@ -782,7 +774,6 @@ def with_gate(rows: QuerySet[Any]) -> QuerySet[Any]:
 
 
 def waiting_for(request: ApprovalRequest, user: User | None) -> PendingApproval:
-    """Return who may approve, and why this user may not."""
     run = request.run
     who = "an approver"
     if run.started_by not in ("", SYSTEM) and _requires_another(run):
@@ -791,7 +782,6 @@ def waiting_for(request: ApprovalRequest, user: User | None) -> PendingApproval:
 
 
 def why_not_approve(run: StagedRun, user: User | None) -> str:
-    """Return why a user may not approve a stage of a run; empty if they may."""
     if user is None or not may_change(user, labels_of_run(run), role=Role.APPROVER):
         return f"only an approver may approve a stage; required role: {Role.APPROVER}"
     if _requires_another(run) and user.get_username() == run.started_by:

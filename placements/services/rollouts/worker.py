@@ -648,7 +648,6 @@ def _sync_soon(placements: Collection[int], *, now: datetime) -> set[int]:
 
 
 def _report(kind: _ResultKind, rows: Collection[_Written], *, now: datetime) -> None:
-    """Record in the rollouts how the starts ended."""
     is_removed = kind.outcome == ClusterUpdate.Outcome.REMOVED
     messages: dict[tuple[int, str], str] = {}
     for binding, result, columns in rows:
