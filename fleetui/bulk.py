@@ -33,6 +33,13 @@ def batched(values: Iterable[Value], size: int = BATCH_SIZE) -> Iterator[list[Va
         yield batch
 
 
+def first_or_raise(rows: QuerySet[Row], error: Exception) -> Row:
+    row = rows.first()
+    if row is None:
+        raise error
+    return row
+
+
 def grouped(pairs: Iterable[tuple[Key, Value]]) -> dict[Key, list[Value]]:
     """Return the values by their keys, in the order in which they come."""
     groups: dict[Key, list[Value]] = {}

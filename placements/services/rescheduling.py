@@ -103,9 +103,7 @@ def plan_few_moves(placement: Placement, moves: int | None) -> FewMoves:
     if not placement.is_mirrored or not plan.leaves:
         return FewMoves(plan, decision, refusal)
     difference = hub_difference(cycle, plan)
-    followed = len(plan.leaves)
-    if difference is not None:
-        followed = difference[0] - 1
+    followed = difference[0] - 1 if difference is not None else len(plan.leaves)
     return FewMoves(plan, decision, refusal, hub_sentence(plan, difference), followed)
 
 

@@ -24,6 +24,7 @@ from fleetui.apimachinery.secrets import without_secrets
 from fleetui.audit import (
     record_event,
 )
+from fleetui.bulk import first_or_raise
 from fleetui.concurrency import check_revision
 from fleetui.errors import UnknownObject
 from placements.manifests.ocm import OCM_KIND
@@ -47,10 +48,8 @@ class UnknownPlacementError(UnknownObject):
 
 def get_placement(name: str) -> Placement:
     """Return a placement by its full name. Raise UnknownPlacementError."""
-    row = Placement.objects.filter(full_name=name).first()
-    if row is None:
-        raise UnknownPlacementError(name)
-    return row
+    rows = Placement.objects.filter(full_name=name)
+    return first_or_raise(rows, UnknownPlacementError(name))
 
 
 BESIDE = "~ocm"

@@ -18,6 +18,7 @@ from fleetui.access.secret_values import plain_manifest
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.model import mapping_at
 from fleetui.apimachinery.secrets import HubObject, ObjectKey, sanitised
+from fleetui.bulk import first_or_raise
 from fleetui.concurrency import check_revision
 from fleetui.permissions import (
     FLEET,
@@ -139,9 +140,8 @@ def locked_placement(
 
     What only `removes` or stops needs the label of the placement; all else needs the boundary of the grant.
     """
-    row = Placement.objects.select_for_update().filter(full_name=name).first()
-    if row is None:
-        raise UnknownPlacementError(name)
+    rows = Placement.objects.select_for_update().filter(full_name=name)
+    row = first_or_raise(rows, UnknownPlacementError(name))
     if removes:
         check_change(by, labels_in(row.document), what=f"placement {name}")
     else:

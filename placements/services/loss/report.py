@@ -385,9 +385,7 @@ def _write_placements(
                 bad[key].append((loss.level, loss.value, cell.lost))
     rows = []
     for key, decisions_made in counts.items():
-        levels = []
-        if subjects[key].placed:
-            levels = levels_of(row)
+        levels = levels_of(row) if subjects[key].placed else []
         result = _resilience_of(levels, bad[key])
         rows.append(
             PlacementResilience(

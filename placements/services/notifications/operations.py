@@ -40,6 +40,7 @@ from fleetui.audit import (
     actor_name,
     record_event,
 )
+from fleetui.bulk import first_or_raise
 from fleetui.errors import UnknownObject
 from placements.models import NOTIFIED, NotificationDelivery, NotificationRule, Problem
 from placements.services.notifications.evaluation import matches
@@ -97,9 +98,7 @@ def _field_errors(field: ServiceField, value: str) -> Iterator[FieldError]:
 
 def _address_errors(path: str, value: str, allowed: str) -> Iterator[FieldError]:
     """Yield what is wrong with a host or an address as it is entered; each connection checks it again."""
-    url = value
-    if path == "host":
-        url = f"https://{value}"
+    url = f"https://{value}" if path == "host" else value
     host = _host_of(url)
     if not host:
         message = "Invalid value: must have no user and no fragment"
@@ -358,18 +357,14 @@ def save_rule(
 
 def named_rule(name: str) -> NotificationRule:
     """Return a rule by its name. Raise UnknownNotificationError."""
-    row = NotificationRule.objects.select_related("channel").filter(name=name).first()
-    if row is None:
-        raise UnknownNotificationError("notification rule", name)
-    return row
+    rows = NotificationRule.objects.select_related("channel").filter(name=name)
+    return first_or_raise(rows, UnknownNotificationError("notification rule", name))
 
 
 def named_channel(name: str) -> NotificationChannel:
     """Return a channel by its name. Raise UnknownNotificationError."""
-    row = NotificationChannel.objects.filter(name=name).first()
-    if row is None:
-        raise UnknownNotificationError("notification channel", name)
-    return row
+    rows = NotificationChannel.objects.filter(name=name)
+    return first_or_raise(rows, UnknownNotificationError("notification channel", name))
 
 
 @transaction.atomic

@@ -18,7 +18,10 @@ from fleetui.apimachinery.metadata import next_generation, without_hub_metadata
 from fleetui.apimachinery.secrets import HubObject, ObjectKey, without_secrets
 from fleetui.apimachinery.words import counted
 from fleetui.audit import AuditEvent, actor_name, record_all
-from fleetui.bulk import batched
+from fleetui.bulk import (
+    batched,
+    first_or_raise,
+)
 from fleetui.concurrency import check_revision, retry_on_conflict
 from fleetui.errors import UnknownObject
 from placements.engine.resource_manifest import parse_hub_object
@@ -112,9 +115,7 @@ def apply_resources(
     after = [HubObject.of(one.object.content) for one in moved]
     events = []
     for one, hub_object in zip(moved, after, strict=True):
-        old = None
-        if hub_object.key in before:
-            old = dict(before[hub_object.key].content)
+        old = dict(before[hub_object.key].content) if hub_object.key in before else None
         events.append(
             AuditEvent(
                 one.result,
@@ -215,11 +216,10 @@ def delete_resource(
     group, kind, namespace, name = key
     with transaction.atomic():
         rows = Resource.objects.select_for_update()
-        row = rows.filter(
-            group=group, kind=kind, namespace=namespace, name=name
-        ).first()
-        if row is None:
-            raise UnknownResourceError(key)
+        row = first_or_raise(
+            rows.filter(group=group, kind=kind, namespace=namespace, name=name),
+            UnknownResourceError(key),
+        )
         deleted = HubObject.of(row.content)
         check_revision(
             RESOURCE, name_of(deleted), expected=expected, revision=row.revision
@@ -321,9 +321,7 @@ def _enqueue_selecting(changed: Sequence[HubObject], *, by: User | None) -> None
     )
     ids = [each.pk for each in placements.iterator() if may_select(each, changed)]
     several = {one.key: one for one in changed}
-    word = str(changed[-1])
-    if len(several) > 1:
-        word = counted(len(several), "resource")
+    word = counted(len(several), "resource") if len(several) > 1 else str(changed[-1])
     enqueue_scheduling(
         ids, trigger=f"{word} changed", by=actor_name(by), resources=True
     )

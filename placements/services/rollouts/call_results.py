@@ -654,14 +654,10 @@ def _diff_result(
     See `rules/kubernetes-driver.md#reportdiff`.
     """
     binding = call.binding
-    pause = comparison_pause(binding, now)
-    if is_busy:
-        pause = OBSERVE_IN_ROLLOUT
+    pause = OBSERVE_IN_ROLLOUT if is_busy else comparison_pause(binding, now)
     if any(one.code == NOT_SERVED for one in report.failures):
         pause = min(pause, _kinds_pause(binding, now))
-    kind = None
-    if report.diffs:
-        kind = FailureKind.DIFFERS
+    kind = FailureKind.DIFFERS if report.diffs else None
     phase, outcome = Phase.AVAILABLE, str(ClusterUpdate.Outcome.AVAILABLE)
     if report.failures:
         phase, outcome, kind = Phase.APPLIED, "", None

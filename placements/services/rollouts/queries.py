@@ -26,7 +26,10 @@ from django.db.models.functions import Coalesce, Concat
 from fleetui.apimachinery.metadata import with_hub_metadata
 from fleetui.apimachinery.words import counted, split_full_name
 from fleetui.audit import SYSTEM
-from fleetui.bulk import filter_by
+from fleetui.bulk import (
+    filter_by,
+    first_or_raise,
+)
 from fleetui.errors import UnknownObject
 from fleetui.models import Event
 from fleetui.permissions import Role, may_change
@@ -137,19 +140,17 @@ def run_named(placement: str, number: int) -> Rollout:
     rows = Rollout.objects.filter(
         placement_name=placement, number=number
     ).select_related("placement")
-    run = with_failed(rows).order_by("-pk").first()
-    if run is None:
-        raise UnknownRolloutError(placement, number)
-    return run
+    return first_or_raise(
+        with_failed(rows).order_by("-pk"), UnknownRolloutError(placement, number)
+    )
 
 
 def staged_run_named(name: str) -> StagedRun:
     """Return a staged run with its approvals. Raise UnknownRunError."""
     rows = StagedRun.objects.select_related("placement").prefetch_related("approvals")
-    run: StagedRun | None = with_status(rows).filter(full_name=name).first()
-    if run is None:
-        raise UnknownRunError(name)
-    return run
+    return first_or_raise(
+        with_status(rows).filter(full_name=name), UnknownRunError(name)
+    )
 
 
 def latest_run(placement: Placement) -> Rollout | None:
@@ -336,9 +337,7 @@ class ClusterInRun:
 
     def bound(self, row: Any, run: Rollout, report: RolloutReport) -> "ClusterInRun":
         """Return the cluster as its binding is, with `is_wanted`, while the rollout is in progress."""
-        running = None
-        if row.phase not in EMPTY:
-            running = row.applied_version
+        running = row.applied_version if row.phase not in EMPTY else None
         version, wanted = run.version, None
         if running and row.is_wanted:
             # A version of its own where the cluster has overrides.
@@ -571,9 +570,7 @@ def sentences_of(run: StagedRun, result: StagedUpdateResult | None) -> list[str]
 
     Of a run of a live hub, the status on the hub is first.
     """
-    sentences = []
-    if result:
-        sentences = run_sentences(result)
+    sentences = run_sentences(result) if result else []
     if run.is_mirrored:
         words = hub_run_sentences(run.hub_status or {})
         return [*words, *sentences] or [NOT_INITIALIZED]
@@ -594,9 +591,7 @@ def sentences_of(run: StagedRun, result: StagedUpdateResult | None) -> list[str]
 
 def progress_document(run: StagedRun) -> dict[str, Any]:
     result, now = result_in(run), datetime.now(UTC)
-    facts = _NOT_STARTED
-    if result:
-        facts = progress_facts(result)
+    facts = progress_facts(result) if result else _NOT_STARTED
     return {
         "name": run.full_name,
         "placement": run.placement_name,
@@ -750,9 +745,7 @@ def approval_manifest(name: str) -> dict[str, Any]:
 
     Raise UnknownApprovalError.
     """
-    row = approvals_matching(name=name).first()
-    if row is None:
-        raise UnknownApprovalError(name)
+    row = first_or_raise(approvals_matching(name=name), UnknownApprovalError(name))
     manifest = row.to_manifest()
     return with_hub_metadata(
         manifest,

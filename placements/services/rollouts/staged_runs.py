@@ -315,9 +315,7 @@ def start_run(
     spec = {"placementName": placement_name, "stagedRolloutStrategyName": strategy}
     if snapshot is not None:
         spec["resourceSnapshotIndex"] = str(snapshot)
-    spec["state"] = str(RunState.RUN)
-    if is_prepared:
-        spec["state"] = str(RunState.INITIALIZE)
+    spec["state"] = str(RunState.INITIALIZE) if is_prepared else str(RunState.RUN)
     document = {
         "apiVersion": "placement.kubernetes-fleet.io/v1beta1",
         "kind": kind_in(namespace, STAGED_RUN_KIND),
