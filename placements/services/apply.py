@@ -354,7 +354,7 @@ def _unchanged(
         if (kind := _KINDS.get(_kind(one))) and kind.model
     )
     for (kind, model), several in by_kind.items():
-        results |= _unchanged_rows(kind, model, several)
+        results |= kind.unchanged(model, several)
     return results, as_of
 
 
@@ -369,31 +369,6 @@ def _unchanged_members(
         if "status" in one.data:
             times.append(row.as_of)
     return results, max(filter(None, times), default=None)
-
-
-def _unchanged_rows(
-    kind: "_Kind", model: type[Model], documents: Sequence[Document]
-) -> dict[int, Result]:
-    """Return the results of the documents of one kind that are on the hub as they are written."""
-    manifests = {id(one): kind.parse(one.data) for one in documents}
-    there = _rows_of(model, manifests.values())
-    results: dict[int, Result] = {}
-    for one in documents:
-        manifest = manifests[id(one)]
-        row = there.get((manifest.namespace, manifest.metadata.name))
-        if (
-            row is None
-            or getattr(row, "deleting_since", None)
-            or plain_manifest(row.document) != stored_document(one.data)
-        ):
-            continue
-        warnings: tuple[ManifestWarning, ...] = ()
-        if isinstance(row, Placement):
-            warnings = warnings_of(manifest)
-        elif isinstance(row, Override):
-            warnings = idle_rule_warnings(manifest, load_fleet())
-        results[id(one)] = Result(kind.noun, manifest.full_name, UNCHANGED, warnings)
-    return results
 
 
 def _rows_of(
@@ -720,6 +695,32 @@ class _Kind(NamedTuple):
     noun: str = ""
     model: type[Model] | None = None
     save: Callable[..., SaveResult[Any]] | None = None
+
+    def unchanged(
+        self, model: type[Model], documents: Sequence[Document]
+    ) -> dict[int, Result]:
+        """Return the results of the documents of one kind that are on the hub as they are written."""
+        manifests = {id(one): self.parse(one.data) for one in documents}
+        there = _rows_of(model, manifests.values())
+        results: dict[int, Result] = {}
+        for one in documents:
+            manifest = manifests[id(one)]
+            row = there.get((manifest.namespace, manifest.metadata.name))
+            if (
+                row is None
+                or getattr(row, "deleting_since", None)
+                or plain_manifest(row.document) != stored_document(one.data)
+            ):
+                continue
+            warnings: tuple[ManifestWarning, ...] = ()
+            if isinstance(row, Placement):
+                warnings = warnings_of(manifest)
+            elif isinstance(row, Override):
+                warnings = idle_rule_warnings(manifest, load_fleet())
+            results[id(one)] = Result(
+                self.noun, manifest.full_name, UNCHANGED, warnings
+            )
+        return results
 
 
 _PLACEMENT = _Kind(parse_placement, PLACEMENT, Placement, save_placement)

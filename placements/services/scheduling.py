@@ -104,6 +104,39 @@ class CycleResult:
     decision: Decision
     milliseconds: float
 
+    def scheduled_columns(self, *, now: datetime) -> dict[str, Any]:
+        placement = self.inputs.placement
+        condition = condition_of(self.decision)
+        status = condition["status"] if condition else "Unknown"
+        return {
+            "observed_generation": placement.generation,
+            "decide_again_at": next_moment(self.inputs.cycle),
+            "scheduled": status,
+            "scheduled_since": placement.scheduled_since,
+            **scheduled_columns(placement, status, now=now),
+        }
+
+    def is_repetition(self, latest: models.Decision | None) -> bool:
+        """Return whether the cycle changes nothing and read the same as the latest one that was written."""
+        decision, inputs = self.decision, self.inputs
+        if decision.picked_names or decision.unscheduled:
+            return False
+        return latest is not None and (
+            latest.record.engine,
+            latest.fleet_digest,
+            latest.policy_number,
+            latest.wanted,
+            latest.is_fulfilled,
+            latest.picked_count + latest.kept_count,
+        ) == (
+            ENGINE_VERSION,
+            fleet_digest(decision.cycle),
+            inputs.snapshot.number,
+            inputs.placement.number_of_clusters,
+            decision.is_fulfilled,
+            len(decision.kept),
+        )
+
 
 def schedule_due(*, now: datetime) -> int:
     """Run up to 20 of the cycles that are due and that no other worker has; return how many.
@@ -330,8 +363,8 @@ def write_decisions(
         new = []
         for result in results:
             placement, decision = result.inputs.placement, result.decision
-            columns = _scheduled_columns(result, now=now)
-            if _is_repetition(result, latest.get(placement.pk)):
+            columns = result.scheduled_columns(now=now)
+            if result.is_repetition(latest.get(placement.pk)):
                 repeated[placement.pk] = columns
                 continue
             reschedules = reschedules_when_fulfilled(placement)
@@ -415,41 +448,6 @@ def _latest_decisions(results: Sequence[CycleResult]) -> dict[int, models.Decisi
     )
     rows = rows.select_related("record").defer("record__content")
     return {row.placement_id: row for row in rows if row.placement_id is not None}
-
-
-def _scheduled_columns(result: CycleResult, *, now: datetime) -> dict[str, Any]:
-    placement = result.inputs.placement
-    condition = condition_of(result.decision)
-    status = condition["status"] if condition else "Unknown"
-    return {
-        "observed_generation": placement.generation,
-        "decide_again_at": next_moment(result.inputs.cycle),
-        "scheduled": status,
-        "scheduled_since": placement.scheduled_since,
-        **scheduled_columns(placement, status, now=now),
-    }
-
-
-def _is_repetition(result: CycleResult, latest: models.Decision | None) -> bool:
-    """Return whether the cycle changes nothing and read the same as the latest one that was written."""
-    decision, inputs = result.decision, result.inputs
-    if decision.picked_names or decision.unscheduled:
-        return False
-    return latest is not None and (
-        latest.record.engine,
-        latest.fleet_digest,
-        latest.policy_number,
-        latest.wanted,
-        latest.is_fulfilled,
-        latest.picked_count + latest.kept_count,
-    ) == (
-        ENGINE_VERSION,
-        fleet_digest(decision.cycle),
-        inputs.snapshot.number,
-        inputs.placement.number_of_clusters,
-        decision.is_fulfilled,
-        len(decision.kept),
-    )
 
 
 _NO_LEASE: Mapping[str, Any] = {"lease_expires_at": None, "lease_token": ""}

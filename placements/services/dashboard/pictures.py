@@ -41,6 +41,19 @@ class Picture:
         ends = sorted({min(self.counts), max(self.counts)})
         return f"{' to '.join(f'{one:,}' for one in ends)} each"
 
+    @classmethod
+    def of(
+        cls, headroom: PlacementHeadroom, key: str, counts: dict[int, dict[str, int]]
+    ) -> "Picture":
+        in_domains = counts.get(headroom.placement.pk, {})
+        shown = tuple(in_domains.values())
+        domains = tuple(in_domains)
+        if not headroom.skews or not shown:
+            return cls(key, shown, domains)
+        _, skew, most = _strictest(headroom)
+        low = max(0, max(shown) - skew)
+        return cls(key, shown, domains, low, low + most)
+
 
 def scale_of(pictures: Collection[Picture]) -> int:
     """Return the number of clusters that is as high as a picture: all have one scale.
@@ -73,7 +86,7 @@ def pictures_of(
         caches["process"].get_or_set(kept, lambda: _counts(keys), _KEPT_SECONDS) or {}
     )
     return {
-        one.placement.pk: _picture(one, keys[one.placement.pk], counts)
+        one.placement.pk: Picture.of(one, keys[one.placement.pk], counts)
         for one in several
     }
 
@@ -81,19 +94,6 @@ def pictures_of(
 def _strictest(headroom: PlacementHeadroom) -> tuple[str, int, int]:
     worst = min(headroom.skews, key=lambda one: one.most - one.skew)
     return worst.key, worst.skew, worst.most
-
-
-def _picture(
-    headroom: PlacementHeadroom, key: str, counts: dict[int, dict[str, int]]
-) -> Picture:
-    in_domains = counts.get(headroom.placement.pk, {})
-    shown = tuple(in_domains.values())
-    domains = tuple(in_domains)
-    if not headroom.skews or not shown:
-        return Picture(key, shown, domains)
-    _, skew, most = _strictest(headroom)
-    low = max(0, max(shown) - skew)
-    return Picture(key, shown, domains, low, low + most)
 
 
 def _counts(keys: dict[int, str]) -> dict[int, dict[str, int]]:

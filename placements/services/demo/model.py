@@ -101,6 +101,58 @@ class Size:
     busy_percent: int = 40
     millicents_per_cpu: int = 4000
 
+    def status(self, now: datetime, fault: DemoFault | None) -> Document:
+        silent_for = _SILENT_AGO if fault is DemoFault.SILENT else timedelta()
+        reported = _timestamp(now - silent_for)
+        milli = self.nodes * self.cpu * 1000
+        shares = {
+            "capacity": 100,
+            "allocatable": 95,
+            "available": 95 - self.busy_percent,
+        }
+        is_healthy = fault is not DemoFault.UNHEALTHY
+        joined = _timestamp(now - _JOINED_AGO)
+        since = joined if is_healthy else _timestamp(now - _SICK_AGO)
+        properties = {
+            NODES: str(self.nodes),
+            CPU_COST: f"{self.millicents_per_cpu / 100_000:.5f}",
+            MEMORY_COST: f"{self.millicents_per_cpu / 800_000:.5f}",
+        }
+        health = {
+            "status": "True" if is_healthy else "False",
+            "reason": "Healthy" if is_healthy else "NotReady",
+        }
+        conditions = [
+            {
+                "type": "Joined",
+                "status": "True",
+                "reason": "Joined",
+                "lastTransitionTime": joined,
+            },
+            {"type": "Healthy", **health, "lastTransitionTime": since},
+        ]
+        usage = {
+            name: {
+                "cpu": f"{milli * share // 100}m",
+                "memory": f"{milli * share * 4 // 100_000}Gi",
+            }
+            for name, share in shares.items()
+        }
+        return {
+            "agentStatus": [
+                {
+                    "type": "MemberAgent",
+                    "conditions": conditions,
+                    "lastReceivedHeartbeat": reported,
+                }
+            ],
+            "properties": {
+                name: {"value": value, "observationTime": reported}
+                for name, value in properties.items()
+            },
+            "resourceUsage": {**usage, "observationTime": reported},
+        }
+
 
 def member(
     name: str,
@@ -134,56 +186,7 @@ def member(
             "heartbeatPeriodSeconds": _HEARTBEAT_SECONDS,
             **omit_empty(taints=plain_taints),
         },
-        "status": _status(size or Size(), now, fault),
-    }
-
-
-def _status(size: Size, now: datetime, fault: DemoFault | None) -> Document:
-    silent_for = _SILENT_AGO if fault is DemoFault.SILENT else timedelta()
-    reported = _timestamp(now - silent_for)
-    milli = size.nodes * size.cpu * 1000
-    shares = {"capacity": 100, "allocatable": 95, "available": 95 - size.busy_percent}
-    is_healthy = fault is not DemoFault.UNHEALTHY
-    joined = _timestamp(now - _JOINED_AGO)
-    since = joined if is_healthy else _timestamp(now - _SICK_AGO)
-    properties = {
-        NODES: str(size.nodes),
-        CPU_COST: f"{size.millicents_per_cpu / 100_000:.5f}",
-        MEMORY_COST: f"{size.millicents_per_cpu / 800_000:.5f}",
-    }
-    health = {
-        "status": "True" if is_healthy else "False",
-        "reason": "Healthy" if is_healthy else "NotReady",
-    }
-    conditions = [
-        {
-            "type": "Joined",
-            "status": "True",
-            "reason": "Joined",
-            "lastTransitionTime": joined,
-        },
-        {"type": "Healthy", **health, "lastTransitionTime": since},
-    ]
-    usage = {
-        name: {
-            "cpu": f"{milli * share // 100}m",
-            "memory": f"{milli * share * 4 // 100_000}Gi",
-        }
-        for name, share in shares.items()
-    }
-    return {
-        "agentStatus": [
-            {
-                "type": "MemberAgent",
-                "conditions": conditions,
-                "lastReceivedHeartbeat": reported,
-            }
-        ],
-        "properties": {
-            name: {"value": value, "observationTime": reported}
-            for name, value in properties.items()
-        },
-        "resourceUsage": {**usage, "observationTime": reported},
+        "status": size or Size().status(now, fault),
     }
 
 

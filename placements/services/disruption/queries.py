@@ -151,6 +151,43 @@ class BudgetState:
     numbers: Numbers | None
     problem: str = ""
 
+    @classmethod
+    def of(
+        cls,
+        row: DisruptionBudget,
+        placement: Placement | None,
+        counts: dict[int, dict[str, int]],
+    ) -> "BudgetState":
+        spec = parse_disruption_budget(row.document).spec
+        is_maximum = spec.max_unavailable is not None
+        limit = (
+            f"maxUnavailable {spec.max_unavailable}"
+            if is_maximum
+            else f"minAvailable {spec.min_available}"
+        )
+        if placement is None:
+            return cls(row, limit, None, None, f"No placement is named {row.name}.")
+        kind = PlacementType(placement.placement_type)
+        if errors := budget_errors(spec, kind):
+            return cls(
+                row,
+                limit,
+                placement,
+                None,
+                f"Not allowed for {kind}: {errors[0].message}.",
+            )
+        of_phases = counts.get(placement.pk, {})
+        total = sum(of_phases.values())
+        wanted = placement.number_of_clusters
+        context = EvictionContext(
+            kind,
+            {},
+            total if wanted is None else wanted,
+            others_available=of_phases.get(Phase.AVAILABLE, 0),
+            others=total,
+        )
+        return cls(row, limit, placement, budget_numbers(context, spec))
+
 
 def budgets_matching(*, text: str = "") -> QuerySet[DisruptionBudget]:
     return filter_by(DisruptionBudget.objects.all(), name__contains=text.lower())
@@ -188,39 +225,7 @@ def budget_states(rows: list[DisruptionBudget]) -> list[BudgetState]:
     counts: dict[int, dict[str, int]] = {}
     for one in grouped:
         counts.setdefault(one["placement"], {})[one["now"]] = one["count"]
-    return [_state_of(row, placements.get(row.name), counts) for row in rows]
-
-
-def _state_of(
-    row: DisruptionBudget,
-    placement: Placement | None,
-    counts: dict[int, dict[str, int]],
-) -> BudgetState:
-    spec = parse_disruption_budget(row.document).spec
-    is_maximum = spec.max_unavailable is not None
-    limit = (
-        f"maxUnavailable {spec.max_unavailable}"
-        if is_maximum
-        else f"minAvailable {spec.min_available}"
-    )
-    if placement is None:
-        return BudgetState(row, limit, None, None, f"No placement is named {row.name}.")
-    kind = PlacementType(placement.placement_type)
-    if errors := budget_errors(spec, kind):
-        return BudgetState(
-            row, limit, placement, None, f"Not allowed for {kind}: {errors[0].message}."
-        )
-    of_phases = counts.get(placement.pk, {})
-    total = sum(of_phases.values())
-    wanted = placement.number_of_clusters
-    context = EvictionContext(
-        kind,
-        {},
-        total if wanted is None else wanted,
-        others_available=of_phases.get(Phase.AVAILABLE, 0),
-        others=total,
-    )
-    return BudgetState(row, limit, placement, budget_numbers(context, spec))
+    return [BudgetState.of(row, placements.get(row.name), counts) for row in rows]
 
 
 @dataclass(frozen=True, slots=True)

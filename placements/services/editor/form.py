@@ -187,6 +187,50 @@ class FormRow:
     def id(self) -> str:
         return slug(self.name)
 
+    @classmethod
+    def of_resource(cls, data: object, keys: Keys) -> "FormRow":
+        is_namespace = at(data, (*keys, "kind")) == "Namespace"
+        specs: tuple[FormField, ...] = _RESOURCE
+        if isinstance(data, Mapping) and is_namespaced(data):
+            specs = _NAMESPACED_RESOURCE
+        if is_namespace:
+            specs = (*specs, _SCOPE)
+        labels = _label_groups(data, (*keys, "labelSelector"), _OBJECT_LABEL)
+        row = _form_row(keys, _fields(data, keys, specs), *labels)
+        kind, name = (at(data, (*keys, key)) for key in ("kind", "name"))
+        if not (kind and name and isinstance(kind, str) and isinstance(name, str)):
+            return row
+        scope = at(data, (*keys, "selectionScope"))
+        is_whole = is_namespace and scope != SelectionScope.NAMESPACE_ONLY
+        return replace(row, summary=f"{kind} {name}{', with its resources' * is_whole}")
+
+    @classmethod
+    def of_required(cls, data: object, keys: Keys) -> "FormRow":
+        labels = _label_groups(data, (*keys, "labelSelector"), _CLUSTER_LABEL)
+        place = (*keys, "propertySelector", "matchExpressions")
+        new = {"name": "", "operator": "Ge", "values": []}
+        return _form_row(
+            keys,
+            (),
+            *labels,
+            _group(data, place, "property", new, partial(_simple_row, _PROPERTY)),
+        )
+
+    @classmethod
+    def of_preferred(cls, data: object, keys: Keys) -> "FormRow":
+        labels = _label_groups(
+            data, (*keys, "preference", "labelSelector"), _CLUSTER_LABEL
+        )
+        place = (*keys, "preference", "propertySorter")
+        rows: tuple[FormRow, ...] = ()
+        if isinstance(at(data, place), Mapping):
+            rows = (_simple_row(_SORTER, data, place),)
+        new = {"name": "", "sortOrder": "Descending"}
+        sorter = FieldGroup(
+            place, "property", new, rows, can_add=not rows, is_single=True
+        )
+        return _form_row(keys, _fields(data, keys, _PREFERENCE), *labels, sorter)
+
 
 @dataclass(frozen=True, slots=True)
 class FieldGroup:
@@ -237,14 +281,16 @@ class PlacementForm:
             data,
             _fields(data, (), _NAMESPACED_BASICS if is_namespaced(data) else _BASICS),
             _fields(data, (), _RULES),
-            _group(data, SELECTORS, "resource selector", _NEW_SELECTOR, _resource),
-            _group(data, REQUIRED, "term", _NEW_TERM, _required),
+            _group(
+                data, SELECTORS, "resource selector", _NEW_SELECTOR, FormRow.of_resource
+            ),
+            _group(data, REQUIRED, "term", _NEW_TERM, FormRow.of_required),
             _group(
                 data,
                 PREFERRED,
                 "preference",
                 {"weight": 10, "preference": _NEW_TERM},
-                _preferred,
+                FormRow.of_preferred,
             ),
             _group(
                 data,
@@ -446,46 +492,6 @@ def _form_row(
 
 def _simple_row(specs: Sequence[FormField], data: object, keys: Keys) -> FormRow:
     return _form_row(keys, _fields(data, keys, specs))
-
-
-def _resource(data: object, keys: Keys) -> FormRow:
-    is_namespace = at(data, (*keys, "kind")) == "Namespace"
-    specs: tuple[FormField, ...] = _RESOURCE
-    if isinstance(data, Mapping) and is_namespaced(data):
-        specs = _NAMESPACED_RESOURCE
-    if is_namespace:
-        specs = (*specs, _SCOPE)
-    labels = _label_groups(data, (*keys, "labelSelector"), _OBJECT_LABEL)
-    row = _form_row(keys, _fields(data, keys, specs), *labels)
-    kind, name = (at(data, (*keys, key)) for key in ("kind", "name"))
-    if not (kind and name and isinstance(kind, str) and isinstance(name, str)):
-        return row
-    scope = at(data, (*keys, "selectionScope"))
-    is_whole = is_namespace and scope != SelectionScope.NAMESPACE_ONLY
-    return replace(row, summary=f"{kind} {name}{', with its resources' * is_whole}")
-
-
-def _required(data: object, keys: Keys) -> FormRow:
-    labels = _label_groups(data, (*keys, "labelSelector"), _CLUSTER_LABEL)
-    place = (*keys, "propertySelector", "matchExpressions")
-    new = {"name": "", "operator": "Ge", "values": []}
-    return _form_row(
-        keys,
-        (),
-        *labels,
-        _group(data, place, "property", new, partial(_simple_row, _PROPERTY)),
-    )
-
-
-def _preferred(data: object, keys: Keys) -> FormRow:
-    labels = _label_groups(data, (*keys, "preference", "labelSelector"), _CLUSTER_LABEL)
-    place = (*keys, "preference", "propertySorter")
-    rows: tuple[FormRow, ...] = ()
-    if isinstance(at(data, place), Mapping):
-        rows = (_simple_row(_SORTER, data, place),)
-    new = {"name": "", "sortOrder": "Descending"}
-    sorter = FieldGroup(place, "property", new, rows, can_add=not rows, is_single=True)
-    return _form_row(keys, _fields(data, keys, _PREFERENCE), *labels, sorter)
 
 
 def _label_groups(

@@ -22,6 +22,14 @@ class GateState(StrEnum):
     BROKEN = "broken"
     UNDETERMINED = "undetermined"
 
+    @classmethod
+    def of(cls, result: AssertionResult, was: AssertionState | None) -> "GateState":
+        if result.state is AssertionState.UNKNOWN:
+            return GateState.UNDETERMINED
+        if result.is_broken and was is not AssertionState.BROKEN:
+            return GateState.BROKEN
+        return GateState.PASSED
+
 
 @dataclass(frozen=True, slots=True)
 class GateResult:
@@ -130,15 +138,7 @@ def _check_assertions(
         message = f"{row.name}: {result.sentence}"
         if is_withdrawn:
             message += ", asserted in BASE, which this change no longer does"
-        yield GateResult("assert", _gate_state(result, was), message, row)
-
-
-def _gate_state(result: AssertionResult, was: AssertionState | None) -> GateState:
-    if result.state is AssertionState.UNKNOWN:
-        return GateState.UNDETERMINED
-    if result.is_broken and was is not AssertionState.BROKEN:
-        return GateState.BROKEN
-    return GateState.PASSED
+        yield GateResult("assert", GateState.of(result, was), message, row)
 
 
 def exit_status(results: list[GateResult]) -> int:

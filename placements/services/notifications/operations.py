@@ -234,6 +234,48 @@ class RuleInput:
     sends_resolved: bool = True
     is_enabled: bool = True
 
+    def event_errors(self) -> list[FieldError]:
+        unknown = [one for one in self.events if one not in NOTIFIED]
+        if self.events and not unknown:
+            return []
+        message = (
+            f"Unsupported value: {unknown[0][:40]!r}" if unknown else "Required value"
+        )
+        return [FieldError("events", "not-one-of", message, ", ".join(NOTIFIED))]
+
+    def quiet_errors(self) -> list[FieldError]:
+        errors = [
+            FieldError(
+                path,
+                "bad-format",
+                f"Invalid value: {value[:20]!r}",
+                "a time such as 22:00",
+            )
+            for path, value in (
+                ("quietFrom", self.quiet_from),
+                ("quietUntil", self.quiet_until),
+            )
+            if value and not _CLOCK.fullmatch(value)
+        ]
+        if bool(self.quiet_from) != bool(self.quiet_until):
+            errors.append(
+                FieldError(
+                    "quietUntil", "required", "Required value", "both times, or none"
+                )
+            )
+        try:
+            ZoneInfo(self.time_zone)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            errors.append(
+                FieldError(
+                    "timeZone",
+                    "not-one-of",
+                    "Unsupported value",
+                    "a time zone such as Europe/Berlin",
+                )
+            )
+        return errors
+
 
 def check_name(name: str) -> list[FieldError]:
     if _NAME.fullmatch(name):
@@ -246,8 +288,8 @@ def rule_columns(rule_input: RuleInput) -> dict[str, Any]:
     """Return the columns of a rule. Raise InvalidManifest with all errors."""
     errors = [
         *check_name(rule_input.name),
-        *_event_errors(rule_input),
-        *_quiet_errors(rule_input),
+        *rule_input.event_errors(),
+        *rule_input.quiet_errors(),
     ]
     hours = rule_input.reminder_hours
     if not hours.isdecimal() or len(hours) > 4 or int(hours) > LONGEST_REMINDER:
@@ -284,45 +326,6 @@ def rule_columns(rule_input: RuleInput) -> dict[str, Any]:
 
 def _time_of(text: str) -> time | None:
     return time.fromisoformat(text) if text else None
-
-
-def _event_errors(rule_input: RuleInput) -> list[FieldError]:
-    unknown = [one for one in rule_input.events if one not in NOTIFIED]
-    if rule_input.events and not unknown:
-        return []
-    message = f"Unsupported value: {unknown[0][:40]!r}" if unknown else "Required value"
-    return [FieldError("events", "not-one-of", message, ", ".join(NOTIFIED))]
-
-
-def _quiet_errors(rule_input: RuleInput) -> list[FieldError]:
-    errors = [
-        FieldError(
-            path, "bad-format", f"Invalid value: {value[:20]!r}", "a time such as 22:00"
-        )
-        for path, value in (
-            ("quietFrom", rule_input.quiet_from),
-            ("quietUntil", rule_input.quiet_until),
-        )
-        if value and not _CLOCK.fullmatch(value)
-    ]
-    if bool(rule_input.quiet_from) != bool(rule_input.quiet_until):
-        errors.append(
-            FieldError(
-                "quietUntil", "required", "Required value", "both times, or none"
-            )
-        )
-    try:
-        ZoneInfo(rule_input.time_zone)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        errors.append(
-            FieldError(
-                "timeZone",
-                "not-one-of",
-                "Unsupported value",
-                "a time zone such as Europe/Berlin",
-            )
-        )
-    return errors
 
 
 def save_rule(

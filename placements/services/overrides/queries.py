@@ -146,6 +146,19 @@ class RuleEffect:
     def more(self) -> int:
         return self.count - len(self.clusters)
 
+    @classmethod
+    def of(cls, rule: OverrideRule) -> "RuleEffect":
+        names = tuple(clusters_matching_rule(rule, current_fleet().fleet))
+        selector = "No clusters"
+        if rule.cluster_selector is not None:
+            terms = rule.cluster_selector.cluster_selector_terms
+            words = " or ".join(label_words(one.label_selector) for one in terms)
+            selector = words or "All clusters"
+        patches = tuple(f"{one.op} {one.path}" for one in rule.json_patch_overrides)
+        return cls(
+            selector, str(rule.override_type), patches, names[:MOST_NAMES], len(names)
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class OverrideEffects:
@@ -166,7 +179,7 @@ def overrides_matching(*, text: str = "", placement: str = "") -> QuerySet[Overr
 def effects_of(row: Override) -> OverrideEffects:
     """Return what an override changes on the fleet as it is now."""
     spec = OVERRIDE_PARSERS[row.kind](row.document).spec
-    rules = tuple(_effect_of(one) for one in spec.policy.override_rules)
+    rules = tuple(RuleEffect.of(one) for one in spec.policy.override_rules)
     same = OverrideSnapshot.objects.filter(
         kind=row.kind, namespace=row.namespace, override_name=row.name
     )
@@ -177,17 +190,4 @@ def effects_of(row: Override) -> OverrideEffects:
         ),
         rules,
         tuple(same.defer("document").order_by("-number")),
-    )
-
-
-def _effect_of(rule: OverrideRule) -> RuleEffect:
-    names = tuple(clusters_matching_rule(rule, current_fleet().fleet))
-    selector = "No clusters"
-    if rule.cluster_selector is not None:
-        terms = rule.cluster_selector.cluster_selector_terms
-        words = " or ".join(label_words(one.label_selector) for one in terms)
-        selector = words or "All clusters"
-    patches = tuple(f"{one.op} {one.path}" for one in rule.json_patch_overrides)
-    return RuleEffect(
-        selector, str(rule.override_type), patches, names[:MOST_NAMES], len(names)
     )

@@ -211,6 +211,127 @@ class CallResult:
             if name in names
         )
 
+    @classmethod
+    def fenced(
+        cls, binding: Binding, fenced: DriverFenced, *, now: datetime
+    ) -> "CallResult":
+        """Return the calls from which to continue: after a restore of the database its fence is behind.
+
+        Written only under a lease that is still valid.
+        """
+        columns = {"next_call_at": now, "calls": binding.calls_beyond(fenced.fence)}
+        columns |= _changes(binding, removal_check=binding.removal_check or BEHIND)
+        return cls(tuple(columns.items()), failure=None)
+
+    @classmethod
+    def unavailable(
+        cls, binding: Binding, error: DriverError, *, now: datetime
+    ) -> "CallResult":
+        """Return when to make the same call again, as whether it took effect is unknown: later and later."""
+        pause = _growing_pause(binding, now, OBSERVE_AGAIN, LONGEST_PAUSE)
+        code = ""
+        if isinstance(error, DriverUnavailable):
+            pause, code = (
+                max(pause, timedelta(seconds=error.retry_after or 0)),
+                error.code,
+            )
+        columns = {"next_call_at": now + pause, "message": str(error)[:MESSAGE_LENGTH]}
+        columns |= _changes(binding, unavailable_code=code)
+        return cls(tuple(columns.items()), failure=Failure(FailureKind.UNREACHABLE))
+
+    @classmethod
+    def pending(
+        cls, binding: Binding, pending: DriverPending, *, now: datetime
+    ) -> "CallResult":
+        """Return when to continue: at once while the calls make progress. Nothing has failed."""
+        pause = OBSERVE_AGAIN
+        if binding.objects_done is not None and pending.done <= binding.objects_done:
+            pause = _growing_pause(binding, now, OBSERVE_AGAIN, LONGEST_PAUSE)
+        columns: dict[str, Any] = _answer_columns(binding)
+        columns |= {
+            "next_call_at": now + pause,
+            "message": str(pending)[:MESSAGE_LENGTH],
+            "objects_done": pending.done,
+        }
+        if binding.phase == Phase.APPLYING:
+            columns |= _changes(binding, was_applied=True)
+        return cls(tuple(columns.items()))
+
+    @classmethod
+    def unready(
+        cls, call: ClusterCall, state: PlacementSeen, *, now: datetime, is_busy: bool
+    ) -> "CallResult":
+        """Return what follows where everything is there, and something of it is not available yet."""
+        binding = call.binding
+        columns = _complete_columns(call, Phase.APPLIED, now=now, is_busy=is_busy)
+        since = columns.get("phase_changed_at", binding.phase_changed_at) or now
+        if state.readiness is Readiness.NOT_TRACKABLE:
+            applied_at = since
+            if binding.phase != Phase.APPLYING:
+                applied_at = binding.phase_changed_at or now
+            columns["untrackable_since"] = binding.untrackable_since or applied_at
+        else:
+            pause = OBSERVE_AGAIN
+            if call.cluster.driver in ACTING_DRIVERS:
+                # Each observation costs a request for every object; the pause is alike for many clusters.
+                waited = timedelta(seconds=(now - since) // timedelta(seconds=2))
+                pause = max(pause, min(waited, OBSERVE_IN_ROLLOUT))
+            columns |= {"untrackable_since": None, "next_call_at": now + pause}
+
+        hints = {one.object: f" ({one.hint})" for one in state.objects if one.hint}
+        unready = [
+            replace(one, reason=one.reason + hints.get(one.object, ""))
+            for one in state.unready
+        ]
+        message = object_messages((one.object, one.reason) for one in unready)
+        columns["message"] = message[:MESSAGE_LENGTH]
+        return cls(
+            tuple(columns.items()),
+            failure=unready_failure(binding, unready),
+            drifted=difference_rows(binding.drifted_objects, (), now=now),
+        )
+
+    @classmethod
+    def contested(
+        cls,
+        binding: Binding,
+        state: PlacementSeen,
+        columns: dict[str, Any],
+        *,
+        now: datetime,
+        is_busy: bool,
+    ) -> "CallResult":
+        """Return that a repair of contested objects waits; what is not there is not available until then."""
+        if is_busy:
+            in_rollout = now + OBSERVE_IN_ROLLOUT
+            columns["next_call_at"] = min(columns["next_call_at"], in_rollout)
+        drifted = difference_rows(binding.drifted_objects, state.drifted, now=now)
+        if not state.missing:
+            return cls(tuple(columns.items()), failure=None, drifted=drifted)
+        columns |= _phase_columns(binding, Phase.APPLIED, now) | {
+            "untrackable_since": None
+        }
+        gone = [ObjectSeen(one, Readiness.NOT_YET, MISSING) for one in state.missing]
+        failure = unready_failure(binding, gone)
+        return cls(tuple(columns.items()), failure=failure, drifted=drifted)
+
+    def with_objects(
+        self,
+        binding: Binding,
+        state: PlacementSeen | None,
+        *,
+        now: datetime,
+    ) -> "CallResult":
+        """Return a result that also keeps the states of the objects, where the driver reads them."""
+        if state is None or not state.objects:
+            return self
+        rows, digest = live_rows(state.objects)
+        columns: dict[str, Any] = {"observed_at": now}
+        if digest == binding.objects_digest:
+            return replace(self, columns=(*self.columns, *columns.items()))
+        columns["objects_digest"] = digest
+        return replace(self, columns=(*self.columns, *columns.items()), objects=rows)
+
 
 Answer: TypeAlias = (
     Applied
@@ -239,34 +360,22 @@ def to_result(
             failure = Failure(FailureKind.OVERRIDE, override=fault)
             return _failure_result(binding, message, failure, now=now)
         case DriverFenced():
-            return _fenced_result(binding, answer, now=now)
+            return CallResult.fenced(binding, answer, now=now)
         case DriverRejected():
             return _rejection_result(binding, answer, now=now)
         case DriverPending():
-            return _pending_result(binding, answer, now=now)
+            return CallResult.pending(binding, answer, now=now)
         case DriverError():
-            return _unavailable_result(binding, answer, now=now)
+            return CallResult.unavailable(binding, answer, now=now)
         case DiffResult():
             return _diff_result(call, answer, now=now, is_busy=is_busy)
         case Observation():
             state = answer.of(call.placement)
             result = _observation_result(call, state, now=now, is_busy=is_busy)
-            return _with_objects(result, binding, state, now=now)
+            return result.with_objects(binding, state, now=now)
         case Applied():
             return _apply_result(call, answer, now=now, is_busy=is_busy)
     return CallResult((), outcome=ClusterUpdate.Outcome.REMOVED)
-
-
-def _fenced_result(
-    binding: Binding, fenced: DriverFenced, *, now: datetime
-) -> CallResult:
-    """Return the calls from which to continue: after a restore of the database its fence is behind.
-
-    Written only under a lease that is still valid.
-    """
-    columns = {"next_call_at": now, "calls": binding.calls_beyond(fenced.fence)}
-    columns |= _changes(binding, removal_check=binding.removal_check or BEHIND)
-    return CallResult(tuple(columns.items()), failure=None)
 
 
 def kinds_result(call: ClusterCall, answer: Answer, *, now: datetime) -> CallResult:
@@ -284,24 +393,6 @@ def kinds_result(call: ClusterCall, answer: Answer, *, now: datetime) -> CallRes
 
 def _kinds_pause(binding: Binding, now: datetime) -> timedelta:
     return _growing_pause(binding, now, *LOOK_FOR_KINDS, part=10)
-
-
-def _with_objects(
-    result: CallResult,
-    binding: Binding,
-    state: PlacementSeen | None,
-    *,
-    now: datetime,
-) -> CallResult:
-    """Return a result that also keeps the states of the objects, where the driver reads them."""
-    if state is None or not state.objects:
-        return result
-    rows, digest = live_rows(state.objects)
-    columns: dict[str, Any] = {"observed_at": now}
-    if digest == binding.objects_digest:
-        return replace(result, columns=(*result.columns, *columns.items()))
-    columns["objects_digest"] = digest
-    return replace(result, columns=(*result.columns, *columns.items()), objects=rows)
 
 
 def live_rows(objects: Sequence[LiveObject]) -> tuple[str, str]:
@@ -352,37 +443,6 @@ def _changes(binding: Binding, **columns: Any) -> dict[str, Any]:
         for name, value in columns.items()
         if getattr(binding, name) != value
     }
-
-
-def _unavailable_result(
-    binding: Binding, error: DriverError, *, now: datetime
-) -> CallResult:
-    """Return when to make the same call again, as whether it took effect is unknown: later and later."""
-    pause = _growing_pause(binding, now, OBSERVE_AGAIN, LONGEST_PAUSE)
-    code = ""
-    if isinstance(error, DriverUnavailable):
-        pause, code = max(pause, timedelta(seconds=error.retry_after or 0)), error.code
-    columns = {"next_call_at": now + pause, "message": str(error)[:MESSAGE_LENGTH]}
-    columns |= _changes(binding, unavailable_code=code)
-    return CallResult(tuple(columns.items()), failure=Failure(FailureKind.UNREACHABLE))
-
-
-def _pending_result(
-    binding: Binding, pending: DriverPending, *, now: datetime
-) -> CallResult:
-    """Return when to continue: at once while the calls make progress. Nothing has failed."""
-    pause = OBSERVE_AGAIN
-    if binding.objects_done is not None and pending.done <= binding.objects_done:
-        pause = _growing_pause(binding, now, OBSERVE_AGAIN, LONGEST_PAUSE)
-    columns: dict[str, Any] = _answer_columns(binding)
-    columns |= {
-        "next_call_at": now + pause,
-        "message": str(pending)[:MESSAGE_LENGTH],
-        "objects_done": pending.done,
-    }
-    if binding.phase == Phase.APPLYING:
-        columns |= _changes(binding, was_applied=True)
-    return CallResult(tuple(columns.items()))
 
 
 def _rejection_result(
@@ -479,46 +539,12 @@ def _observation_result(
     if state.missing or state.drifted:
         return _drift_result(call, state, now=now, is_busy=is_busy)
     if state.readiness is not Readiness.AVAILABLE:
-        return _unready_result(call, state, now=now, is_busy=is_busy)
+        return CallResult.unready(call, state, now=now, is_busy=is_busy)
     columns = _complete_columns(call, Phase.AVAILABLE, now=now, is_busy=is_busy)
     columns |= {"untrackable_since": None, "message": state.notice[:MESSAGE_LENGTH]}
     return CallResult(
         tuple(columns.items()),
         outcome=ClusterUpdate.Outcome.AVAILABLE,
-        drifted=difference_rows(binding.drifted_objects, (), now=now),
-    )
-
-
-def _unready_result(
-    call: ClusterCall, state: PlacementSeen, *, now: datetime, is_busy: bool
-) -> CallResult:
-    """Return what follows where everything is there, and something of it is not available yet."""
-    binding = call.binding
-    columns = _complete_columns(call, Phase.APPLIED, now=now, is_busy=is_busy)
-    since = columns.get("phase_changed_at", binding.phase_changed_at) or now
-    if state.readiness is Readiness.NOT_TRACKABLE:
-        applied_at = since
-        if binding.phase != Phase.APPLYING:
-            applied_at = binding.phase_changed_at or now
-        columns["untrackable_since"] = binding.untrackable_since or applied_at
-    else:
-        pause = OBSERVE_AGAIN
-        if call.cluster.driver in ACTING_DRIVERS:
-            # Each observation costs a request for every object; the pause is alike for many clusters.
-            waited = timedelta(seconds=(now - since) // timedelta(seconds=2))
-            pause = max(pause, min(waited, OBSERVE_IN_ROLLOUT))
-        columns |= {"untrackable_since": None, "next_call_at": now + pause}
-
-    hints = {one.object: f" ({one.hint})" for one in state.objects if one.hint}
-    unready = [
-        replace(one, reason=one.reason + hints.get(one.object, ""))
-        for one in state.unready
-    ]
-    message = object_messages((one.object, one.reason) for one in unready)
-    columns["message"] = message[:MESSAGE_LENGTH]
-    return CallResult(
-        tuple(columns.items()),
-        failure=unready_failure(binding, unready),
         drifted=difference_rows(binding.drifted_objects, (), now=now),
     )
 
@@ -612,7 +638,9 @@ def _drift_result(
                 "contested_since": since,
                 **_answer_columns(binding),
             }
-            return _contested_result(binding, state, columns, now=now, is_busy=is_busy)
+            return CallResult.contested(
+                binding, state, columns, now=now, is_busy=is_busy
+            )
     repairs = (*binding.repairs[-MOST_REPAIRS:], now.isoformat())
     message = f"Changed on the cluster, applying again: {names}"
     return _reapply_result(
@@ -623,27 +651,6 @@ def _drift_result(
         repairs=repairs,
         contested_since=since,
     )
-
-
-def _contested_result(
-    binding: Binding,
-    state: PlacementSeen,
-    columns: dict[str, Any],
-    *,
-    now: datetime,
-    is_busy: bool,
-) -> CallResult:
-    """Return that a repair of contested objects waits; what is not there is not available until then."""
-    if is_busy:
-        in_rollout = now + OBSERVE_IN_ROLLOUT
-        columns["next_call_at"] = min(columns["next_call_at"], in_rollout)
-    drifted = difference_rows(binding.drifted_objects, state.drifted, now=now)
-    if not state.missing:
-        return CallResult(tuple(columns.items()), failure=None, drifted=drifted)
-    columns |= _phase_columns(binding, Phase.APPLIED, now) | {"untrackable_since": None}
-    gone = [ObjectSeen(one, Readiness.NOT_YET, MISSING) for one in state.missing]
-    failure = unready_failure(binding, gone)
-    return CallResult(tuple(columns.items()), failure=failure, drifted=drifted)
 
 
 def _diff_result(
