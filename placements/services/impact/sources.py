@@ -125,44 +125,6 @@ class ParsedFile:
     errors: Sequence[FieldError] = ()
     notes: list[tuple[int, str]] = field(default_factory=list)
 
-    @classmethod
-    def parse(cls, content: bytes) -> "ParsedFile":
-        """Parse a file; a document of another kind, or without one, is ignored."""
-        file, errors = cls(), list[tuple[Document, FieldError]]()
-        named: dict[str, list[tuple[Document, str]]] = {
-            "placements": [],
-            "overrides": [],
-        }
-        if not _may_be_ours(content):
-            return file
-        for one in _documents(content, file):
-            kind = PLACEMENT_KIND if is_ocm_placement(one.data) else kind_of(one.data)
-            if kind not in _KINDS:
-                continue
-            noun, parse = _KINDS[kind]
-            try:
-                getattr(file, noun).append(parse(one.data))
-            except InvalidManifest as invalid:
-                if _TEMPLATE in str(one.data):
-                    [line] = lines_of([(one, "metadata.name")])
-                    file.notes.append(
-                        (
-                            line or 1,
-                            f"not read: {kind} is a template: {invalid.errors[0]}",
-                        )
-                    )
-                    continue
-                errors += [(one, error) for error in invalid.errors]
-            else:
-                if noun in named:
-                    named[noun].append((one, "metadata.name"))
-                file.member_documents += [one] if noun == "members" else []
-        file.placement_documents = [one.data for one, _ in named["placements"]]
-        file.lines = [line or 1 for line in lines_of(named["placements"])]
-        file.override_lines = [line or 1 for line in lines_of(named["overrides"])]
-        file.errors = attach_lines(errors)
-        return file
-
 
 @dataclass(frozen=True, slots=True)
 class SourceNote:
@@ -184,7 +146,7 @@ class BlobReader:
 
     def parse(self, file: SourceFile) -> ParsedFile:
         if file.key not in self.parsed:
-            self.parsed[file.key] = ParsedFile.parse(file.read())
+            self.parsed[file.key] = _parse(file.read())
         return self.parsed[file.key]
 
     def may_be_ours(self, file: SourceFile) -> bool:
@@ -558,6 +520,38 @@ _TEMPLATE = "{{"
 def _may_be_ours(content: bytes) -> bool:
     """Return whether a text names a kind or a group of ours: other files need not be readable."""
     return _NAMES.search(content) is not None
+
+
+def _parse(content: bytes) -> ParsedFile:
+    """Parse a file; a document of another kind, or without one, is ignored."""
+    file, errors = ParsedFile(), list[tuple[Document, FieldError]]()
+    named: dict[str, list[tuple[Document, str]]] = {"placements": [], "overrides": []}
+    if not _may_be_ours(content):
+        return file
+    for one in _documents(content, file):
+        kind = PLACEMENT_KIND if is_ocm_placement(one.data) else kind_of(one.data)
+        if kind not in _KINDS:
+            continue
+        noun, parse = _KINDS[kind]
+        try:
+            getattr(file, noun).append(parse(one.data))
+        except InvalidManifest as invalid:
+            if _TEMPLATE in str(one.data):
+                [line] = lines_of([(one, "metadata.name")])
+                file.notes.append(
+                    (line or 1, f"not read: {kind} is a template: {invalid.errors[0]}")
+                )
+                continue
+            errors += [(one, error) for error in invalid.errors]
+        else:
+            if noun in named:
+                named[noun].append((one, "metadata.name"))
+            file.member_documents += [one] if noun == "members" else []
+    file.placement_documents = [one.data for one, _ in named["placements"]]
+    file.lines = [line or 1 for line in lines_of(named["placements"])]
+    file.override_lines = [line or 1 for line in lines_of(named["overrides"])]
+    file.errors = attach_lines(errors)
+    return file
 
 
 def _documents(content: bytes, file: ParsedFile) -> list[Document]:

@@ -186,9 +186,8 @@ def _save_problems(hub: int, found: Sequence[ProblemFacts], *, now: datetime) ->
         for key, row in known.items()
         if key not in by_key and row.kind not in capped
     ]
-    if any(
-        row.kind == ProblemKind.CLUSTER_WORKLOADS for row in (*found, *known.values())
-    ):
+    kinds = {*counts, *(row.kind for row in known.values())}
+    if ProblemKind.CLUSTER_WORKLOADS in kinds:
         _save_workloads(found)
     Problem.objects.bulk_create(new, batch_size=500, ignore_conflicts=True)
     Problem.objects.bulk_update(changed, Problem.CHANGING, batch_size=500)

@@ -258,7 +258,7 @@ def waiting_words(bindings: Collection[Binding]) -> dict[int, str]:
         for row in bindings
         if row.placement.is_staged and row.phase in EMPTY and row.pk not in words
     ]
-    placements = {row.placement_id for row in pending}
+    placements: set[int | None] = {row.placement_id for row in pending}
     waits = dict.fromkeys(placements, "Waiting for a staged update run.")
     runs = StagedRun.objects.filter(IN_PROGRESS, placement__in=placements)
     for run in runs.select_related("placement"):
@@ -277,7 +277,7 @@ def _rollout_words(bindings: Collection[Binding]) -> dict[int, str]:
     columns = versions.values_list("placement", "applied_version", _REVISION).distinct()
     for placement, version, number in columns.order_by(_REVISION):
         applied[placement][version] = f"revision {number}"
-    words = {}
+    words: dict[int, str] = {}
     for run in runs:
         rows = (row for row in bindings if row.placement_id == run.placement_id)
         waiting = report_of(run, applied[run.placement_id]).waiting(rows)
