@@ -40,6 +40,20 @@ def record(event: AuditEvent, *, by: User | None, now: datetime) -> None:
     record_all([event], by=by, now=now)
 
 
+def record_event(
+    verb: str,
+    kind: str,
+    name: str,
+    revision: int | None = None,
+    *,
+    by: User | None,
+    now: datetime,
+    **facts: Any,
+) -> None:
+    """Record what an operation did with one object; `facts` are the other fields of an AuditEvent."""
+    record(AuditEvent(verb, kind, name, revision, **facts), by=by, now=now)
+
+
 def record_all(events: Iterable[AuditEvent], *, by: User | None, now: datetime) -> None:
     name = actor_name(by)
     Event.objects.bulk_create(_row(one, now, name, by) for one in events)

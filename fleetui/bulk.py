@@ -1,4 +1,4 @@
-"""Statements about many rows: in batches, and claims of due rows with a lease."""
+"""Statements about many rows: filters, batches, and claims of due rows with a lease."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,6 +21,7 @@ from fleetui.changes import unnoticed
 
 BATCH_SIZE = 500
 
+Key = TypeVar("Key")
 Value = TypeVar("Value")
 Row = TypeVar("Row", bound=Model)
 
@@ -30,6 +31,26 @@ def batched(values: Iterable[Value], size: int = BATCH_SIZE) -> Iterator[list[Va
     remaining = iter(values)
     while batch := list(islice(remaining, size)):
         yield batch
+
+
+def first_or_raise(rows: QuerySet[Row], error: Exception) -> Row:
+    row = rows.first()
+    if row is None:
+        raise error
+    return row
+
+
+def grouped(pairs: Iterable[tuple[Key, Value]]) -> dict[Key, list[Value]]:
+    """Return the values by their keys, in the order in which they come."""
+    groups: dict[Key, list[Value]] = {}
+    for key, value in pairs:
+        groups.setdefault(key, []).append(value)
+    return groups
+
+
+def filter_by(rows: QuerySet[Row], **lookups: Any) -> QuerySet[Row]:
+    """Return the rows that match the lookups; one without a value matches every row."""
+    return rows.filter(**{name: value for name, value in lookups.items() if value})
 
 
 def claim_batch(

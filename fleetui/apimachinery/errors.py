@@ -84,6 +84,12 @@ class InvalidManifest(FleetError, ValueError):
         return "\n".join(first_lines(map(str, self.errors), _ERRORS_SHOWN))
 
 
+def raise_errors(errors: Iterable[FieldError]) -> None:
+    """Raise InvalidManifest with the errors, if there are any."""
+    if found := tuple(errors):
+        raise InvalidManifest(found)
+
+
 @dataclass(frozen=True, slots=True)
 class ErrorDetail:
     """An error whose place is still a tuple of keys, relative to some value."""

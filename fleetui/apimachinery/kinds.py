@@ -73,6 +73,13 @@ _NO_RESOURCES = _REASONS | {
 }
 
 
+def kind_in(namespace: str, kind: str) -> str:
+    """Return the kind of an object in a namespace, by the kind that it has without one."""
+    if namespace:
+        return kind.removeprefix("Cluster")
+    return kind
+
+
 def is_envelope(version: object, kind: object) -> bool:
     return (
         isinstance(version, str)

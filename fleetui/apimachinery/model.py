@@ -564,6 +564,11 @@ def duplicate_problems(
         earlier.add(value)
 
 
+def omit_empty(**fields: Any) -> dict[str, Any]:
+    """Return the fields that have a value: a document does not have the others."""
+    return {name: value for name, value in fields.items() if value}
+
+
 def mapping_at(raw: object, *keys: str) -> Raw:
     """Return the object at these keys of raw data, or an empty one if there is none."""
     for key in keys:

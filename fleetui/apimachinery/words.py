@@ -53,6 +53,12 @@ def first_names(words: Sequence[str], most: int = 3) -> str:
     return names_and_more(words, most) if len(words) > most else joined(words)
 
 
+def barred(words: Iterable[str]) -> str:
+    """Return words as one text, in which "|word|" is searched; empty without any."""
+    text = "|".join(words)
+    return text and f"|{text}|"
+
+
 def first_lines(lines: Iterable[str], most: int) -> list[str]:
     lines = list(lines)
     if len(lines) > most:

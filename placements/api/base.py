@@ -24,7 +24,11 @@ from rest_framework.serializers import Serializer
 from rest_framework.viewsets import GenericViewSet
 
 from fleetui.access.secret_values import manifest_for, plain_manifest
-from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.apimachinery.errors import (
+    FieldError,
+    InvalidManifest,
+    raise_errors,
+)
 from fleetui.apimachinery.patches import merged
 from fleetui.apimachinery.words import split_full_name
 from fleetui.concurrency import RevisionConflict
@@ -454,8 +458,7 @@ def check_names(document: object, names: Mapping[str, str]) -> None:
                     expected or "no value",
                 )
             )
-    if errors:
-        raise InvalidManifest(errors)
+    raise_errors(errors)
 
 
 def check_namespace(document: dict[str, Any], namespace: str) -> None:

@@ -99,8 +99,7 @@ class ClusterImportViewSet(BaseViewSet):
         """
         params = query_params(request, ImportQuery)
         choices = ImportChoices.of(params["context"], params["rename"])
-        content = document_of(request).data
-        found = read_import(content, name="body", choices=choices)
+        found = read_import(document_of(request).data, name="body", choices=choices)
         how = {**actor(request), "kinds_of": kinds_for}
         decisions: Any = ()
         if "dryRun" in params:

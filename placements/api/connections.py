@@ -167,8 +167,7 @@ def connection_fields(body: Mapping[str, Any]) -> ConnectionInput:
         if value not in ("", False)
     }
     kubeconfig = fields.pop("kubeconfig", "")
-    context = fields.pop("context", "")
-    return ConnectionInput(kubeconfig, context, fields)
+    return ConnectionInput(kubeconfig, fields.pop("context", ""), fields)
 
 
 def connection_document(

@@ -145,9 +145,8 @@ class PreviewViewSet(PlacementViewSet):
         ):
             warnings.append(ManifestWarning("forbidden", "metadata.labels", refusal))
         kept = result.decision.cycle.placed.tolist()
-        asserted = result.assertions
         findings = examine_one(
-            manifest, result.decision.cycle, kept=kept, asserted=asserted
+            manifest, result.decision.cycle, kept=kept, asserted=result.assertions
         ).findings
         decision, rounds = result.decision, result.decision.number_of_rounds
         document = {

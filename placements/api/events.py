@@ -26,10 +26,9 @@ class EventViewSet(BaseViewSet):
     def list(self, params: Params) -> Rows:
         """List events, the newest first."""
         filters = {key: params.get(key, "") for key in LIST_FILTERS["events"]}
-        rows = events_matching(
+        return events_matching(
             part=params["q"], event_type=filters.pop("type"), **filters
-        )
-        return rows.defer("before", "after")
+        ).defer("before", "after")
 
     @documented("get_event", EventSerializer)
     def retrieve(self, request: Request, number: int) -> Response:

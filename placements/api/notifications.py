@@ -7,7 +7,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from clusters.models import FORMER_KIND, ChannelKind, NotificationChannel
-from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.apimachinery.errors import (
+    raise_errors,
+)
 from fleetui.permissions import may_manage_notifications
 from placements.api.base import (
     BaseViewSet,
@@ -197,8 +199,7 @@ class ChannelViewSet(BaseViewSet):
     def update(self, request: Request, name: str) -> Response:
         """Create a channel, or replace its service and fields."""
         fields = parse_body(request, ChannelInputSerializer)
-        if errors := check_name(name):
-            raise InvalidManifest(errors)
+        raise_errors(check_name(name))
         row = save_channel(name, fields.pop("kind"), fields, **actor(request))
         return Response(NotificationChannelSerializer(row).data)
 

@@ -242,12 +242,9 @@ class PlacementViewSet(FullNameViewSet):
         """List the objects that differ from the hub, by cluster."""
         params = query_params(request, DriftQuery)
         chosen = DifferenceType(params["type"]) if "type" in params else None
-        wanted = DifferenceFilter(
-            params["cluster"], params["kind"], params["path"], chosen
-        )
         rows, after = differences_page(
             get_placement(name),
-            wanted,
+            DifferenceFilter(params["cluster"], params["kind"], params["path"], chosen),
             size=params["limit"],
             after=params.get("after", ""),
         )

@@ -9,6 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import Serializer
 
+from fleetui.bulk import filter_by
 from fleetui.permissions import Role
 from placements.api.authentication import APPROVING, COMPUTING, OPERATING
 from placements.api.base import (
@@ -336,8 +337,7 @@ class RolloutViewSet(FullNameViewSet):
         """List rollouts, including those of deleted placements, the newest first."""
         rows = runs_matching(Rollout, placement=params["placement"], text=params["q"])
         rows = rows.defer(None).defer("sync_result")  # the waves are counted
-        state = params.get("state")
-        return rows.filter(state=state) if state else rows
+        return filter_by(rows, state=params.get("state"))
 
     @documented("get_rollout", RolloutSerializer)
     def retrieve(

@@ -1,7 +1,11 @@
 """Overrides: differences of placed resources on some clusters (`rules/lifecycle.md#overrides`)."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import (
+    Callable,
+    Iterator,
+    Mapping,
+)
 from enum import StrEnum
 from functools import partial
 from typing import Annotated, Any, ClassVar
@@ -19,6 +23,10 @@ from fleetui.apimachinery.fields import (
     one_of,
     parse_document,
     pattern,
+)
+from fleetui.apimachinery.kinds import (
+    CLUSTER_OVERRIDE_KIND,
+    OVERRIDE_KIND,
 )
 from fleetui.apimachinery.model import (
     ManifestModel,
@@ -200,6 +208,8 @@ class PlacementRef(ManifestModel):
 class ClusterOverrideSpec(ManifestModel):
     """Changes to resources outside namespaces; one that names a Namespace changes all that is inside it."""
 
+    SELECTORS: ClassVar[str] = "clusterResourceSelectors"
+
     placement: ClusterPlacementRef | None = None
     cluster_resource_selectors: Annotated[
         tuple[OverriddenResource, ...], list_of(low=1, high=MOST)
@@ -208,13 +218,19 @@ class ClusterOverrideSpec(ManifestModel):
 
     @classmethod
     def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
-        selectors = items_at(raw, "clusterResourceSelectors")[:MOST]
+        selectors = items_at(raw, cls.SELECTORS)[:MOST]
         for problem in (*_repeated(selectors), *namespaced_kind_problems(selectors)):
-            yield problem.under("clusterResourceSelectors")
+            yield problem.under(cls.SELECTORS)
+
+    @property
+    def selected(self) -> tuple[OverriddenResource, ...]:
+        return self.cluster_resource_selectors
 
 
 class OverrideSpec(ManifestModel):
     """Changes to resources of one namespace."""
+
+    SELECTORS: ClassVar[str] = "resourceSelectors"
 
     placement: PlacementRef | None = None
     resource_selectors: Annotated[
@@ -224,10 +240,12 @@ class OverrideSpec(ManifestModel):
 
     @classmethod
     def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
-        selectors = items_at(raw, "resourceSelectors")[:MOST]
-        yield from (
-            problem.under("resourceSelectors") for problem in _repeated(selectors)
-        )
+        selectors = items_at(raw, cls.SELECTORS)[:MOST]
+        yield from (problem.under(cls.SELECTORS) for problem in _repeated(selectors))
+
+    @property
+    def selected(self) -> tuple[OverriddenResource, ...]:
+        return self.resource_selectors
 
 
 def _repeated(selectors: list[Any]) -> Iterator[ErrorDetail]:
@@ -274,6 +292,12 @@ class ResourceOverride(FleetDocument):
 
 parse_cluster_override = partial(parse_document, ClusterResourceOverride)
 parse_override = partial(parse_document, ResourceOverride)
+OVERRIDE_PARSERS: Mapping[
+    str, Callable[[object], ClusterResourceOverride | ResourceOverride]
+] = {
+    CLUSTER_OVERRIDE_KIND: parse_cluster_override,
+    OVERRIDE_KIND: parse_override,
+}
 
 
 def override_change_errors(

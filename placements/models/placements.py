@@ -13,6 +13,7 @@ from clusters.models import HubRow
 from fleetui.apimachinery.model import Semantics
 from fleetui.fields import SealedTextField
 from fleetui.hub_scope import LOCAL_HUB, HubManager
+from placements.engine.rollout.state import Suspension
 from placements.manifests.ocm import OCM_KIND
 from placements.manifests.policy import PlacementType
 from placements.manifests.strategy import StrategyType
@@ -284,9 +285,21 @@ class Placement(ObjectRow):
         return self.rollout_observed < self.rollout_generation
 
     @property
+    def suspension(self) -> Suspension:
+        if self.paused_since is not None:
+            return Suspension.PAUSED
+        if self.is_stopped:
+            return Suspension.STOPPED
+        return Suspension.NONE
+
+    @property
+    def is_held(self) -> bool:
+        """Return whether a user keeps new updates from starting."""
+        return self.suspension is not Suspension.NONE
+
+    @property
     def is_starting(self) -> bool:
-        is_suspended = self.paused_since is not None or self.is_stopped
-        return self.needs_sync and not is_suspended and not self.is_staged
+        return self.needs_sync and not self.is_held and not self.is_staged
 
     @property
     def is_due(self) -> bool:

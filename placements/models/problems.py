@@ -49,6 +49,15 @@ class Problem(models.Model):
     problems that it follows from; a root cause has none.
     """
 
+    CHANGING = (
+        "level",
+        "message",
+        "path",
+        "reason",
+        "placement",
+        "causes",
+        "labels",
+    )
     is_shown = False
     hub = models.ForeignKey(Hub, models.CASCADE, related_name="+")
     key = models.CharField(max_length=400)
@@ -104,6 +113,17 @@ class Problem(models.Model):
             since=facts.since or now,
             seen_at=now,
         )
+
+    def take_over(self, fresh: "Problem") -> bool:
+        """Take over what has changed since; return whether anything has."""
+        changed = [
+            name
+            for name in self.CHANGING
+            if getattr(self, name) != getattr(fresh, name)
+        ]
+        for name in changed:
+            setattr(self, name, getattr(fresh, name))
+        return bool(changed)
 
     @property
     def facts(self) -> ProblemFacts:

@@ -10,7 +10,8 @@ from django.db.models.fields.json import KT
 from django.db.models.functions import Coalesce
 
 from clusters.models import HubRow
-from fleetui.apimachinery.kinds import APPROVAL_KIND, NAMESPACED_APPROVAL_KIND
+from fleetui.apimachinery.kinds import APPROVAL_KIND, kind_in
+from fleetui.apimachinery.model import omit_empty
 from fleetui.apimachinery.words import split_full_name
 from fleetui.fields import OrderedJSONField
 from placements.engine.rollout.staged_run import ApprovalPoint, RunStatus
@@ -155,6 +156,13 @@ class Rollout(Run):
     @property
     def page(self) -> tuple[str, ...]:
         return "rollout", self.placement_name, str(self.number)
+
+    @property
+    def wave_numbers(self) -> dict[str, int]:
+        """The clusters in their planned order, each with the number of its wave."""
+        return {
+            name: number for number, wave in enumerate(self.waves, 1) for name in wave
+        }
 
     @property
     def is_initial(self) -> bool:  # nothing was placed before
@@ -383,11 +391,8 @@ class ApprovalRequest(HubRow):
         }
         return {
             "apiVersion": "placement.kubernetes-fleet.io/v1beta1",
-            "kind": NAMESPACED_APPROVAL_KIND if namespace else APPROVAL_KIND,
-            "metadata": {
-                "name": name,
-                **({"namespace": namespace} if namespace else {}),
-            },
+            "kind": kind_in(namespace, APPROVAL_KIND),
+            "metadata": omit_empty(name=name, namespace=namespace),
             "spec": {"parentStageRollout": self.run.name, "targetStage": self.stage},
             **({"status": {"conditions": [approved]}} if self.approved_at else {}),
         }

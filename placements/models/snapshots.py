@@ -56,6 +56,12 @@ class PolicySnapshot(NumberedSnapshot):
     def __str__(self) -> str:
         return f"{self.placement.name}-{self.number}"
 
+    def policy_for(self, number: int | None) -> dict[str, Any]:
+        """Return the policy for a number of clusters, which is no part of a snapshot."""
+        if number is None:
+            return dict(self.policy)
+        return {**self.policy, "numberOfClusters": number}
+
 
 class ResourceSnapshot(NumberedSnapshot):
     """An immutable, numbered copy of the resources that a placement selects; the content is in its parts.

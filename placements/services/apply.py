@@ -6,10 +6,18 @@ is checked first and then written in batches, so that others can write meanwhile
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -48,9 +56,13 @@ from fleetui.apimachinery.kinds import (
     is_fleet_group,
     no_effect_reason,
 )
+from fleetui.apimachinery.model import mapping_at
 from fleetui.apimachinery.secrets import HubObject, ObjectKey
 from fleetui.apimachinery.yaml import Document, attach_lines
-from fleetui.bulk import batched
+from fleetui.bulk import (
+    batched,
+    grouped,
+)
 from fleetui.middleware import RequestTooLongError
 from fleetui.models import Event
 from fleetui.permissions import check_change
@@ -286,10 +298,8 @@ def _check_before_batches(
 
     Raise InvalidManifest, UnschedulesEverything, NotOfTeamError.
     """
-    check_resources_to_apply(
-        [one.data for one in in_order if _kind(one) not in _KINDS], by=by
-    )
-    if any(_kind(one) == MEMBER_KIND for one in in_order):
+    check_resources_to_apply([one.data for one in _resources_in(in_order)], by=by)
+    if _members_in(in_order):
         check_change(by, what="member clusters")
     errors: list[tuple[Document, FieldError]] = []
     emptied: list[UnscheduledPlacement] = []
@@ -309,10 +319,10 @@ def _check_before_batches(
 
 def _batches(in_order: Sequence[Document]) -> Iterator[list[Document]]:
     """Yield documents that are sorted in batches of one sort, Namespaces before what may be in them."""
-    resources = [one for one in in_order if _kind(one) not in _KINDS]
+    resources = _resources_in(in_order)
     resources.sort(key=lambda one: HubObject.of(one.data).key[:2] != NAMESPACE)
     yield from batched(resources, BATCH)
-    yield from batched((one for one in in_order if _kind(one) == MEMBER_KIND), BATCH)
+    yield from batched(_members_in(in_order), BATCH)
     others = [
         one for one in in_order if _kind(one) in _KINDS and _kind(one) != MEMBER_KIND
     ]
@@ -327,7 +337,7 @@ def _unchanged(
     The time is that as of which all reports of clusters in these documents are judged.
     """
     results: dict[int, Result] = {}
-    resources = [one for one in documents if _kind(one) not in _KINDS]
+    resources, members = _resources_in(documents), _members_in(documents)
     for one, unchanged in zip(
         resources, unchanged_resources([one.data for one in resources]), strict=True
     ):
@@ -336,54 +346,43 @@ def _unchanged(
             results[id(one)] = Result(
                 RESOURCE, name, unchanged.result, unchanged.warnings
             )
-    members = [one for one in documents if _kind(one) == MEMBER_KIND]
-    joins = dry_run([ClusterSpec(one.data) for one in members], now=now)
-    for one, (result, row, _) in zip(members, joins, strict=True):
+    unchanged_members, as_of = _unchanged_members(members, now=now)
+    results |= unchanged_members
+    by_kind = grouped(
+        ((kind, kind.model), one)
+        for one in documents
+        if (kind := _KINDS.get(_kind(one))) and kind.model
+    )
+    for (kind, model), several in by_kind.items():
+        results |= kind.unchanged(model, several)
+    return results, as_of
+
+
+def _unchanged_members(
+    documents: Sequence[Document], *, now: datetime
+) -> tuple[dict[int, Result], datetime | None]:
+    results, times = {}, []
+    joins = dry_run([ClusterSpec(one.data) for one in documents], now=now)
+    for one, (result, row, _) in zip(documents, joins, strict=True):
         if result is JoinOutcome.UNCHANGED:
             results[id(one)] = Result(CLUSTER, row.name, result)
-    by_kind: dict[_Kind, list[Document]] = {}
-    for one in documents:
-        if kind := _KINDS.get(_kind(one)):
-            by_kind.setdefault(kind, []).append(one)
-    for kind, several in by_kind.items():
-        results |= _unchanged_rows(kind, kind.model, several) if kind.model else {}
-    times = [
-        row.as_of
-        for one, (_, row, _) in zip(members, joins, strict=True)
-        if "status" in one.data
-    ]
+        if "status" in one.data:
+            times.append(row.as_of)
     return results, max(filter(None, times), default=None)
 
 
-def _unchanged_rows(
-    kind: "_Kind", model: type[Model], documents: Sequence[Document]
-) -> dict[int, Result]:
-    """Return the results of the documents of one kind that are on the hub as they are written."""
-    manifests = {id(one): kind.parse(one.data) for one in documents}
+def _rows_of(
+    model: type[Model], manifests: Collection[Any]
+) -> dict[tuple[str, str], Any]:
+    """Return what is on the hub with the names of these manifests, by namespace and name."""
     rows: QuerySet[Any] = model._default_manager.all()
     if model is Override:
-        rows = rows.filter(kind__in={one.kind for one in manifests.values()})
-    there: dict[tuple[str, str], Any] = {}
-    for names in batched(sorted({one.metadata.name for one in manifests.values()})):
-        there |= {
-            (getattr(row, "namespace", ""), row.name): row
-            for row in rows.filter(name__in=names)
-        }
-    results: dict[int, Result] = {}
-    for one in documents:
-        manifest = manifests[id(one)]
-        row = there.get((manifest.namespace, manifest.metadata.name))
-        if row is None or getattr(row, "deleting_since", None):
-            continue
-        if plain_manifest(row.document) != stored_document(one.data):
-            continue
-        warnings: tuple[ManifestWarning, ...] = ()
-        if isinstance(row, Placement):
-            warnings = warnings_of(manifest)
-        elif isinstance(row, Override):
-            warnings = idle_rule_warnings(manifest, load_fleet())
-        results[id(one)] = Result(kind.noun, manifest.full_name, UNCHANGED, warnings)
-    return results
+        rows = rows.filter(kind__in={one.kind for one in manifests})
+    return {
+        (getattr(row, "namespace", ""), row.name): row
+        for names in batched(sorted({one.metadata.name for one in manifests}))
+        for row in rows.filter(name__in=names)
+    }
 
 
 def _apply(
@@ -396,8 +395,7 @@ def _apply(
     several: bool,
 ) -> dict[int, Result]:
     """Apply documents that are sorted, inside the caller's transaction; return results by document."""
-    resources = [one for one in in_order if _kind(one) not in _KINDS]
-    members = [one for one in in_order if _kind(one) == MEMBER_KIND]
+    resources, members = _resources_in(in_order), _members_in(in_order)
     if members:
         check_change(by, what="member clusters")
         # Before any placement, in the order of the scheduler: otherwise a deadlock.
@@ -414,11 +412,20 @@ def _apply(
         )
         for one, member in zip(members, joined, strict=True):
             results[id(one)] = Result(CLUSTER, member.name, member.result)
+    others = in_order[len(resources) + len(members) :]
+    save = partial(_save, by=by, now=now, confirmed=confirmed)
+    return results | _save_each(others, save, several=several)
+
+
+def _save_each(
+    documents: Sequence[Document], save: Callable[[Any], Result], *, several: bool
+) -> dict[int, Result]:
+    results: dict[int, Result] = {}
     emptied: list[UnscheduledPlacement] = []
     errors: list[tuple[Document, FieldError]] = []
-    for one in in_order[len(resources) + len(members) :]:
+    for one in documents:
         try:
-            results[id(one)] = _save(one.data, by=by, now=now, confirmed=confirmed)
+            results[id(one)] = save(one.data)
         except InvalidManifest as error:
             errors += _errors_of(one, error, several=several)
         except UnschedulesEverything as error:
@@ -427,6 +434,14 @@ def _apply(
     if emptied:
         raise UnschedulesEverything(emptied)
     return results
+
+
+def _resources_in(documents: Iterable[Document]) -> list[Document]:
+    return [one for one in documents if _kind(one) not in _KINDS]
+
+
+def _members_in(documents: Iterable[Document]) -> list[Document]:
+    return [one for one in documents if _kind(one) == MEMBER_KIND]
 
 
 MOST_EXAMINED = 20
@@ -570,33 +585,32 @@ def _validate(
         except InvalidManifest as invalid:
             errors += _errors_of(one, invalid, several=len(documents) > 1)
         else:
-            reason = no_effect_reason(one.data) if strict else ""
-            if reason:
+            if strict and (reason := no_effect_reason(one.data)):
                 message = f"{document_name(one)}: {reason}"
-                errors.append(
-                    (
-                        one,
-                        FieldError(
-                            "kind", "no-effect", message, "kinds of this console"
-                        ),
-                    )
+                error = FieldError(
+                    "kind", "no-effect", message, "kinds of this console"
                 )
+                errors.append((one, error))
     if not errors:
-        resources = [one for one in in_order if _kind(one) not in _KINDS]
+        resources = _resources_in(in_order)
         objects = [HubObject.of(one.data) for one in resources]
         errors += [(resources[at], error) for at, error in without_namespace(objects)]
+    _raise([*errors, *_duplicates(documents)])
+
+
+def _duplicates(
+    documents: Sequence[Document],
+) -> Iterator[tuple[Document, FieldError]]:
     identities: set[tuple[str, ...]] = set()
     for one in documents:
-        metadata = one.data.get("metadata") if isinstance(one.data, dict) else None
-        if isinstance(metadata, dict):
+        if metadata := mapping_at(one.data, "metadata"):
             group = str(one.data.get("apiVersion")).rpartition("/")[0]
             names = (str(metadata.get("namespace") or ""), str(metadata.get("name")))
             identity = (group, str(one.data.get("kind")), *names)
             if identity in identities:
                 message = f"Duplicate value: {document_name(one)}"
-                errors.append((one, FieldError("metadata.name", "duplicate", message)))
+                yield one, FieldError("metadata.name", "duplicate", message)
             identities.add(identity)
-    _raise(errors)
 
 
 def _raise(errors: Sequence[tuple[Document, FieldError]]) -> None:
@@ -609,7 +623,7 @@ def _kind(document: Document) -> str | None:
 
     That is a Placement, and a namespaced kind: other systems have kinds of the same names.
     """
-    kind = document.data.get("kind") if isinstance(document.data, dict) else None
+    kind = mapping_at(document.data).get("kind")
     if kind == OCM_KIND and not is_ocm_placement(document.data):
         return None
     if kind in _NAMESPACED_KINDS and not is_fleet_group(
@@ -635,10 +649,9 @@ def _errors_of(
 
 
 def document_name(document: Document) -> str:
-    data = document.data if isinstance(document.data, dict) else {}
-    metadata = data.get("metadata")
-    name = metadata.get("name") if isinstance(metadata, dict) else None
-    return f"{data.get('kind', 'document')} {name or document.number}"
+    kind = mapping_at(document.data).get("kind", "document")
+    name = mapping_at(document.data, "metadata").get("name")
+    return f"{kind} {name or document.number}"
 
 
 def _save(
@@ -682,6 +695,32 @@ class _Kind(NamedTuple):
     noun: str = ""
     model: type[Model] | None = None
     save: Callable[..., SaveResult[Any]] | None = None
+
+    def unchanged(
+        self, model: type[Model], documents: Sequence[Document]
+    ) -> dict[int, Result]:
+        """Return the results of the documents of one kind that are on the hub as they are written."""
+        manifests = {id(one): self.parse(one.data) for one in documents}
+        there = _rows_of(model, manifests.values())
+        results: dict[int, Result] = {}
+        for one in documents:
+            manifest = manifests[id(one)]
+            row = there.get((manifest.namespace, manifest.metadata.name))
+            if (
+                row is None
+                or getattr(row, "deleting_since", None)
+                or plain_manifest(row.document) != stored_document(one.data)
+            ):
+                continue
+            warnings: tuple[ManifestWarning, ...] = ()
+            if isinstance(row, Placement):
+                warnings = warnings_of(manifest)
+            elif isinstance(row, Override):
+                warnings = idle_rule_warnings(manifest, load_fleet())
+            results[id(one)] = Result(
+                self.noun, manifest.full_name, UNCHANGED, warnings
+            )
+        return results
 
 
 _PLACEMENT = _Kind(parse_placement, PLACEMENT, Placement, save_placement)

@@ -1,6 +1,10 @@
 """Assertions of placements: checked after every decision and change of the fleet, and before a save."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import (
+    Collection,
+    Iterable,
+    Mapping,
+)
 from datetime import datetime, timedelta
 from functools import lru_cache, reduce
 from operator import or_
@@ -12,7 +16,10 @@ from django.db.models import F, Q, QuerySet, Subquery, Sum
 from clusters.models import FleetState
 from clusters.queries import current_fleet, load_fleet
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, ManifestWarning
-from fleetui.audit import AuditEvent, record
+from fleetui.apimachinery.words import barred
+from fleetui.audit import (
+    record_event,
+)
 from fleetui.bulk import batched
 from fleetui.concurrency import check_revision, retry_on_conflict
 from fleetui.permissions import check_change
@@ -150,15 +157,16 @@ def save_checks_file(
     row.revision += 1
     row.updated_at = now
     row.save()
-    changed = AuditEvent(
+    record_event(
         "changed",
         CHECKS_FILE,
         NAME,
         row.revision,
         before={"text": before},
         after={"text": text},
+        by=by,
+        now=now,
     )
-    record(changed, by=by, now=now)
     _have_checked(entries)
     return row
 
@@ -220,7 +228,7 @@ def _check(
                 "revision": placement.changes,
                 "fleet_version": current_fleet().version,
                 "checked_at": now,
-                "others": f"|{'|'.join(sorted(others))}|" if others else "",
+                "others": barred(sorted(others)),
                 "results": plain_results,
                 "broken": sum(result.is_broken for result in results),
                 "unknown": sum(
@@ -230,20 +238,31 @@ def _check(
         )
         if before != {result.name: result for result in results}:
             FindingsCheck.objects.filter(placement=placement).update(revision=0)
-        for result in results:
-            was_broken = result.name in before and before[result.name].is_broken
-            if was_broken is not result.is_broken:
-                verb = "assertion holds again" if was_broken else "assertion broken"
-                facts = {"assertion": result.sentence}
-                name = placement.full_name
-                event = AuditEvent(
-                    verb, PLACEMENT, name, after=facts, is_warning=not was_broken
-                )
-                record(event, by=None, now=now)
+        _record_changes(placement, before, results, now=now)
+
+
+def _record_changes(
+    placement: Placement,
+    before: Mapping[str, AssertionResult],
+    results: Iterable[AssertionResult],
+    *,
+    now: datetime,
+) -> None:
+    for result in results:
+        was_broken = result.name in before and before[result.name].is_broken
+        if was_broken is not result.is_broken:
+            record_event(
+                "assertion holds again" if was_broken else "assertion broken",
+                PLACEMENT,
+                placement.full_name,
+                after={"assertion": result.sentence},
+                is_warning=not was_broken,
+                by=None,
+                now=now,
+            )
 
 
 def results_of(check: AssertionCheck | None) -> list[AssertionResult]:
-    """Return what the latest check of a placement found."""
     results = []
     for stored in check.results if check else ():
         assertion = Assertion(
@@ -291,9 +310,11 @@ def _facts_for(
     )
     for name, cluster in rows.values_list("placement__full_name", "cluster_name"):
         others[name].add(cluster)
+    if placement is None:
+        return AssertionFacts(others, None, 0)
     kinds = {one.predicate for one in items}
     survived = None
-    if placement and "survives" in kinds:
+    if "survives" in kinds:
         row = (
             PlacementResilience.objects.filter(placement=placement)
             .select_related("report")
@@ -303,7 +324,7 @@ def _facts_for(
             {level: level in row.levels for level in row.report.totals} if row else None
         )
     churn = 0
-    if placement and "churn" in kinds:
+    if "churn" in kinds:
         latest = Decision.objects.filter(placement=placement, created_at__gt=now - WEEK)
         sums = latest.aggregate(
             joins=Sum("joins_count", default=0), leaves=Sum("leaves_count", default=0)

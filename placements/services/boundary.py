@@ -62,10 +62,14 @@ class HubFacts:
             self._labels[key] = self.read_labels(group, kind, name)
         return self._labels[key]
 
+    def owns(self, team: Team, group: str, kind: str, name: str) -> bool:
+        """Return whether an object outside of namespaces is on the hub with the label of a team."""
+        labels = self.labels_of(group, kind, name)
+        return labels is not None and team.has(labels)
+
     def owns_namespace(self, team: Team, name: str) -> bool:
         """Return whether a namespace is of a team: by its label, or by a pattern if it is of no other."""
-        there = self.labels_of(*NAMESPACE, name)
-        labels = self._written.get(name, there)
+        labels = self._written.get(name, self.labels_of(*NAMESPACE, name))
         return (labels is not None and team.has(labels)) or self._is_named(
             team, name, labels
         )
@@ -181,8 +185,7 @@ def _missing_for_selector(
         if not team.has_kind(group, kind):
             yield kind_words(group, kind)
     if name:
-        labels = facts.labels_of(group, kind, name)
-        if labels is None or not team.has(labels):
+        if not facts.owns(team, group, kind, name):
             yield f"{kind} {name} without the label {team}"
     elif not _demands(selector.label_selector, {team.key: frozenset({team.value})}):
         yield f"objects of kind {kind} without the label {team}: select them by this label"
@@ -244,17 +247,13 @@ def missing_for_override(
     """
     if team.has_every_kind:
         return
-    if isinstance(manifest, ClusterResourceOverride):
-        targets = manifest.spec.cluster_resource_selectors
-    else:
-        targets = manifest.spec.resource_selectors
     patches = (
         one
         for rule in manifest.spec.policy.override_rules
         for one in rule.json_patch_overrides
     )
     firsts = {patch.path.split("/")[1] for patch in patches}
-    for one in targets:
+    for one in manifest.spec.selected:
         if is_envelope(f"{one.group}/{one.version}", one.kind) and firsts - {
             "metadata"
         }:

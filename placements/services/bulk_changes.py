@@ -96,11 +96,13 @@ class BulkResult:
             return f"Nothing to change on {counted(len(self.rows), 'cluster')}."
         words = self.action.message.format(name=counted(changed, "cluster"))
         unchanged = len(self.rows) - changed
-        return (
-            f"{words} {counted(unchanged, 'cluster')} unchanged."
-            if unchanged
-            else words
-        )
+        if unchanged:
+            words += f" {counted(unchanged, 'cluster')} unchanged."
+        return words
+
+
+_OPTIONS = {"labels": ("labels",), "taints": ("add", "remove")}
+"""By action."""
 
 
 def read_options(action: Action, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -108,19 +110,16 @@ def read_options(action: Action, values: Mapping[str, Any]) -> dict[str, Any]:
 
     Raise InvalidManifest for those that a manifest could not have, and for none where some are required.
     """
-    allowed = {"labels": {"labels"}, "taints": {"add", "remove"}}.get(
-        action.name, set()
-    )
+    allowed = _OPTIONS.get(action.name, ())
     options = {key: value for key, value in values.items() if value}
     if unknown := sorted(options.keys() - allowed):
-        words = ", ".join(sorted(allowed)) or "no options"
+        words = ", ".join(allowed) or "no options"
         raise InvalidManifest.of(
             unknown[0], "unknown-field", f"Unknown field {unknown[0]!r}", words
         )
     if allowed and not options:
-        path = "labels" if action.name == "labels" else "add"
         raise InvalidManifest.of(
-            path, "required", "Required value", "at least one change"
+            allowed[0], "required", "Required value", "at least one change"
         )
     labels = options.get("labels", {})
     if not isinstance(labels, dict):
@@ -130,24 +129,20 @@ def read_options(action: Action, values: Mapping[str, Any]) -> dict[str, Any]:
     put = {key: value for key, value in labels.items() if value is not None}
     for field in ("add", "remove"):
         _check_manifest(
-            {**dict.fromkeys(labels, ""), **put}, options.get(field) or [], field
+            {**dict.fromkeys(labels, ""), **put}, options.get(field, []), field
         )
-    return (
-        {"put": put, "remove": sorted(labels.keys() - put.keys())}
-        if labels
-        else options
-    )
+    if not labels:
+        return options
+    return {"put": put, "remove": sorted(labels.keys() - put.keys())}
 
 
 def _check_manifest(labels: Mapping[str, Any], taints: Any, field: str) -> None:
     """Raise InvalidManifest, with the paths of the options, for what no manifest of a cluster may have."""
-    metadata = {"name": "any", "labels": labels}
-    spec = {"identity": {"kind": "User", "name": "any"}, "taints": taints}
     document = {
         "apiVersion": MEMBER_VERSIONS[0],
         "kind": MEMBER_KIND,
-        "metadata": metadata,
-        "spec": spec,
+        "metadata": {"name": "any", "labels": labels},
+        "spec": {"identity": {"kind": "User", "name": "any"}, "taints": taints},
     }
     try:
         parse_member(document)
@@ -169,11 +164,11 @@ def selected_clusters(
 
     Raise InvalidManifest for a name that is not in the fleet, and without a cluster.
     """
-    matching = (
-        clusters_matching(cluster_filter).values_list("name", flat=True)
-        if cluster_filter
-        else ()
-    )
+    selected = set(names)
+    if cluster_filter:
+        selected.update(
+            clusters_matching(cluster_filter).values_list("name", flat=True)
+        )
     known = current_fleet().fleet.positions
     errors = [
         FieldError(
@@ -185,26 +180,24 @@ def selected_clusters(
         for at, name in enumerate(names)
         if name not in known
     ]
-    clusters = sorted({*names, *matching})
-    if not clusters:
+    if not selected:
         errors.append(
             FieldError("names", "required", "Required value", "at least one cluster")
         )
     if errors:
         raise InvalidManifest(errors[:_MOST_ERRORS])
-    return clusters
+    return sorted(selected)
 
 
 def preview_change(
     action: Action, options: Mapping[str, Any], names: Sequence[str], *, now: datetime
 ) -> BulkPreview:
     """Return what an action would change, and the placements that would be scheduled differently."""
-    fleet = current_fleet().fleet
-    rows, after = _changes(fleet, action, options, names)
-    gone = [row.name for row in rows if row.change] if action.name == "leave" else ()
+    rows, after = _changes(current_fleet().fleet, action, options, names)
     if action.name == "drain":
         return BulkPreview(rows, drain_impact(*names, now=now))
-    return BulkPreview(rows, impact_of(after, lost=gone))
+    lost = [row.name for row in rows if row.change and action.name == "leave"]
+    return BulkPreview(rows, impact_of(after, lost=lost))
 
 
 @transaction.atomic
@@ -255,7 +248,9 @@ def _changes(
             conflict = "Drain in progress"
             change = "" if action.name == "drain" else change
         refusal = refusals.get(name, "")
-        rows.append(ClusterChange(name, "" if refusal else change, conflict, refusal))
+        if refusal:
+            change = ""
+        rows.append(ClusterChange(name, change, conflict, refusal))
         clusters.append(after)
     return tuple(rows), clusters
 
@@ -265,6 +260,8 @@ _TAINTS: Mapping[str, Mapping[str, Any]] = {
     "uncordon": {"remove": [CORDON]},
     "drain": {"add": [CORDON]},
 }
+_WORDS = {"drain": "Cordon and evict"}
+"""What is said of an action instead of its change of taints."""
 
 
 def _changed(
@@ -272,14 +269,15 @@ def _changed(
 ) -> tuple[Cluster, str, str]:
     """Return a cluster as an action leaves it, the change in words, and what conflicts with it."""
     if action.name == "leave":
-        change = "" if cluster.eligibility == leaving() else "Leaves the fleet"
-        return cluster._replace(eligibility=leaving()), change, ""
+        if cluster.eligibility == leaving():
+            return cluster, "", ""
+        return cluster._replace(eligibility=leaving()), "Leaves the fleet", ""
     if action.name == "cancel-drain":
         return cluster, "Stops evicting", ""
     if action.name == "labels":
         return _relabeled(cluster, **options)
     after, change = _retainted(cluster, **_TAINTS.get(action.name, options))
-    return after, "Cordon and evict" if action.name == "drain" else change, ""
+    return after, _WORDS.get(action.name, change), ""
 
 
 def _relabeled(
@@ -328,5 +326,5 @@ def _retainted(
 
 
 def _taint_words(taint: Taint) -> str:
-    value = f"={taint.value}" if taint.value else ""
+    value = taint.value and f"={taint.value}"
     return f"{taint.key}{value}:{taint.effect}"

@@ -46,6 +46,7 @@ from placements.engine.checks.predicates import AssertionResult
 from placements.engine.overlaps import Overlap, all_overlaps
 from placements.engine.overrides import Override as OverrideManifest
 from placements.engine.scheduling.cycle import Cycle
+from placements.manifests.override import OVERRIDE_PARSERS
 from placements.manifests.placement import ClusterResourcePlacement, parse_placement
 from placements.models import AssertionCheck, FindingsCheck, Override, Placement
 from placements.services.assertions import (
@@ -54,7 +55,6 @@ from placements.services.assertions import (
     stored_file,
     stored_results,
 )
-from placements.services.overrides.operations import PARSERS
 from placements.services.results import kept
 from placements.services.snapshots import cycles_of, placed_objects
 
@@ -173,11 +173,10 @@ def current_report() -> FindingsReport:
         overrides = []
         for written in Override.objects.order_by("kind", "namespace", "name"):
             with suppress(InvalidManifest):
-                overrides.append(PARSERS[written.kind](written.document))
+                overrides.append(OVERRIDE_PARSERS[written.kind](written.document))
         overlaps = all_overlaps(placed_objects())
-        asserted = stored_results()
         examined = examine(
-            view.fleet, several, overrides, overlaps=overlaps, asserted=asserted
+            view.fleet, several, overrides, overlaps=overlaps, asserted=stored_results()
         )
         report = replace(examined, fleet_version=view.version)
         caches["process"].set(key, report, KEPT_SECONDS)
@@ -255,8 +254,7 @@ def due_checks(*, now: datetime) -> QuerySet[Placement]:
     is_fresh = Q(findings_check__fleet_version=version) | Q(
         findings_check__checked_at__gt=now - EVERY
     )
-    rows = Placement.objects.filter(deleting_since=None, decisions_made__gt=0)
-    return rows.exclude(
+    return Placement.objects.filter(deleting_since=None, decisions_made__gt=0).exclude(
         Q(findings_check__revision=F("revision") + F("hub_changes")) & is_fresh
     )
 

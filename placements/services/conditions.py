@@ -55,23 +55,21 @@ class ConditionReader:
     ) -> OnCluster:
         """Return the facts of one cluster; `wanted` is the version that belongs there."""
         phase = Phase(binding.phase)
-        ready_at = None
-        if phase is Phase.APPLIED and binding.untrackable_since is not None:
-            ready_at = binding.untrackable_since + self.period
-        elif phase is Phase.AVAILABLE:
-            ready_at = binding.phase_changed_at or binding.picked_at
+        ready_at = self.ready_at(binding)
 
         # Whether what was started is what belongs there; of a staged placement only its run knows that.
+        has_started = phase not in EMPTY
+        is_current: bool | None = has_started and binding.applied_version == wanted
         if self.is_staged:
-            is_current = True if phase not in EMPTY else None
-        else:
-            is_current = phase not in EMPTY and binding.applied_version == wanted
+            is_current = has_started or None
+        elif wanted is None:
+            is_current = None
         return OnCluster(
             binding.cluster_name,
             binding.picked_at,
             phase,
             binding.phase_changed_at,
-            is_current if self.is_staged or wanted is not None else None,
+            is_current,
             is_ready=ready_at is not None and ready_at <= self.now,
             message=binding.message,
             waits_for=waits_for,
@@ -84,6 +82,14 @@ class ConditionReader:
             work=self.work,
             why_selected=why_selected,
         )
+
+    def ready_at(self, binding: Binding | BindingColumns) -> datetime | None:
+        """Return when everything there is available, observed or after the usual time."""
+        if binding.phase == Phase.AVAILABLE:
+            return binding.phase_changed_at or binding.picked_at
+        if binding.phase == Phase.APPLIED and binding.untrackable_since is not None:
+            return binding.untrackable_since + self.period
+        return None
 
 
 def update_conditions(context: RolloutContext, *, now: datetime) -> None:
@@ -100,11 +106,7 @@ def update_conditions(context: RolloutContext, *, now: datetime) -> None:
     # Bindings that differ in nothing a condition is computed from: in a large fleet, most.
     alike: dict[object, list[BindingColumns]] = {}
     for read in context.bindings:
-        one = (
-            read.updated(context.started[read.pk])
-            if read.pk in context.started
-            else read
-        )
+        one = read.updated(context.started.get(read.pk, {}))
         if one.state != BindingState.UNSCHEDULED:
             values = one._replace(
                 pk=0, cluster_name="", message="", attempts=0, retry_at=None

@@ -130,14 +130,14 @@ def dry_run_on_clusters(
     def planned() -> Plan:
         plan = Plan()
         for row, selected in _placed_by(documents, placement, by=by, now=now):
-            _add_calls(plan, row, names or selected, now=now)
+            plan.add_calls(row, names or selected, now=now)
         return plan
 
     plan = try_out(planned)
     if not _place.acquire(timeout=_PATIENCE):
         raise DryRunsBusyError
     try:
-        answers = _call_clusters(plan, threads=threads, clock=clock)
+        answers = plan.call_clusters(threads=threads, clock=clock)
     finally:
         _place.release()
     order = list(DryRunOutcome)
@@ -160,6 +160,31 @@ class DryRunCall:
     manifests: Manifests | OverrideFailed
     strategy: Mapping[str, Any] | None
 
+    def compared(self, answer: DiffResult, *, now: datetime) -> DryRunAnswer:
+        name, outcome = self.cluster.name, DryRunOutcome.UNCHANGED
+        if answer.failures:
+            outcome = DryRunOutcome.REFUSED
+        elif answer.diffs or answer.removed:
+            outcome = DryRunOutcome.CHANGED
+        changes = json.loads(difference_rows((), answer.diffs, now=now) or "[]")
+        return DryRunAnswer(
+            self.placement,
+            name,
+            outcome,
+            "",
+            refusals=refused_objects(answer.failures),
+            changes=tuple(
+                Difference.of(name, DifferenceType.DIFF, row) for row in changes
+            ),
+            removed=tuple(map(str, answer.removed[:MOST_OBJECTS])),
+            unchecked=tuple(map(str, answer.unchecked[:MOST_OBJECTS])),
+            warnings=tuple(
+                f"{warning.object}: {'; '.join(warning.messages)}"
+                for warning in answer.warnings
+                if warning.messages
+            )[:MOST_OBJECTS],
+        )
+
 
 @dataclass
 class Plan:
@@ -168,6 +193,81 @@ class Plan:
     calls: list[DryRunCall] = field(default_factory=list)
     not_checked: Counter[str] = field(default_factory=Counter)
     left_out: int = 0
+
+    def add_calls(
+        self,
+        placement: Placement,
+        names: Sequence[str],
+        *,
+        now: datetime,
+    ) -> None:
+        target = _target(placement, now=now)
+        if target is None or not target.objects_count:
+            return
+        overrides = applying_to(placement.full_name, target)
+        versions = Versions.of(target, parse_placement(placement.document), overrides)
+        parts = ResourceSnapshotPart.objects.filter(snapshot=target).order_by(
+            "position"
+        )
+        plain = map(plain_manifest, parts.values_list("manifests", flat=True))
+        manifests = tuple(one for several in plain for one in several)
+        members = (
+            MemberCluster.objects.filter(name__in=names)
+            .select_related("credential")
+            .order_by("name")
+        )
+        for member in members:
+            if member.driver not in ACTING_DRIVERS:
+                self.not_checked[member.driver or REPORTED] += 1
+            elif len(self.calls) >= MOST_CLUSTERS:
+                self.left_out += 1
+            else:
+                several = tuple(map(frozen_of, overrides.get(member.name, ())))
+                rendered = overridden(manifests, several, cluster_of(member))
+                if not isinstance(rendered, OverrideFailed):
+                    rendered = unwrapped(rendered)
+                strategy = versions.strategy_on(member.name)
+                self.calls.append(
+                    DryRunCall(placement.full_name, member, rendered, strategy)
+                )
+
+    def call_clusters(
+        self, *, threads: int, clock: Callable[[], datetime]
+    ) -> list[DryRunAnswer]:
+        """Return the answers of all clusters; those that gave none in time are among them."""
+        stop = monotonic() + SECONDS - _LAST_START / 2
+
+        def diff(call: DryRunCall, manifests: Manifests) -> DiffResult:
+            version = Version(
+                "dry-run",
+                call.placement,
+                manifests,
+                options=apply_options(call.strategy),
+            )
+            driver = driver_for(call.cluster, clock=clock)
+            return driver.diff(version, as_apply=True, timeout=stop - monotonic())
+
+        functions = {
+            call: partial(diff, call, call.manifests)
+            for call in self.calls
+            if not isinstance(call.manifests, OverrideFailed)
+        }
+        called = call_all(
+            functions,
+            threads=threads,
+            seconds=SECONDS - _LAST_START,
+            patience=_LAST_START,
+            at_end=close_connections,
+        )
+        answers: dict[
+            DryRunCall, DiffResult | DriverError | NotCalled | OverrideFailed
+        ] = dict(called)
+        for call in self.calls:
+            if isinstance(call.manifests, OverrideFailed):
+                answers[call] = call.manifests
+        return [
+            answer_of(call, answer, now=clock()) for call, answer in answers.items()
+        ]
 
 
 def _placed_by(
@@ -201,85 +301,11 @@ def _placed_by(
         )
 
 
-def _add_calls(
-    plan: Plan,
-    placement: Placement,
-    names: Sequence[str],
-    *,
-    now: datetime,
-) -> None:
-    target = _target(placement, now=now)
-    if target is None or not target.objects_count:
-        return
-    overrides = applying_to(placement.full_name, target)
-    versions = Versions.of(target, parse_placement(placement.document), overrides)
-    parts = ResourceSnapshotPart.objects.filter(snapshot=target).order_by("position")
-    plain = map(plain_manifest, parts.values_list("manifests", flat=True))
-    manifests = tuple(one for several in plain for one in several)
-    members = (
-        MemberCluster.objects.filter(name__in=names)
-        .select_related("credential")
-        .order_by("name")
-    )
-    for member in members:
-        if member.driver not in ACTING_DRIVERS:
-            plan.not_checked[member.driver or REPORTED] += 1
-        elif len(plan.calls) >= MOST_CLUSTERS:
-            plan.left_out += 1
-        else:
-            several = tuple(map(frozen_of, overrides.get(member.name, ())))
-            rendered = (
-                overridden(manifests, several, cluster_of(member))
-                if several
-                else manifests
-            )
-            if not isinstance(rendered, OverrideFailed):
-                rendered = unwrapped(rendered)
-            strategy = versions.strategy_on(member.name)
-            plan.calls.append(
-                DryRunCall(placement.full_name, member, rendered, strategy)
-            )
-
-
 def _target(placement: Placement, *, now: datetime) -> ResourceSnapshot | None:
     if placement.pinned_snapshot is not None:
         return target_of(placement)
     objects = plain_objects(selection_for(placement).objects)
     return take_resource_snapshot(placement, objects, by=SYSTEM, now=now)
-
-
-def _call_clusters(
-    plan: Plan, *, threads: int, clock: Callable[[], datetime]
-) -> list[DryRunAnswer]:
-    """Return the answers of all clusters; those that gave none in time are among them."""
-    stop = monotonic() + SECONDS - _LAST_START / 2
-
-    def diff(call: DryRunCall, manifests: Manifests) -> DiffResult:
-        version = Version(
-            "dry-run", call.placement, manifests, options=apply_options(call.strategy)
-        )
-        driver = driver_for(call.cluster, clock=clock)
-        return driver.diff(version, as_apply=True, timeout=stop - monotonic())
-
-    functions = {
-        call: partial(diff, call, call.manifests)
-        for call in plan.calls
-        if not isinstance(call.manifests, OverrideFailed)
-    }
-    called = call_all(
-        functions,
-        threads=threads,
-        seconds=SECONDS - _LAST_START,
-        patience=_LAST_START,
-        at_end=close_connections,
-    )
-    answers: dict[DryRunCall, DiffResult | DriverError | NotCalled | OverrideFailed] = (
-        dict(called)
-    )
-    for call in plan.calls:
-        if isinstance(call.manifests, OverrideFailed):
-            answers[call] = call.manifests
-    return [answer_of(call, answer, now=clock()) for call, answer in answers.items()]
 
 
 def answer_of(
@@ -288,7 +314,6 @@ def answer_of(
     *,
     now: datetime,
 ) -> DryRunAnswer:
-    """Return the answer of one cluster in words and values."""
     name = call.cluster.name
     outcome, message, columns = (
         DryRunOutcome.NOT_REACHED,
@@ -297,31 +322,14 @@ def answer_of(
     )
     match answer:
         case DiffResult():
-            changes = json.loads(difference_rows((), answer.diffs, now=now) or "[]")
-            columns = {
-                "refusals": refused_objects(answer.failures),
-                "changes": tuple(
-                    Difference.of(name, DifferenceType.DIFF, row) for row in changes
-                ),
-                "removed": tuple(map(str, answer.removed[:MOST_OBJECTS])),
-                "unchecked": tuple(map(str, answer.unchecked[:MOST_OBJECTS])),
-                "warnings": tuple(
-                    f"{warning.object}: {'; '.join(warning.messages)}"
-                    for warning in answer.warnings
-                    if warning.messages
-                )[:MOST_OBJECTS],
-            }
-            outcome = (
-                DryRunOutcome.CHANGED
-                if answer.diffs or answer.removed
-                else DryRunOutcome.UNCHANGED
-            )
-            outcome, message = DryRunOutcome.REFUSED if answer.failures else outcome, ""
+            return call.compared(answer, now=now)
         case OverrideFailed():
             outcome, message = DryRunOutcome.REFUSED, override_sentence(answer, name)
         case DriverRejected():
             columns = {"refusals": refused_objects(answer.refusals)}
-            outcome, message = DryRunOutcome.REFUSED, "" if answer.refusals else message
+            outcome = DryRunOutcome.REFUSED
+            if answer.refusals:
+                message = ""
         case NotCalled() | DriverUnavailable(code="timeout"):
             message = f"No answer within {SECONDS:g}s"
         case DriverUnavailable():

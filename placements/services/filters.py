@@ -275,8 +275,7 @@ def placements_on(names: Iterable[str]) -> dict[str, int]:
     rows = Binding.objects.filter(cluster_name__in=list(names)).exclude(
         state=BindingState.UNSCHEDULED
     )
-    counted = rows.values_list("cluster_name").annotate(count=Count("pk")).order_by()
-    return dict(counted)
+    return dict(rows.values_list("cluster_name").annotate(count=Count("pk")).order_by())
 
 
 def bindings_on(cluster: str) -> QuerySet[Binding]:
@@ -309,8 +308,7 @@ def kinds_for(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     Raise InvalidManifest.
     """
     name = document["metadata"]["name"]
-    member = parse_member(dict(document)).cluster(now=datetime.now(UTC))
-    impact = impact_of([member])
+    impact = impact_of([parse_member(dict(document)).cluster(now=datetime.now(UTC))])
     names = [one.placement for one in impact.rows if name in one.joins]
     return _kinds_in(
         ResourceSnapshot.objects.filter(placement__full_name__in=names, is_latest=True)

@@ -71,10 +71,9 @@ def _unchanged(
     is_membership_changed = any(change.joins or change.gone for change in changes)
     pks: set[int] = set()
     for part in batched(sorted(affected)):
-        at_rest = Placement.objects.filter(
+        rows = Placement.objects.filter(
             pk__in=part, observed_generation=F("generation")
-        )
-        rows = at_rest.exclude(decisions_made=0)
+        ).exclude(decisions_made=0)
         latest = Decision.objects.filter(
             placement__in=part, number=F("placement__decisions_made")
         )
@@ -127,11 +126,9 @@ def losing_a_cluster(names: Iterable[str]) -> list[int]:
 
 def recheck_assertions(names: Set[str]) -> None:
     """Have the assertions checked again of placements whose policy reads one of these properties."""
-    rows = (
-        AssertionCheck.objects.values_list("pk", "placement__property_names_read")
-        if names
-        else ()
-    )
+    if not names:
+        return
+    rows = AssertionCheck.objects.values_list("pk", "placement__property_names_read")
     for part in batched([pk for pk, read in rows if not names.isdisjoint(read)]):
         AssertionCheck.objects.filter(pk__in=part).update(decisions_made=0)
 
@@ -154,8 +151,7 @@ def _enqueue_affected() -> int:
     if not changes:
         return 0
     opens = any(change.opens or change.gone for change in changes)
-    keys = {key for change in changes for key in change.label_keys}
-    names = {name for change in changes for name in change.property_names}
+    keys, names = _all_in(changes, "label_keys"), _all_in(changes, "property_names")
     affected = set(
         affected_by_change(opens=opens, label_keys=keys, property_names=names)
     )
@@ -166,22 +162,34 @@ def _enqueue_affected() -> int:
     if changed is not None:
         affected -= _unchanged(affected, changed, changes)
     if any(change.opens for change in changes):
-        # A rollout may start or stop to wait for a cluster whose eligibility changed.
-        running = Rollout.objects.filter(
-            state=Rollout.State.RUNNING, placement__deleting_since=None
-        )
-        if changed is not None:
-            running = running.filter(
-                placement__bindings__cluster_name__in=changed.names
-            )
-        enqueue_rollout(running.values_list("placement_id", flat=True))
-    removed = {name for change in changes for name in change.gone}
+        _enqueue_rollouts(changed)
+    removed = _all_in(changes, "gone")
     losing = set(losing_a_cluster(removed))
     draining = Drain.objects.filter(cluster_name__in=removed, state=Drain.State.RUNNING)
     draining.update(requeue_at=F("started_at"))
     FleetChange.objects.filter(pk__in=[change.pk for change in changes]).delete()
-    trigger, *others = dict.fromkeys(change.reason for change in changes)
-    trigger += f" and {counted(len(others), 'more change')}" if others else ""
+    trigger = _trigger_of(changes)
     if keys:
         labels_changed(trigger)
     return enqueue_scheduling(sorted(affected | losing), trigger=trigger)
+
+
+def _all_in(changes: Iterable[FleetChange], column: str) -> set[str]:
+    return {name for change in changes for name in getattr(change, column)}
+
+
+def _trigger_of(changes: Iterable[FleetChange]) -> str:
+    first, *others = dict.fromkeys(change.reason for change in changes)
+    if not others:
+        return first
+    return f"{first} and {counted(len(others), 'more change')}"
+
+
+def _enqueue_rollouts(changed: Fleet | None) -> None:
+    """Enqueue the rollouts that may start or stop to wait for a cluster whose eligibility changed."""
+    running = Rollout.objects.filter(
+        state=Rollout.State.RUNNING, placement__deleting_since=None
+    )
+    if changed is not None:
+        running = running.filter(placement__bindings__cluster_name__in=changed.names)
+    enqueue_rollout(running.values_list("placement_id", flat=True))

@@ -232,9 +232,8 @@ class FleetCollector(Collector):
             empty=(RunStatus.INITIALISED,),
         )
         _add(families["rollouts"], [hub, "staged"], staged)
-        oldest = running.aggregate(at=Min("started_at"))["at"]
         families["oldest_rollout_seconds"].add_metric(
-            [hub], self._seconds_since(oldest)
+            [hub], self._seconds_since(running.aggregate(at=Min("started_at"))["at"])
         )
 
         report = (

@@ -15,11 +15,19 @@ from django.db import transaction
 from clusters.drivers.registry import ACTING_DRIVERS
 from clusters.models import MemberCluster
 from clusters.queries import load_fleet
-from fleetui.apimachinery.errors import FieldError, InvalidManifest, ManifestWarning
+from fleetui.apimachinery.errors import (
+    FieldError,
+    InvalidManifest,
+    ManifestWarning,
+    raise_errors,
+)
 from fleetui.apimachinery.metadata import next_generation
 from fleetui.apimachinery.model import Semantics, items_at, mapping_at
 from fleetui.apimachinery.words import counted, first_names, split_full_name
-from fleetui.audit import AuditEvent, actor_name, record
+from fleetui.audit import (
+    actor_name,
+    record_event,
+)
 from fleetui.concurrency import check_revision, retry_on_conflict
 from fleetui.errors import CONFIRMATION_NEEDED, FleetError
 from fleetui.task_queue import enqueue
@@ -55,7 +63,9 @@ from placements.services.results import (
     PLACEMENT,
     OperationResult,
     SaveResult,
+    document_of,
     name_on_hub,
+    revision_of,
     stored_document,
 )
 from placements.services.rollouts.controller import finish_deletion
@@ -84,10 +94,10 @@ class UnscheduledPlacement:
     clusters: tuple[str, ...]
 
     def __str__(self) -> str:
-        count, names = len(self.clusters), first_names(self.clusters, _NAMES_SHOWN)
-        all_clusters = (
-            "its only cluster" if count == 1 else f"all {counted(count, 'cluster')}"
-        )
+        names = first_names(self.clusters, _NAMES_SHOWN)
+        all_clusters = "its only cluster"
+        if len(self.clusters) > 1:
+            all_clusters = f"all {counted(len(self.clusters), 'cluster')}"
         return f"{self.placement} would leave {all_clusters}: {names}"
 
 
@@ -133,19 +143,13 @@ def save_placement(
     """
     manifest = manifest or parse_placement(dict(document))
     name = name_on_hub(manifest)
-    if errors := reserved_name_errors(manifest) or address_errors(
-        manifest, name, address
-    ):
-        raise InvalidManifest(errors)
+    _check_name(manifest, name, address)
     content = stored_document(document)
     warnings = warnings_of(manifest)
 
     current = Placement.objects.select_for_update().filter(full_name=name).first()
-    revision = current.revision if current else 0
-    check_placement_change(
-        by, manifest, before=current.document if current else None, after=content
-    )
-    check_revision(PLACEMENT, name, expected=expected, revision=revision)
+    check_placement_change(by, manifest, before=document_of(current), after=content)
+    check_revision(PLACEMENT, name, expected=expected, revision=revision_of(current))
     if current is None:
         cause = trigger or "created"
         created, broken = _create(
@@ -153,8 +157,7 @@ def save_placement(
         )
         return SaveResult(created, OperationResult.CREATED, (*warnings, *broken))
 
-    if errors := unchangeable_errors(current, manifest, content):
-        raise InvalidManifest(errors)
+    raise_errors(unchangeable_errors(current, manifest, content))
     if current.document == content:
         return SaveResult(current, OperationResult.UNCHANGED, warnings)
     columns = _columns_of(manifest)
@@ -173,18 +176,21 @@ def check_placement_to_save(
     """Raise what `save_placement` would, as far as the hub is now. Nothing is locked or written."""
     manifest = parse_placement(dict(document))
     content, name = stored_document(document), name_on_hub(manifest)
-    if errors := reserved_name_errors(manifest) or address_errors(manifest, name, name):
-        raise InvalidManifest(errors)
+    _check_name(manifest, name, name)
     current = Placement.objects.filter(full_name=name).first()
-    check_placement_change(
-        by, manifest, before=current.document if current else None, after=content
-    )
+    check_placement_change(by, manifest, before=document_of(current), after=content)
     if current is None:
         return
-    if errors := unchangeable_errors(current, manifest, content):
-        raise InvalidManifest(errors)
+    raise_errors(unchangeable_errors(current, manifest, content))
     if not confirmed:
         check_not_unscheduling_all(current, manifest)
+
+
+def _check_name(manifest: ClusterResourcePlacement, name: str, address: str) -> None:
+    if errors := reserved_name_errors(manifest) or address_errors(
+        manifest, name, address
+    ):
+        raise InvalidManifest(errors)
 
 
 def warnings_of(manifest: ClusterResourcePlacement) -> tuple[ManifestWarning, ...]:
@@ -241,8 +247,12 @@ def _create(
         **columns,
     )
     _take_policy_snapshot(created, manifest, number=0, by=by, now=now)
-    record(
-        AuditEvent("created", PLACEMENT, created.full_name, revision=1, after=content),
+    record_event(
+        "created",
+        PLACEMENT,
+        created.full_name,
+        revision=1,
+        after=content,
         by=by,
         now=now,
     )
@@ -292,15 +302,16 @@ def _update(
             placement, manifest, number=latest.number + 1, by=by, now=now
         )
         prune_policy_snapshots(placement)
-    event = AuditEvent(
+    record_event(
         "changed",
         PLACEMENT,
         placement.full_name,
         placement.revision,
         before=before,
         after=content,
+        by=by,
+        now=now,
     )
-    record(event, by=by, now=now)
     enqueue_scheduling(
         [placement.pk],
         trigger=trigger,
@@ -352,10 +363,15 @@ def delete_placement(
             current.save(
                 update_fields=["deleting_since", "deletion_number", "revision"]
             )
-            event = AuditEvent(
-                "deleted", PLACEMENT, name, current.revision, before=current.document
+            record_event(
+                "deleted",
+                PLACEMENT,
+                name,
+                current.revision,
+                before=current.document,
+                by=by,
+                now=now,
             )
-            record(event, by=by, now=now)
             end_runs_of(current, StageReason("being-deleted"), by=by, now=now)
         enqueue_rollout([current.pk])
         return finish_deletion(current, now=now)
@@ -365,11 +381,9 @@ def scheduled_columns(
     placement: Placement, status: str, *, now: datetime
 ) -> dict[str, Any]:
     """Return the columns of the condition `Scheduled`; its time changes only with its value."""
-    return (
-        {}
-        if placement.scheduled == status
-        else {"scheduled": status, "scheduled_since": now}
-    )
+    if placement.scheduled == status:
+        return {}
+    return {"scheduled": status, "scheduled_since": now}
 
 
 def reschedules_when_fulfilled(placement: Placement) -> bool:
@@ -419,12 +433,11 @@ def unchangeable_errors(
     """Return why a saved placement cannot become this one: it is being deleted, or what is immutable."""
     if current.deleting_since is None:
         return immutable_field_errors(current, manifest, content)
-    message = f"the placement {current.full_name} is being deleted"
     return [
         FieldError(
             "metadata.name",
             "being-deleted",
-            message,
+            f"the placement {current.full_name} is being deleted",
             "another name, or try again later",
         )
     ]
@@ -437,38 +450,26 @@ def immutable_field_errors(
 
     The saved manifest was parsed when it was saved, so its document is compared as it is.
     """
-    saved, name = before.document, before.full_name
+    saved = before.document
     if saved["kind"] != after.kind:
-        message = (
-            f"{name} is a {saved['kind']} already and cannot become a {after.kind}"
-        )
-        allowed = f"{saved['kind']}, or another name than {name}"
+        name, kind = before.full_name, saved["kind"]
+        message = f"{name} is a {kind} already and cannot become a {after.kind}"
+        allowed = f"{kind}, or another name than {name}"
         if is_ocm_placement(saved):
             allowed += (
                 f"; or delete the Placement and apply both: it is {name}{BESIDE} then"
             )
         return [FieldError("kind", "immutable", message, allowed)]
-    errors: list[FieldError] = []
-    is_ocm = isinstance(after, OcmPlacement)
-    if not is_ocm:
-        errors += _policy_errors(before, after)
-    strategy = (
-        annotated(saved, STRATEGY_ANNOTATION)
-        if is_ocm
-        else saved["spec"].get("strategy")
-    )
-    was_staged = mapping_at(strategy).get("type") == StrategyType.EXTERNAL
-    if was_staged and after.spec.strategy.type is not StrategyType.EXTERNAL:
-        message = "a staged placement cannot go back to rolling updates"
-        path = (
-            f"{annotation_path(STRATEGY_ANNOTATION)}.type"
-            if is_ocm
-            else "spec.strategy.type"
-        )
-        errors.append(FieldError(path, "immutable", message, _NEW_PLACEMENT))
-    if is_ocm:
-        return errors
+    if isinstance(after, OcmPlacement):
+        path = f"{annotation_path(STRATEGY_ANNOTATION)}.type"
+        strategy = annotated(saved, STRATEGY_ANNOTATION)
+        return _strategy_errors(path, strategy, after)
 
+    strategy = saved["spec"].get("strategy")
+    errors = [
+        *_policy_errors(before, after),
+        *_strategy_errors("spec.strategy.type", strategy, after),
+    ]
     if has_policy(saved) and not has_policy(document):
         message = "cannot be removed once it was set"
         allowed = "to select every cluster: placementType: PickAll"
@@ -487,6 +488,16 @@ def immutable_field_errors(
             )
         )
     return errors
+
+
+def _strategy_errors(
+    path: str, before: object, after: ClusterResourcePlacement
+) -> list[FieldError]:
+    was_staged = mapping_at(before).get("type") == StrategyType.EXTERNAL
+    if not was_staged or after.spec.strategy.type is StrategyType.EXTERNAL:
+        return []
+    message = "a staged placement cannot go back to rolling updates"
+    return [FieldError(path, "immutable", message, _NEW_PLACEMENT)]
 
 
 def _policy_errors(
@@ -509,8 +520,12 @@ def _policy_errors(
         if toleration not in policy.tolerations:
             taint = toleration.key or "every taint"
             message = f"tolerations may only be added: the one for {taint} (number {index + 1}) is missing"
-            allowed = f"put it back; or {_NEW_PLACEMENT}"
-            yield FieldError("spec.policy.tolerations", "immutable", message, allowed)
+            yield FieldError(
+                "spec.policy.tolerations",
+                "immutable",
+                message,
+                f"put it back; or {_NEW_PLACEMENT}",
+            )
 
 
 def changes_scheduling(current: Placement, manifest: ClusterResourcePlacement) -> bool:

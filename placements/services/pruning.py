@@ -194,8 +194,7 @@ def prunable(*, now: datetime) -> Iterator[tuple[str, QuerySet[Any], int]]:
     yield from _prunable_history(now)
     with across_hubs():  # which share the records
         is_made = Exists(Decision.objects.filter(record=OuterRef("pk")))
-    records = DecisionRecord.objects.filter(~is_made)
-    yield "decision records", records, _BATCH
+    yield "decision records", DecisionRecord.objects.filter(~is_made), _BATCH
     is_cited = Exists(DecisionRecord.objects.filter(fleet=OuterRef("pk")))
     with across_hubs():
         is_version = Exists(FleetVersion.objects.filter(fleet=OuterRef("pk")))

@@ -15,7 +15,10 @@ from clusters.operations.change_log import lock_fleet
 from clusters.queries import current_fleet, load_fleet
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.words import counted
-from fleetui.audit import AuditEvent, actor_name, record
+from fleetui.audit import (
+    actor_name,
+    record_event,
+)
 from placements.engine.exact.moves import (
     MovePlan,
     NoPlanReason,
@@ -74,9 +77,11 @@ def moves_from(text: str) -> int | None:
         else MOST_MOVES + 1
     )
     if number > MOST_MOVES:
-        message = f"Invalid value: {text[:20]!r}"
         raise InvalidManifest.of(
-            "moves", "out-of-range", message, f"0 to {MOST_MOVES}, or {FEWEST}"
+            "moves",
+            "out-of-range",
+            f"Invalid value: {text[:20]!r}",
+            f"0 to {MOST_MOVES}, or {FEWEST}",
         )
     return number
 
@@ -90,17 +95,15 @@ def plan_few_moves(placement: Placement, moves: int | None) -> FewMoves:
     if isinstance(plan, NoPlanReason):
         raise ActionNotAllowed(NO_PLAN[plan])
     refusal = reschedule_refusal(placement)
-    if placement.is_due:
-        refusal = (
-            refusal or "A scheduling cycle is due; compute the moves again after it."
-        )
-    if not plan.joins and not plan.leaves:
-        refusal = refusal or repair_sentence(plan)
+    if not refusal and placement.is_due:
+        refusal = "A scheduling cycle is due; compute the moves again after it."
+    elif not refusal and not plan.joins and not plan.leaves:
+        refusal = repair_sentence(plan)
     decision = schedule(replace(cycle, batch=plan.batch))
     if not placement.is_mirrored or not plan.leaves:
         return FewMoves(plan, decision, refusal)
     difference = hub_difference(cycle, plan)
-    followed = len(plan.leaves) if difference is None else difference[0] - 1
+    followed = difference[0] - 1 if difference is not None else len(plan.leaves)
     return FewMoves(plan, decision, refusal, hub_sentence(plan, difference), followed)
 
 
@@ -140,14 +143,15 @@ def reschedule_with_few_moves(
             write_decision(result, now=now)
         except (FleetChanged, PlacementChanged) as error:
             raise PreviewOutdatedError(is_text=False) from error
-        event = AuditEvent(
+        record_event(
             "rescheduled",
             PLACEMENT,
             name,
             revision=placement.revision,
             after={"moves": few.plan.chosen.limit},
+            by=by,
+            now=now,
         )
-        record(event, by=by, now=now)
     return placement
 
 
@@ -181,10 +185,8 @@ def reschedule(
     prune_policy_snapshots(placement)
     placement.revision += 1
     placement.save(update_fields=["revision"])
-    record(
-        AuditEvent("rescheduled", PLACEMENT, name, revision=placement.revision),
-        by=by,
-        now=now,
+    record_event(
+        "rescheduled", PLACEMENT, name, revision=placement.revision, by=by, now=now
     )
     enqueue_scheduling([placement.pk], trigger="rescheduled", by=actor_name(by))
     return placement
@@ -209,7 +211,6 @@ def confirm_reschedule(
 
 
 def reschedule_refusal(placement: Placement) -> str:
-    """Return why there is nothing to reschedule; empty where there is."""
     if placement.deleting_since is not None:
         return f"{placement.full_name} is being deleted; nothing to reschedule."
     if placement.placement_type == PlacementType.PICK_FIXED:

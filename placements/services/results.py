@@ -19,8 +19,12 @@ from fleetui.apimachinery.metadata import (
     with_hub_metadata,
     without_hub_metadata,
 )
+from fleetui.apimachinery.model import mapping_at
 from fleetui.apimachinery.secrets import without_secrets
-from fleetui.audit import AuditEvent, record
+from fleetui.audit import (
+    record_event,
+)
+from fleetui.bulk import first_or_raise
 from fleetui.concurrency import check_revision
 from fleetui.errors import UnknownObject
 from placements.manifests.ocm import OCM_KIND
@@ -44,10 +48,8 @@ class UnknownPlacementError(UnknownObject):
 
 def get_placement(name: str) -> Placement:
     """Return a placement by its full name. Raise UnknownPlacementError."""
-    row = Placement.objects.filter(full_name=name).first()
-    if row is None:
-        raise UnknownPlacementError(name)
-    return row
+    rows = Placement.objects.filter(full_name=name)
+    return first_or_raise(rows, UnknownPlacementError(name))
 
 
 BESIDE = "~ocm"
@@ -67,11 +69,13 @@ def name_on_hub(manifest: ClusterResourcePlacement) -> str:
     beside, earlier = f"{name}{BESIDE}", manifest.metadata.name
     rows = Placement.objects.filter(full_name__in=(name, beside, earlier))
     documents = dict(rows.values_list("full_name", "document"))
-    metadata = documents[earlier]["metadata"] if earlier in documents else {}
+    metadata = mapping_at(documents.get(earlier), "metadata")
     if manifest.namespace and metadata.get("namespace") == manifest.namespace:
         return earlier
     is_taken = name in documents and documents[name]["kind"] != OCM_KIND
-    return beside if is_taken or beside in documents else name
+    if is_taken or beside in documents:
+        return beside
+    return name
 
 
 class OperationResult(StrEnum):
@@ -129,12 +133,19 @@ def locked_row(
     """Lock the row of a manifest. Raise RevisionConflict when its revision is not the expected one."""
     row: Any = model._default_manager.select_for_update().filter(**key).first()
     check_revision(
-        kind,
-        label or key["name"],
-        expected=expected,
-        revision=row.revision if row else 0,
+        kind, label or key["name"], expected=expected, revision=revision_of(row)
     )
     return row
+
+
+def revision_of(row: Any) -> int:
+    """Return the revision of an object on the hub; 0 if it is not there."""
+    return row.revision if row else 0
+
+
+def document_of(row: Any) -> dict[str, Any] | None:
+    """Return the manifest of an object on the hub; None if it is not there."""
+    return row.document if row else None
 
 
 def save_row(
@@ -147,22 +158,26 @@ def save_row(
     label: str = "",
 ) -> SaveResult[Any]:
     """Save a manifest into its row; the same manifest again changes nothing. A new row has revision 0."""
-    content, before = (
-        stored_document(document),
-        plain_manifest(row.document) if row.revision else None,
-    )
-    if before == content:
-        return SaveResult(row, OperationResult.UNCHANGED)
-    if before is not None:
+    content = stored_document(document)
+    before, result = None, OperationResult.CREATED
+    if row.revision:
+        before, result = plain_manifest(row.document), OperationResult.CHANGED
+        if before == content:
+            return SaveResult(row, OperationResult.UNCHANGED)
         row.spec_generation = next_generation(row.spec_generation, before, content)
     row.document, row.updated_at, row.revision = content, now, row.revision + 1
     row.save()
-    result = OperationResult.CREATED if before is None else OperationResult.CHANGED
     hidden = without_secrets(before), without_secrets(content, before=before)
-    event = AuditEvent(
-        result, kind, label or row.name, row.revision, before=hidden[0], after=hidden[1]
+    record_event(
+        result,
+        kind,
+        label or row.name,
+        row.revision,
+        before=hidden[0],
+        after=hidden[1],
+        by=by,
+        now=now,
     )
-    record(event, by=by, now=now)
     return SaveResult(row, result)
 
 
@@ -171,7 +186,12 @@ def delete_row(
 ) -> None:
     before = row.document
     row.delete()
-    event = AuditEvent(
-        "deleted", kind, label or row.name, row.revision + 1, before=before
+    record_event(
+        "deleted",
+        kind,
+        label or row.name,
+        row.revision + 1,
+        before=before,
+        by=by,
+        now=now,
     )
-    record(event, by=by, now=now)

@@ -5,6 +5,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Any, NamedTuple
 
 from django.db.models import (
@@ -49,7 +50,6 @@ from placements.engine.rollout.state import (
     Deletion,
     Phase,
     RolloutState,
-    Suspension,
 )
 from placements.manifests.binding import BindingState
 from placements.manifests.placement import ClusterResourcePlacement, parse_placement
@@ -104,8 +104,8 @@ class BindingColumns(NamedTuple):
 
     @property
     def apply_type(self) -> str:
-        strategy = json.loads(self.strategy_text) if self.strategy_text else None
-        return str((strategy or {}).get("type", ""))
+        strategy = json.loads(self.strategy_text or "null") or {}
+        return str(strategy.get("type", ""))
 
     @property
     def override_snapshots(self) -> list[int]:
@@ -135,14 +135,21 @@ class Member(NamedTuple):
     driver: str = SIMULATED
     unanswered_since: datetime | None = None
 
+    @property
+    def is_in_fleet(self) -> bool:
+        return self.membership != Membership.LEAVING
+
+
+_UNKNOWN_MEMBER = Member("", Membership.LEAVING, None)
+"""That of a binding whose cluster has left the fleet."""
+
 
 @dataclass(frozen=True)
 class RolloutContext:
     """What one sync of a rollout starts from; read at one moment.
 
-    `target` is the resource snapshot to roll out, None while there is none. `version` identifies what is
-    wanted as a whole: the resources, how they are applied, and every override that applies somewhere; what
-    belongs on one cluster is in `state`, and its overrides, by cluster, in `overrides`. `left_behind` are
+    `target` is the resource snapshot to roll out, None while there is none. What belongs on one cluster is in
+    `state`, and its overrides, by cluster, in `overrides`. `left_behind` are
     bindings that ended because their clusters left the fleet: what is there stays there.
     `started` are the columns that this sync has written since, by the key of the binding.
     """
@@ -152,10 +159,9 @@ class RolloutContext:
     bindings: tuple[BindingColumns, ...]
     left_behind: tuple[BindingColumns, ...]
     target: ResourceSnapshot | None
-    version: str
     state: RolloutState
     overrides: Applying
-    versions: "Versions | None" = None
+    versions: "Versions"
     started: dict[int, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
@@ -202,64 +208,52 @@ def load_rollout_context(
     bindings = tuple(BindingColumns(*values) for values in rows)
     members = _members(own.order_by())
     target = target_of(placement)
-    overrides = applying_to(placement.full_name, target) if target else {}
+    overrides = applying_to(placement.full_name, target)
     manifest = parse_placement(placement.document)
-    versions = Versions.of(target, manifest, overrides) if target else None
-    staying = {
-        name
-        for name, member in members.items()
-        if member.membership != Membership.LEAVING
-    }
-    left_behind = tuple(
-        one
-        for one in bindings
-        if one.state == BindingState.UNSCHEDULED and one.cluster_name not in staying
-    )
-    bindings = (
-        tuple(one for one in bindings if one not in left_behind)
-        if left_behind
-        else bindings
-    )
-    is_wanted = versions is not None and placement.deleting_since is None
-    clusters = tuple(
-        cluster_state(
-            one,
-            members.get(one.cluster_name),
-            versions.wanted_on(one.cluster_name, one.phase)
-            if versions and is_wanted
-            else None,
-        )
-        for one in bindings
-    )
-    suspension = Suspension.STOPPED if placement.is_stopped else Suspension.NONE
-    suspension = Suspension.PAUSED if placement.paused_since else suspension
+    versions = wanted = Versions.of(target, manifest, overrides)
+    left_behind = tuple(one for one in bindings if _has_left(one, members))
+    if left_behind:
+        bindings = tuple(one for one in bindings if not _has_left(one, members))
     deletion = None
     if placement.deleting_since is not None:
+        wanted = NO_VERSIONS
         deletion = Deletion(
             placement.deleting_since,
             placement.deletion_number,
             abandons=manifest.spec.strategy.abandons,
         )
+    clusters = tuple(
+        cluster_state(
+            one,
+            members.get(one.cluster_name, _UNKNOWN_MEMBER),
+            wanted.wanted_on(one.cluster_name, one.phase),
+        )
+        for one in bindings
+    )
     state = RolloutState(
         clusters,
         manifest.spec.policy,
         manifest.spec.strategy.rolling_update or RollingUpdate(),
         now,
-        suspension,
+        placement.suspension,
         deletion,
     )
-    version = versions.whole if versions else ""
     return RolloutContext(
         placement,
         manifest,
         bindings,
         left_behind,
         target,
-        version,
         state,
         overrides,
         versions,
     )
+
+
+def _has_left(binding: BindingColumns, members: Mapping[str, Member]) -> bool:
+    """Return whether a binding ended because its cluster left the fleet."""
+    member = members.get(binding.cluster_name, _UNKNOWN_MEMBER)
+    return binding.state == BindingState.UNSCHEDULED and not member.is_in_fleet
 
 
 def _members(bindings: QuerySet[Binding]) -> Mapping[str, Member]:
@@ -281,27 +275,25 @@ def _members(bindings: QuerySet[Binding]) -> Mapping[str, Member]:
 
 
 def cluster_state(
-    binding: BindingColumns, member: Member | None, version: str | None
+    binding: BindingColumns, member: Member, version: str | None
 ) -> ClusterState:
     """Return what is known of one cluster of the placement; `version` is the one wanted there."""
+    if binding.state == BindingState.UNSCHEDULED:
+        version = None
     return ClusterState(
         binding.cluster_name,
-        None if binding.state == BindingState.UNSCHEDULED else version,
+        version,
         running=binding.applied_version or None,
         phase=_PHASES[binding.phase],
         untrackable_since=binding.untrackable_since,
         attempts=binding.attempts,
         retry_at=binding.retry_at,
-        unreachable_since=member.unreachable_since if member else None,
-        is_in_fleet=member is not None and member.membership != Membership.LEAVING,
+        unreachable_since=member.unreachable_since,
+        is_in_fleet=member.is_in_fleet,
         phase_changed_at=binding.phase_changed_at,
-        has_driver=member is None
-        or member.driver in DRIVERS
-        or current_hub_id() != LOCAL_HUB,
-        unanswered_since=member.unanswered_since if member else None,
-        is_releasable=member is not None
-        and member.membership != Membership.LEAVING
-        and member.driver in ACTING_DRIVERS,
+        has_driver=member.driver in DRIVERS or current_hub_id() != LOCAL_HUB,
+        unanswered_since=member.unanswered_since,
+        is_releasable=member.is_in_fleet and member.driver in ACTING_DRIVERS,
     )
 
 
@@ -315,6 +307,9 @@ def target_of(placement: Placement) -> ResourceSnapshot | None:
 @dataclass(frozen=True, slots=True)
 class Versions:
     """What clusters are to run: `plain` where no override applies, otherwise as in `by_cluster`.
+
+    `whole` identifies what is wanted as a whole: the resources, how they are applied, and every override that
+    applies somewhere. The texts are empty while there is nothing to roll out.
 
     `sharing` is all of the apply strategy that other drivers act on: consent to co-ownership.
 
@@ -333,11 +328,13 @@ class Versions:
     @classmethod
     def of(
         cls,
-        target: ResourceSnapshot,
+        target: ResourceSnapshot | None,
         manifest: ClusterResourcePlacement,
         overrides: Applying,
     ) -> "Versions":
         """Return the versions; each set of overrides is hashed once, whatever the number of clusters."""
+        if target is None:
+            return NO_VERSIONS
         plain, is_empty = version_of(target, manifest), not target.objects_count
         apply_strategy = manifest.spec.strategy.apply_strategy
         acting, strategy, sharing = frozenset[str](), None, None
@@ -358,9 +355,8 @@ class Versions:
         }
         whole = plain
         if overrides:
-            whole = _hash(
-                [plain, sorted({str(one) for several in names for one in several})]
-            )
+            frozen = sorted(set(map(str, chain.from_iterable(names))))
+            whole = _hash([plain, frozen])
         if acting or sharing:
             whole = _hash([whole, strategy])
         by_cluster = {cluster: names[several] for cluster, several in overrides.items()}
@@ -369,7 +365,9 @@ class Versions:
     def of_cluster(self, name: str) -> str:
         version = self.by_cluster.get(name, self.plain)
         strategy = self.strategy_on(name)
-        return _hash([version, strategy]) if strategy else version
+        if strategy:
+            version = _hash([version, strategy])
+        return version
 
     def strategy_on(self, name: str) -> Mapping[str, Any] | None:
         """Return what the driver of a cluster acts on of the apply strategy; None for the defaults."""
@@ -377,7 +375,13 @@ class Versions:
 
     def wanted_on(self, name: str, phase: str) -> str | None:
         """Return what a cluster in this phase is to run; of no resources nothing, unless it holds some."""
-        return None if self.is_empty and phase in EMPTY else self.of_cluster(name)
+        if self.is_empty and phase in EMPTY:
+            return None
+        return self.of_cluster(name) or None
+
+
+NO_VERSIONS = Versions("", {}, "")
+"""What clusters are to run of a placement without a resource snapshot, or that is being deleted: nothing."""
 
 
 def version_of(snapshot: ResourceSnapshot, manifest: ClusterResourcePlacement) -> str:
@@ -490,7 +494,7 @@ def _eviction_context(
         placement.number_of_clusters,
         is_being_deleted=placement.deleting_since is not None,
         is_namespaced=bool(placement.namespace),
-        is_held=placement.paused_since is not None or placement.is_stopped,
+        is_held=placement.is_held,
         others_available=others_available,
         others=others,
     )

@@ -104,6 +104,39 @@ class CycleResult:
     decision: Decision
     milliseconds: float
 
+    def scheduled_columns(self, *, now: datetime) -> dict[str, Any]:
+        placement = self.inputs.placement
+        condition = condition_of(self.decision)
+        status = condition["status"] if condition else "Unknown"
+        return {
+            "observed_generation": placement.generation,
+            "decide_again_at": next_moment(self.inputs.cycle),
+            "scheduled": status,
+            "scheduled_since": placement.scheduled_since,
+            **scheduled_columns(placement, status, now=now),
+        }
+
+    def is_repetition(self, latest: models.Decision | None) -> bool:
+        """Return whether the cycle changes nothing and read the same as the latest one that was written."""
+        decision, inputs = self.decision, self.inputs
+        if decision.picked_names or decision.unscheduled:
+            return False
+        return latest is not None and (
+            latest.record.engine,
+            latest.fleet_digest,
+            latest.policy_number,
+            latest.wanted,
+            latest.is_fulfilled,
+            latest.picked_count + latest.kept_count,
+        ) == (
+            ENGINE_VERSION,
+            fleet_digest(decision.cycle),
+            inputs.snapshot.number,
+            inputs.placement.number_of_clusters,
+            decision.is_fulfilled,
+            len(decision.kept),
+        )
+
 
 def schedule_due(*, now: datetime) -> int:
     """Run up to 20 of the cycles that are due and that no other worker has; return how many.
@@ -270,8 +303,7 @@ def run_cycle(
 
 def decide(inputs: CycleInputs) -> CycleResult:
     started = perf_counter()
-    decision = _decision_of(inputs)
-    return CycleResult(inputs, decision, (perf_counter() - started) * 1000)
+    return CycleResult(inputs, _decision_of(inputs), (perf_counter() - started) * 1000)
 
 
 def _decision_of(inputs: CycleInputs) -> Decision:
@@ -331,8 +363,8 @@ def write_decisions(
         new = []
         for result in results:
             placement, decision = result.inputs.placement, result.decision
-            columns = _scheduled_columns(result, now=now)
-            if _is_repetition(result, latest.get(placement.pk)):
+            columns = result.scheduled_columns(now=now)
+            if result.is_repetition(latest.get(placement.pk)):
                 repeated[placement.pk] = columns
                 continue
             reschedules = reschedules_when_fulfilled(placement)
@@ -357,15 +389,19 @@ def write_decisions(
         )
         events = []
         for row in rows.values():
-            facts = {
-                "decision": row.record.decision_id,
-                "picked": row.picked_count,
-                "kept": row.kept_count,
-                "unscheduled": row.unscheduled_count,
-                "evicted": row.leaves_count - row.unscheduled_count,
-                "fulfilled": row.is_fulfilled,
-            }
-            event = AuditEvent("decided", PLACEMENT, row.placement_name, after=facts)
+            event = AuditEvent(
+                "decided",
+                PLACEMENT,
+                row.placement_name,
+                after={
+                    "decision": row.record.decision_id,
+                    "picked": row.picked_count,
+                    "kept": row.kept_count,
+                    "unscheduled": row.unscheduled_count,
+                    "evicted": row.leaves_count - row.unscheduled_count,
+                    "fulfilled": row.is_fulfilled,
+                },
+            )
             events.append(event)
         record_all(events, by=None, now=now)
         _check_fleet_unchanged(decided_on, settle=accept_old_fleet)
@@ -412,41 +448,6 @@ def _latest_decisions(results: Sequence[CycleResult]) -> dict[int, models.Decisi
     )
     rows = rows.select_related("record").defer("record__content")
     return {row.placement_id: row for row in rows if row.placement_id is not None}
-
-
-def _scheduled_columns(result: CycleResult, *, now: datetime) -> dict[str, Any]:
-    placement = result.inputs.placement
-    condition = condition_of(result.decision)
-    status = condition["status"] if condition else "Unknown"
-    return {
-        "observed_generation": placement.generation,
-        "decide_again_at": next_moment(result.inputs.cycle),
-        "scheduled": status,
-        "scheduled_since": placement.scheduled_since,
-        **scheduled_columns(placement, status, now=now),
-    }
-
-
-def _is_repetition(result: CycleResult, latest: models.Decision | None) -> bool:
-    """Return whether the cycle changes nothing and read the same as the latest one that was written."""
-    decision, inputs = result.decision, result.inputs
-    if decision.picked_names or decision.unscheduled:
-        return False
-    return latest is not None and (
-        latest.record.engine,
-        latest.fleet_digest,
-        latest.policy_number,
-        latest.wanted,
-        latest.is_fulfilled,
-        latest.picked_count + latest.kept_count,
-    ) == (
-        ENGINE_VERSION,
-        fleet_digest(decision.cycle),
-        inputs.snapshot.number,
-        inputs.placement.number_of_clusters,
-        decision.is_fulfilled,
-        len(decision.kept),
-    )
 
 
 _NO_LEASE: Mapping[str, Any] = {"lease_expires_at": None, "lease_token": ""}
@@ -527,11 +528,10 @@ def _evicted_since(latest: Mapping[int, models.Decision]) -> dict[int, list[str]
     evicted: dict[int, list[str]] = {}
     if not latest:
         return evicted
-    since = min(row.created_at for row in latest.values())
     rows = models.Eviction.objects.filter(
         placement__in=list(latest),
         outcome=models.Eviction.Outcome.EXECUTED,
-        at__gte=since,
+        at__gte=min(row.created_at for row in latest.values()),
     )
     columns = ("placement_id", "cluster_name", "at")
     for placement, name, at in rows.order_by("cluster_name").values_list(*columns):
@@ -639,7 +639,6 @@ def _end_bindings(
 
 
 def members_named(names: Collection[str]) -> dict[str, int]:
-    """Return the primary keys of these member clusters by name."""
     members: dict[str, int] = {}
     for part in batched(names):
         rows = MemberCluster.objects.filter(name__in=part)

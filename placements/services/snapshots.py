@@ -249,10 +249,8 @@ def placed_lately() -> list[Placed]:
 
 
 def policy_of(snapshot: PolicySnapshot, number: int | None) -> PlacementPolicy:
-    fields = {} if number is None else {"numberOfClusters": number}
-    return parse_policy(
-        {**snapshot.policy, **fields}, semantics=Semantics(snapshot.semantics)
-    )
+    semantics = Semantics(snapshot.semantics)
+    return parse_policy(snapshot.policy_for(number), semantics=semantics)
 
 
 def _rows_of(rows: QuerySet[Binding]) -> Iterator[BindingInput]:

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from fleetui.apimachinery.kinds import NAMESPACED_PLACEMENT_KIND, PLACEMENT_KIND
+from fleetui.apimachinery.kinds import PLACEMENT_KIND, kind_in
+from fleetui.apimachinery.model import omit_empty
 from placements.engine.rollout.state import objects_of
 from placements.engine.status import health_document
 from placements.explain import hub_conditions
@@ -54,19 +55,13 @@ def status_of(placement: Placement, *, now: datetime | None = None) -> dict[str,
     manifest, target = parse_placement(placement.document), target_of(placement)
     latest = latest_decision(placement)
     bindings, first = _bindings_of(placement), scheduled(placement, latest)
-    versions = (
-        Versions.of(target, manifest, applying_to(placement.full_name, target))
-        if target
-        else None
-    )
+    versions = Versions.of(target, manifest, applying_to(placement.full_name, target))
     words = waiting_words(bindings)
     reading = ConditionReader.of(manifest, target, now=now or datetime.now(UTC))
     clusters = [
         reading.of_binding(
             binding,
-            versions.wanted_on(binding.cluster_name, binding.phase)
-            if versions
-            else None,
+            versions.wanted_on(binding.cluster_name, binding.phase),
             waits_for=words.get(binding.pk, ""),
             why_selected=_why_selected(binding),
         )
@@ -86,45 +81,49 @@ def status_of(placement: Placement, *, now: datetime | None = None) -> dict[str,
     status: dict[str, Any] = {}
     if isinstance(manifest, OcmPlacement):
         status["numberOfSelectedClusters"] = len(bindings)
-        all_conditions = [*_of_ocm(placement), *others]
-        status["conditions"] = [
-            one.plain(generation=generation) for one in all_conditions
-        ]
-    else:
-        is_pending = first.status is Truth.UNKNOWN
-        status["conditions"] = hub_conditions.plain_in_all(
-            [first], generation=generation, kind=manifest.kind
-        )
-        # Until another decision the others are those of the generation before, as on a hub.
-        status["conditions"] += hub_conditions.plain_in_all(
-            others, generation=generation - is_pending, kind=manifest.kind
-        )
+    status["conditions"] = _conditions(placement, manifest, first, others)
     if target:
         status["observedResourceIndex"] = str(target.number)
         status["selectedResources"] = list(
             map(hub_conditions.resource_identity, target.identities)
         )
     keys = {key for binding in bindings for key in binding.override_snapshots}
-    overrides = (
-        OverrideSnapshot.objects.defer("document").in_bulk(sorted(keys)) if keys else {}
-    )
+    overrides = OverrideSnapshot.objects.defer("document").in_bulk(sorted(keys))
     status["health"] = health_document(health_of(placement, now=reading.now))
     # Conditions are about what was decided before, until the workers have processed the last change.
     status["pending"] = (
         placement.is_due or placement.wants_resources or placement.needs_sync
     )
-    status["placementStatuses"] = [
-        _cluster(binding, conditions, overrides, generation=generation)
-        for binding, conditions in zip(bindings, each, strict=True)
-        if first.status is not Truth.UNKNOWN
-    ]
-    missing = (
-        _missing(latest, manifest, len(bindings)) if first.status is Truth.FALSE else ()
-    )
-    status["placementStatuses"] += hub_conditions.not_scheduled(
-        missing, first, generation=generation
-    )
+    status["placementStatuses"] = []
+    if first.status is not Truth.UNKNOWN:
+        status["placementStatuses"] = [
+            _cluster(binding, conditions, overrides, generation=generation)
+            for binding, conditions in zip(bindings, each, strict=True)
+        ]
+    if first.status is Truth.FALSE:
+        status["placementStatuses"] += hub_conditions.not_scheduled(
+            _missing(latest, manifest, len(bindings)), first, generation=generation
+        )
     return status
+
+
+def _conditions(
+    placement: Placement,
+    manifest: ClusterResourcePlacement,
+    first: Condition,
+    others: Sequence[Condition],
+) -> list[dict[str, Any]]:
+    """Return the conditions of a placement as a hub writes them; `first` is the one of its scheduling."""
+    generation, kind = placement.spec_generation, manifest.kind
+    if isinstance(manifest, OcmPlacement):
+        all_conditions = [*_of_ocm(placement), *others]
+        return [one.plain(generation=generation) for one in all_conditions]
+    # Until another decision the others are those of the generation before, as on a hub.
+    before = generation - (first.status is Truth.UNKNOWN)
+    return [
+        *hub_conditions.plain_in_all([first], generation=generation, kind=kind),
+        *hub_conditions.plain_in_all(others, generation=before, kind=kind),
+    ]
 
 
 def _bindings_of(placement: Placement) -> list[Binding]:
@@ -185,8 +184,12 @@ def _missing(
 ) -> list[str]:
     policy = manifest.spec.policy
     wanted = policy.number_of_clusters or len(policy.cluster_names)
-    status = hub_status(decision_of(latest)) if latest and wanted > selected else None
-    return _not_selected(status.decisions, wanted - selected) if status else []
+    if latest is None or wanted <= selected:
+        return []
+    status = hub_status(decision_of(latest))
+    if status is None:
+        return []
+    return _not_selected(status.decisions, wanted - selected)
 
 
 def _not_selected(decisions: Iterable[Mapping[str, Any]], missing: int) -> list[str]:
@@ -196,13 +199,11 @@ def _not_selected(decisions: Iterable[Mapping[str, Any]], missing: int) -> list[
 
 
 def _of_ocm(placement: Placement) -> list[Condition]:
-    latest = None if placement.awaits_decision else latest_decision(placement)
-    is_satisfied = satisfied(
-        decision_of(latest) if latest else None,
-        since=latest.created_at if latest else placement.updated_at,
-    )
+    decision, since = None, placement.updated_at
+    if not placement.awaits_decision and (latest := latest_decision(placement)):
+        decision, since = decision_of(latest), latest.created_at
     return [
-        is_satisfied,
+        satisfied(decision, since=since),
         misconfigured(placement.selection_faults, since=placement.updated_at),
     ]
 
@@ -233,8 +234,7 @@ def scheduled_condition(
 
 
 def placement_kind(placement: Placement) -> str:
-    """Return the kind after which the conditions of a placement are named."""
-    return NAMESPACED_PLACEMENT_KIND if placement.resource_namespace else PLACEMENT_KIND
+    return kind_in(placement.resource_namespace, PLACEMENT_KIND)
 
 
 def scheduled(placement: Placement, latest: Decision | None) -> Condition:
@@ -245,8 +245,10 @@ def scheduled(placement: Placement, latest: Decision | None) -> Condition:
     if placement.selection_faults:
         words = "; ".join(error["message"] for error in placement.selection_faults)
         return _scheduled(placement, Truth.FALSE, "InvalidResourceSelectors", words)
-    condition = condition_of(decision_of(latest)) if latest else None
-    if placement.awaits_decision or latest is None or condition is None:
+    condition = None
+    if latest is not None and not placement.awaits_decision:
+        condition = condition_of(decision_of(latest))
+    if condition is None:
         return _scheduled(
             placement, Truth.UNKNOWN, "SchedulePending", "Scheduling has not completed"
         )
@@ -258,10 +260,10 @@ def scheduled(placement: Placement, latest: Decision | None) -> Condition:
 def _scheduled(
     placement: Placement, status: Truth, reason: str, message: str
 ) -> Condition:
-    since = placement.scheduled_since if placement.scheduled == status else None
-    return Condition(
-        "Scheduled", status, reason, message, since or placement.updated_at
-    )
+    since = placement.updated_at
+    if placement.scheduled == status:
+        since = placement.scheduled_since or since
+    return Condition("Scheduled", status, reason, message, since)
 
 
 def _cluster(
@@ -271,26 +273,31 @@ def _cluster(
     *,
     generation: int,
 ) -> dict[str, Any]:
-    snapshot, last = binding.resource_snapshot, conditions[-1]
+    last, index, wrapped = conditions[-1], "", ()
+    if snapshot := binding.resource_snapshot:
+        index, wrapped = str(snapshot.number), snapshot.wrapped_identities
     status: dict[str, Any] = {
         "clusterName": binding.cluster_name,
         "conditions": [one.plain(generation=generation) for one in conditions],
-        "observedResourceIndex": str(snapshot.number) if snapshot else "",
+        "observedResourceIndex": index,
     }
     if len(conditions) > _STARTED:
         rows = [
             overrides[key] for key in binding.override_snapshots if key in overrides
         ]
-        of_clusters = [str(row) for row in rows if not row.namespace]
-        others = [
-            {"namespace": row.namespace, "name": f"{row.override_name}-{row.number}"}
-            for row in rows
-            if row.namespace
-        ]
-        status |= (
-            {"applicableClusterResourceOverrides": of_clusters} if of_clusters else {}
+        status |= omit_empty(
+            applicableClusterResourceOverrides=[
+                str(row) for row in rows if not row.namespace
+            ],
+            applicableResourceOverrides=[
+                {
+                    "namespace": row.namespace,
+                    "name": f"{row.override_name}-{row.number}",
+                }
+                for row in rows
+                if row.namespace
+            ],
         )
-        status |= {"applicableResourceOverrides": others} if others else {}
     objects = objects_of(binding.failed_objects)
     if (
         objects
@@ -301,17 +308,13 @@ def _cluster(
             objects,
             last,
             generation=generation,
-            wrapped=snapshot.wrapped_identities if snapshot else (),
+            wrapped=wrapped,
         )
-    if drifted := hub_conditions.differing_objects(
-        binding.drifted_objects, is_drift=True
-    ):
-        status["driftedPlacements"] = drifted
-    if diffed := hub_conditions.differing_objects(
-        binding.diffed_objects, is_drift=False
-    ):
-        status["diffedPlacements"] = diffed
-    return status
+    differing = hub_conditions.differing_objects
+    return status | omit_empty(
+        driftedPlacements=differing(binding.drifted_objects, is_drift=True),
+        diffedPlacements=differing(binding.diffed_objects, is_drift=False),
+    )
 
 
 _STARTED = 2

@@ -12,11 +12,13 @@ from functools import partial
 from typing import Any
 
 from django.contrib.auth.models import User
+from django.db.models import QuerySet
 
 from fleetui.access.secret_values import plain_manifest
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.model import mapping_at
 from fleetui.apimachinery.secrets import HubObject, ObjectKey, sanitised
+from fleetui.bulk import first_or_raise
 from fleetui.concurrency import check_revision
 from fleetui.permissions import (
     FLEET,
@@ -35,6 +37,7 @@ from placements.models import (
     Placement,
     Resource,
     ResourceSnapshot,
+    Run,
     StagedRun,
     StagedStrategy,
 )
@@ -50,21 +53,7 @@ from placements.services.results import PLACEMENT, UnknownPlacementError
 
 
 def labels_in(document: object) -> Labels:
-    """Return the labels of a manifest; none where it is no manifest."""
-    return (
-        mapping_at(document, "metadata", "labels")
-        if isinstance(document, Mapping)
-        else FLEET
-    )
-
-
-def placement_labels(full_name: str) -> Labels | None:
-    document = (
-        Placement.objects.filter(full_name=full_name)
-        .values_list("document", flat=True)
-        .first()
-    )
-    return None if document is None else labels_in(document)
+    return mapping_at(document, "metadata", "labels")
 
 
 def check_placement(by: User | None, name: str) -> None:
@@ -151,9 +140,8 @@ def locked_placement(
 
     What only `removes` or stops needs the label of the placement; all else needs the boundary of the grant.
     """
-    row = Placement.objects.select_for_update().filter(full_name=name).first()
-    if row is None:
-        raise UnknownPlacementError(name)
+    rows = Placement.objects.select_for_update().filter(full_name=name)
+    row = first_or_raise(rows, UnknownPlacementError(name))
     if removes:
         check_change(by, labels_in(row.document), what=f"placement {name}")
     else:
@@ -209,19 +197,12 @@ def check_override(
     """
     if may_change(by):
         return
-    if isinstance(manifest, ClusterResourceOverride):
-        selected = manifest.spec.cluster_resource_selectors
-    else:
-        selected = manifest.spec.resource_selectors
+    selected = manifest.spec.selected
     check_resources(
         by, [(one.group, one.kind, manifest.namespace, one.name) for one in selected]
     )
     inside = [one.name for one in selected if (one.group, one.kind) == NAMESPACE]
-    rows = (
-        Resource.objects.filter(namespace__in=inside)
-        if inside
-        else Resource.objects.none()
-    )
+    rows = Resource.objects.filter(namespace__in=inside)
     check_objects(by, [HubObject.of(row.content) for row in rows])
     check_boundary(
         by,
@@ -256,71 +237,68 @@ def check_rollback(
         manifest for part in parts for manifest in plain_manifest(part.manifests)
     )
     after = {one.key: one for one in map(HubObject.of, manifests)}
-    same = {
-        key
-        for key, one in after.items()
-        if key in before and before[key].content == one.content
-    }
-    check_objects(
-        by,
-        [
-            one
-            for side in (before, after)
-            for key, one in side.items()
-            if key not in same
-        ],
-    )
+    differing = [
+        one
+        for side, other in ((before, after), (after, before))
+        for key, one in side.items()
+        if key not in other or other[key].content != one.content
+    ]
+    check_objects(by, differing)
 
 
 # --- from the arguments of a path to labels: for `of` of a view and `labels_of` of a viewset ---
 
 
 def of_placement(name: str, **_path: Any) -> list[Labels] | None:
-    labels = placement_labels(name)
-    return None if labels is None else [labels]
+    return _labels_at(Placement.objects.filter(full_name=name))
 
 
 def of_run(name: str, **_path: Any) -> list[Labels] | None:
-    run = StagedRun.objects.filter(full_name=name).select_related("placement").first()
-    return None if run is None else [labels_of_run(run)]
+    return _labels_at(StagedRun.objects.filter(full_name=name), "placement__document")
 
 
-def labels_of_run(run: StagedRun) -> Labels:
-    return labels_in(run.placement.document) if run.placement else FLEET
+def labels_of_run(run: Run) -> Labels:
+    """Return the labels of the placement of a run; none once that is deleted."""
+    return labels_in(run.placement and run.placement.document)
 
 
 def of_strategy(name: str, **_path: Any) -> list[Labels] | None:
-    document = (
-        StagedStrategy.objects.filter(full_name=name)
-        .values_list("document", flat=True)
-        .first()
-    )
-    return None if document is None else [labels_in(document)]
+    return _labels_at(StagedStrategy.objects.filter(full_name=name))
 
 
 def of_draft(number: int, **_path: Any) -> list[Labels] | None:
     """Return the labels of the placement of a draft; None for a new placement."""
-    draft = Draft.objects.filter(pk=number).select_related("placement").first()
-    return [labels_in(draft.placement.document)] if draft and draft.placement else None
+    drafts = Draft.objects.filter(pk=number, placement__isnull=False)
+    return _labels_at(drafts, "placement__document")
 
 
 def of_resource(
     group: str, kind: str, namespace: str, name: str, **_path: Any
 ) -> list[Labels] | None:
     """Return the labels of a resource; a path writes `core` or `_`, and `-` or `_`, for what is empty."""
-    key = {"group": "" if group in ("core", "_") else group, "kind": kind, "name": name}
     rows = Resource.objects.filter(
-        namespace="" if namespace in ("-", "_") else namespace, **key
+        group=_EMPTY_GROUPS.get(group, group),
+        kind=kind,
+        namespace=_EMPTY_NAMESPACES.get(namespace, namespace),
+        name=name,
     )
-    labels = rows.values_list("labels", flat=True).first()
-    return None if labels is None else [labels]
+    return list(rows.values_list("labels", flat=True)[:1]) or None
 
 
 def of_override(
     kind: str, namespace: str, name: str, **_path: Any
 ) -> list[Labels] | None:
     rows = Override.objects.filter(
-        kind=kind, namespace="" if namespace in ("-", "_") else namespace, name=name
+        kind=kind, namespace=_EMPTY_NAMESPACES.get(namespace, namespace), name=name
     )
-    document = rows.values_list("document", flat=True).first()
-    return None if document is None else [labels_in(document)]
+    return _labels_at(rows)
+
+
+_EMPTY_GROUPS = {"core": "", "_": ""}
+_EMPTY_NAMESPACES = {"-": "", "_": ""}
+
+
+def _labels_at(rows: QuerySet[Any], column: str = "document") -> list[Labels] | None:
+    """Return the labels in the manifest of a row; None if there is no row."""
+    documents = rows.values_list(column, flat=True)[:1]
+    return [labels_in(document) for document in documents] or None

@@ -128,7 +128,6 @@ def _undo_drains(
 
 
 def _evicted_by(drains: list[int]) -> dict[int, int]:
-    """Return how many placements these drains have evicted."""
     is_evicted = Q(
         state__in=(
             DrainStep.State.GONE,

@@ -9,7 +9,9 @@ from django.db import transaction
 from django.db.models import F, Q, QuerySet
 
 from clusters.queries import counters, current_fleet
-from fleetui.audit import AuditEvent, record
+from fleetui.audit import (
+    record_event,
+)
 from fleetui.hub_scope import LOCAL_HUB
 from placements.engine.scheduling.decision import ENGINE_VERSION
 from placements.models import DecisionRecord, Placement, StalenessCheck, StalePick
@@ -65,15 +67,15 @@ def verify(records: Iterable[DecisionRecord], *, now: datetime) -> Verified:
             same.update(verified_at=now)
             if is_new:
                 verb = "does not replay" if fault else "replays again"
-                facts = {"reason": fault}
-                event = AuditEvent(
+                record_event(
                     verb,
                     DECISION,
                     each.decision_id,
-                    after=facts,
+                    after={"reason": fault},
                     is_warning=bool(fault),
+                    by=None,
+                    now=now,
                 )
-                record(event, by=None, now=now)
         if fault:
             faulty.append(each)
     return Verified(count, tuple(faulty))
@@ -161,7 +163,6 @@ def _staleness_due(
     was_long_ago = Q(staleness_check__checked_at__lte=now - STALENESS_EVERY)
     # A live hub has placed something before its first decision is judged here.
     is_mirrored = ~Q(hub=LOCAL_HUB) & Q(policy_snapshots__is_latest=True)
-    decided = Placement.objects.filter(Q(decisions_made__gt=0) | is_mirrored)
-    return decided.filter(
+    return Placement.objects.filter(Q(decisions_made__gt=0) | is_mirrored).filter(
         is_new | has_moved & was_long_ago, deleting_since=None, selection_faults=[]
     )

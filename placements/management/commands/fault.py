@@ -15,6 +15,7 @@ from clusters.operations.edit import (
     new_fault,
     not_ready_at,
 )
+from fleetui.bulk import first_or_raise
 from fleetui.errors import BAD_INPUT
 from fleetui.management.hub_command import HubCommand
 from placements.services.rollouts.operations import inject_faults
@@ -91,9 +92,8 @@ class Command(HubCommand):
         self, *, cluster: str, fault: str | None, clear: bool, **options: Any
     ) -> None:
         now = datetime.now(UTC)
-        row = MemberCluster.objects.filter(name=cluster).first()
-        if row is None:
-            raise UnknownClusterError(cluster)
+        rows = MemberCluster.objects.filter(name=cluster)
+        row = first_or_raise(rows, UnknownClusterError(cluster))
         faults = faults_of(row)
         wanted = None
         if clear:

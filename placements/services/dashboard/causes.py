@@ -1,6 +1,6 @@
 """The attention list: root causes with titles and sections, of one hub or of all that a person may see."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -8,6 +8,7 @@ from typing import Any
 
 from django.contrib.auth.models import AnonymousUser, User
 
+from fleetui.bulk import grouped
 from fleetui.permissions import may_manage_notifications
 from placements.engine.problems import LEVELS, Cause, ProblemFacts, ProblemLevel
 from placements.models import ProblemKind
@@ -94,9 +95,9 @@ def inbox_items(
 ) -> Attention:
     """Return what needs attention on the hubs that a person may see, or on one of them; five queries."""
     names, rows = problems_for(user, now=now, hub=hub)
-    by_hub: dict[int, list[ProblemFacts]] = defaultdict(list)
-    for row in rows.order_by("pk")[:MOST_PROBLEMS]:
-        by_hub[row.hub_id].append(row.facts)
+    by_hub = grouped(
+        (row.hub_id, row.facts) for row in rows.order_by("pk")[:MOST_PROBLEMS]
+    )
     items = [
         item
         for pk, problems in by_hub.items()

@@ -11,6 +11,7 @@ from django.db.models import Case, Count, OuterRef, Subquery, Value, When
 from clusters.columns import domain_order
 from clusters.filters import groups_of
 from clusters.models import ClusterLabel, MemberCluster
+from fleetui.bulk import grouped
 from fleetui.hub_scope import current_hub_id
 from placements.explain.vocabulary import value_words
 from placements.manifests.binding import BindingState
@@ -39,6 +40,19 @@ class Picture:
         """Return the clusters of the emptiest and of the fullest domain: "0 to 1 each"."""
         ends = sorted({min(self.counts), max(self.counts)})
         return f"{' to '.join(f'{one:,}' for one in ends)} each"
+
+    @classmethod
+    def of(
+        cls, headroom: PlacementHeadroom, key: str, counts: dict[int, dict[str, int]]
+    ) -> "Picture":
+        in_domains = counts.get(headroom.placement.pk, {})
+        shown = tuple(in_domains.values())
+        domains = tuple(in_domains)
+        if not headroom.skews or not shown:
+            return cls(key, shown, domains)
+        _, skew, most = _strictest(headroom)
+        low = max(0, max(shown) - skew)
+        return cls(key, shown, domains, low, low + most)
 
 
 def scale_of(pictures: Collection[Picture]) -> int:
@@ -72,7 +86,7 @@ def pictures_of(
         caches["process"].get_or_set(kept, lambda: _counts(keys), _KEPT_SECONDS) or {}
     )
     return {
-        one.placement.pk: _picture(one, keys[one.placement.pk], counts)
+        one.placement.pk: Picture.of(one, keys[one.placement.pk], counts)
         for one in several
     }
 
@@ -82,24 +96,9 @@ def _strictest(headroom: PlacementHeadroom) -> tuple[str, int, int]:
     return worst.key, worst.skew, worst.most
 
 
-def _picture(
-    headroom: PlacementHeadroom, key: str, counts: dict[int, dict[str, int]]
-) -> Picture:
-    in_domains = counts.get(headroom.placement.pk, {})
-    shown = tuple(in_domains.values())
-    domains = tuple(in_domains)
-    if not headroom.skews or not shown:
-        return Picture(key, shown, domains)
-    _, skew, most = _strictest(headroom)
-    low = max(0, max(shown) - skew)
-    return Picture(key, shown, domains, low, low + most)
-
-
 def _counts(keys: dict[int, str]) -> dict[int, dict[str, int]]:
     """Return the clusters of placements in the largest domains of their keys."""
-    placements_of: dict[str, list[int]] = defaultdict(list)
-    for pk, key in keys.items():
-        placements_of[key].append(pk)
+    placements_of = grouped((key, pk) for pk, key in keys.items())
     placements_of.pop("", None)
     if not placements_of:
         return {}

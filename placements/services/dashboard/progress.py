@@ -1,6 +1,9 @@
 """Rollouts and staged runs in progress as bars: how far the clusters of each wave or stage have come."""
 
-from collections import Counter
+from collections import (
+    Counter,
+    defaultdict,
+)
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -48,6 +51,38 @@ class RunProgress:
     def has_ticks(self) -> bool:
         return self.total <= NAMED_UP_TO
 
+    @classmethod
+    def of_rollout(
+        cls, run: Rollout, counts: Iterable[tuple[str, Part]]
+    ) -> "RunProgress":
+        parts = {
+            name: part
+            for name, part in counts
+            if run.is_deletion or part is not Part.REMOVED
+        }
+        if run.sync_result:
+            for one in result_from_document(run.sync_result).blocked:
+                is_open = parts.get(one.cluster) in (Part.PENDING, Part.UPDATING)
+                if is_open and one.reason in OWN_REASONS:
+                    parts[one.cluster] = Part.NOT_AVAILABLE
+        waves, later = run.wave_numbers, len(run.waves) + 1
+        by_wave: dict[int, Counter[Part]] = defaultdict(Counter)
+        for name, part in parts.items():
+            by_wave[waves.get(name, later)][part] += 1
+        groups = [_group(counter) for _, counter in sorted(by_wave.items())]
+        return _with_current(run, groups)
+
+    @classmethod
+    def of_staged_run(cls, run: StagedRun) -> "RunProgress":
+        result = result_in(run)
+        stages = result.run.stages if result else ()
+        groups = [
+            _group(Counter(map(part_of_step, stage.steps)))
+            for stage in stages
+            if stage.steps
+        ]
+        return _with_current(run, groups)
+
 
 def runs_in_progress(most: int) -> list[RunProgress]:
     """Return the newest runs in progress with their bars; three queries."""
@@ -67,9 +102,9 @@ def runs_in_progress(most: int) -> list[RunProgress]:
     progress = []
     for run in newest:
         if isinstance(run, StagedRun):
-            progress.append(_of_staged_run(run))
+            progress.append(RunProgress.of_staged_run(run))
         elif run.placement_id in small:
-            progress.append(_of_rollout(run, counts[run.placement_id]))
+            progress.append(RunProgress.of_rollout(run, counts[run.placement_id]))
         else:
             group = _group(_of_large(run, counts[run.placement_id]))
             progress.append(RunProgress(run, (group,)))
@@ -90,39 +125,6 @@ def _of_large(run: Rollout, counts: Mapping[tuple[str, Part], int]) -> Counter[P
         parts[Part.NOT_AVAILABLE] += moved
         blocked -= moved
     return parts
-
-
-def _of_rollout(run: Rollout, counts: Iterable[tuple[str, Part]]) -> RunProgress:
-    parts = {
-        name: part
-        for name, part in counts
-        if run.is_deletion or part is not Part.REMOVED
-    }
-    if run.sync_result:
-        for one in result_from_document(run.sync_result).blocked:
-            is_open = parts.get(one.cluster) in (Part.PENDING, Part.UPDATING)
-            if is_open and one.reason in OWN_REASONS:
-                parts[one.cluster] = Part.NOT_AVAILABLE
-    planned = [[name for name in wave if name in parts] for wave in run.waves]
-    in_waves = {name for wave in planned for name in wave}
-    later = [name for name in parts if name not in in_waves]
-    groups = [
-        _group(Counter(parts[name] for name in wave))
-        for wave in [*planned, later]
-        if wave
-    ]
-    return _with_current(run, groups)
-
-
-def _of_staged_run(run: StagedRun) -> RunProgress:
-    result = result_in(run)
-    stages = result.run.stages if result else ()
-    groups = [
-        _group(Counter(map(part_of_step, stage.steps)))
-        for stage in stages
-        if stage.steps
-    ]
-    return _with_current(run, groups)
 
 
 def _with_current(run: Run, groups: list[Group]) -> RunProgress:

@@ -173,14 +173,12 @@ def headroom_of(placements: Collection[Placement]) -> list[PlacementHeadroom]:
         same = StagedRun.objects.filter(placement=OuterRef("placement")).order_by("-pk")
         latest = StagedRun.objects.filter(
             placement__in=staged_ids, pk=Subquery(same.values("pk")[:1])
-        )
-        latest = latest.only("placement_id", "full_name", "status", "ended_at")
+        ).only("placement_id", "full_name", "status", "ended_at")
         runs = {row.placement_id: row for row in with_gate(latest)}
     others = [one for one in placements if one.pk not in runs]
     rows = Rollout.objects.filter(
         placement__in=others, number=F("placement__runs_made")
-    )
-    rows = rows.only(
+    ).only(
         "placement_id",
         "placement_name",
         "number",

@@ -328,10 +328,9 @@ def decisions_named(prefix: str, *, most: int = 20) -> list[Decision]:
     A prefix has 4 hex digits or more; a shorter one, or another text, finds nothing.
     """
     decisions = Decision.objects.filter(record__in=records_named(prefix, most=most))
-    latest = decisions.values("record").annotate(latest=Max("pk")).values("latest")
-    rows = Decision.objects.filter(pk__in=latest).select_related(
-        "record", "placement", "hub_decision__fleet_version"
-    )
+    rows = Decision.objects.filter(
+        pk__in=decisions.values("record").annotate(latest=Max("pk")).values("latest")
+    ).select_related("record", "placement", "hub_decision__fleet_version")
     rows = rows.defer("record__content", "placement__document")
     return list(rows.order_by("record__decision_id"))
 

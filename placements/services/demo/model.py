@@ -13,6 +13,7 @@ from fleetui.apimachinery.kinds import (
     PLACEMENT_KIND,
     PLACEMENT_VERSIONS,
 )
+from fleetui.apimachinery.model import omit_empty
 
 Document: TypeAlias = dict[str, Any]
 
@@ -100,6 +101,58 @@ class Size:
     busy_percent: int = 40
     millicents_per_cpu: int = 4000
 
+    def status(self, now: datetime, fault: DemoFault | None) -> Document:
+        silent_for = _SILENT_AGO if fault is DemoFault.SILENT else timedelta()
+        reported = _timestamp(now - silent_for)
+        milli = self.nodes * self.cpu * 1000
+        shares = {
+            "capacity": 100,
+            "allocatable": 95,
+            "available": 95 - self.busy_percent,
+        }
+        is_healthy = fault is not DemoFault.UNHEALTHY
+        joined = _timestamp(now - _JOINED_AGO)
+        since = joined if is_healthy else _timestamp(now - _SICK_AGO)
+        properties = {
+            NODES: str(self.nodes),
+            CPU_COST: f"{self.millicents_per_cpu / 100_000:.5f}",
+            MEMORY_COST: f"{self.millicents_per_cpu / 800_000:.5f}",
+        }
+        health = {
+            "status": "True" if is_healthy else "False",
+            "reason": "Healthy" if is_healthy else "NotReady",
+        }
+        conditions = [
+            {
+                "type": "Joined",
+                "status": "True",
+                "reason": "Joined",
+                "lastTransitionTime": joined,
+            },
+            {"type": "Healthy", **health, "lastTransitionTime": since},
+        ]
+        usage = {
+            name: {
+                "cpu": f"{milli * share // 100}m",
+                "memory": f"{milli * share * 4 // 100_000}Gi",
+            }
+            for name, share in shares.items()
+        }
+        return {
+            "agentStatus": [
+                {
+                    "type": "MemberAgent",
+                    "conditions": conditions,
+                    "lastReceivedHeartbeat": reported,
+                }
+            ],
+            "properties": {
+                name: {"value": value, "observationTime": reported}
+                for name, value in properties.items()
+            },
+            "resourceUsage": {**usage, "observationTime": reported},
+        }
+
 
 def member(
     name: str,
@@ -126,63 +179,14 @@ def member(
         "metadata": {
             "name": name,
             "labels": dict(labels),
-            **({"annotations": {SIMULATED_ANNOTATION: fault.value}} if fault else {}),
+            **omit_empty(annotations=fault and {SIMULATED_ANNOTATION: fault.value}),
         },
         "spec": {
             "identity": identity,
             "heartbeatPeriodSeconds": _HEARTBEAT_SECONDS,
-            **_filled({"taints": plain_taints}),
+            **omit_empty(taints=plain_taints),
         },
-        "status": _status(size or Size(), now, fault),
-    }
-
-
-def _status(size: Size, now: datetime, fault: DemoFault | None) -> Document:
-    silent_for = _SILENT_AGO if fault is DemoFault.SILENT else timedelta()
-    reported = _timestamp(now - silent_for)
-    milli = size.nodes * size.cpu * 1000
-    shares = {"capacity": 100, "allocatable": 95, "available": 95 - size.busy_percent}
-    is_healthy = fault is not DemoFault.UNHEALTHY
-    joined = _timestamp(now - _JOINED_AGO)
-    since = joined if is_healthy else _timestamp(now - _SICK_AGO)
-    properties = {
-        NODES: str(size.nodes),
-        CPU_COST: f"{size.millicents_per_cpu / 100_000:.5f}",
-        MEMORY_COST: f"{size.millicents_per_cpu / 800_000:.5f}",
-    }
-    health = {
-        "status": "True" if is_healthy else "False",
-        "reason": "Healthy" if is_healthy else "NotReady",
-    }
-    conditions = [
-        {
-            "type": "Joined",
-            "status": "True",
-            "reason": "Joined",
-            "lastTransitionTime": joined,
-        },
-        {"type": "Healthy", **health, "lastTransitionTime": since},
-    ]
-    usage = {
-        name: {
-            "cpu": f"{milli * share // 100}m",
-            "memory": f"{milli * share * 4 // 100_000}Gi",
-        }
-        for name, share in shares.items()
-    }
-    return {
-        "agentStatus": [
-            {
-                "type": "MemberAgent",
-                "conditions": conditions,
-                "lastReceivedHeartbeat": reported,
-            }
-        ],
-        "properties": {
-            name: {"value": value, "observationTime": reported}
-            for name, value in properties.items()
-        },
-        "resourceUsage": {**usage, "observationTime": reported},
+        "status": size or Size().status(now, fault),
     }
 
 
@@ -239,14 +243,10 @@ def placement(
     spec = {
         "resourceSelectors": list(selectors) or [selector("Namespace", name)],
         "policy": policy,
-        **_filled({"strategy": strategy}),
+        **omit_empty(strategy=strategy),
     }
-    metadata = {"name": name, **_filled({"annotations": dict(annotations or {})})}
+    metadata = omit_empty(name=name, annotations=dict(annotations or {}))
     return _object(PLACEMENT_VERSIONS[0], PLACEMENT_KIND, metadata, spec=spec)
-
-
-def _filled(document: Document) -> Document:
-    return {key: value for key, value in document.items() if value}
 
 
 def selector(
@@ -256,11 +256,9 @@ def selector(
     group: str = "",
     labels: Mapping[str, str] | None = None,
 ) -> Document:
-    choice: Document = (
-        {"name": name}
-        if labels is None
-        else {"labelSelector": {"matchLabels": dict(labels)}}
-    )
+    choice: Document = {"name": name}
+    if labels is not None:
+        choice = {"labelSelector": {"matchLabels": dict(labels)}}
     return {"group": group, "version": "v1", "kind": kind, **choice}
 
 
@@ -294,7 +292,7 @@ def pick_n(
     return {
         "placementType": "PickN",
         "numberOfClusters": number,
-        **_filled({"topologySpreadConstraints": list(spread)}),
+        **omit_empty(topologySpreadConstraints=list(spread)),
         **_common(required, prefer, tolerations),
     }
 
@@ -304,16 +302,16 @@ def _common(
     prefer: Sequence[Document],
     tolerations: Sequence[Document],
 ) -> Document:
-    terms = _filled({"clusterSelectorTerms": list(required)})
-    affinity = {
-        "requiredDuringSchedulingIgnoredDuringExecution": terms,
-        "preferredDuringSchedulingIgnoredDuringExecution": list(prefer),
-    }
-    fields = {
-        "affinity": _filled({"clusterAffinity": _filled(affinity)}),
-        "tolerations": [dict(one) for one in tolerations],
-    }
-    return _filled(fields)
+    affinity = omit_empty(
+        requiredDuringSchedulingIgnoredDuringExecution=omit_empty(
+            clusterSelectorTerms=list(required)
+        ),
+        preferredDuringSchedulingIgnoredDuringExecution=list(prefer),
+    )
+    return omit_empty(
+        affinity=omit_empty(clusterAffinity=affinity),
+        tolerations=[dict(one) for one in tolerations],
+    )
 
 
 def spread(
@@ -335,7 +333,7 @@ def labelled(**labels: str) -> Document:
 
 def expressions(*requirements: tuple[str, ...]) -> Document:
     terms = [
-        _filled({"key": key, "operator": operator, "values": values})
+        omit_empty(key=key, operator=operator, values=values)
         for key, operator, *values in requirements
     ]
     return {"labelSelector": {"matchExpressions": terms}}

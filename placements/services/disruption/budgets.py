@@ -7,7 +7,9 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.db import transaction
 
-from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.apimachinery.errors import (
+    raise_errors,
+)
 from fleetui.concurrency import retry_on_conflict
 from fleetui.errors import UnknownObject
 from placements.manifests.disruption import budget_errors, parse_disruption_budget
@@ -53,8 +55,7 @@ def save_budget(
         if placement_type
         else []
     )
-    if errors:
-        raise InvalidManifest(errors)
+    raise_errors(errors)
     row = current or DisruptionBudget(name=name, created_at=now, revision=0)
     return save_row(row, BUDGET, document, by=by, now=now)
 

@@ -16,9 +16,19 @@ from clusters.models import ClusterTaint, MemberCluster, Membership
 from clusters.operations.change_log import lock_fleet
 from clusters.operations.edit import clusters_named, cordon
 from clusters.operations.join import CLUSTER
-from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.apimachinery.errors import (
+    FieldError,
+    raise_errors,
+)
+from fleetui.apimachinery.model import omit_empty
 from fleetui.apimachinery.words import counted
-from fleetui.audit import AuditEvent, actor_name, record, record_all
+from fleetui.audit import (
+    AuditEvent,
+    actor_name,
+    record,
+    record_all,
+    record_event,
+)
 from fleetui.bulk import BATCH_SIZE, batched
 from placements.engine.disruption import EvictionReason, Executed, Invalid, KeptReason
 from placements.engine.rollout.state import Phase
@@ -27,11 +37,11 @@ from placements.models import Binding, Drain, DrainStep
 from placements.services.disruption.evictions import EvictionCheck, execute, judge
 from placements.services.disruption.queries import (
     has_started_run,
-    is_held,
     left_of,
     numbers_facts,
     why_placement_stays,
 )
+from placements.services.rollout_state import RolloutContext
 from placements.services.rollouts.operations import check_all_possible
 
 TRY_AGAIN = timedelta(seconds=10)
@@ -76,20 +86,25 @@ def note_steps(drain: Drain, *, now: datetime) -> list[DrainStep]:
         key=lambda step: (place.get(step.placement_name, last), step.placement_name),
     )
     for step in steps:
-        binding = bindings.get(step.placement_name)
-        if binding is None:
-            _put(step, DrainStep.State.GONE, "", now=now)
-        elif binding.placement.deleting_since:
-            _put(step, DrainStep.State.LEAVING, EvictionReason.BEING_DELETED, now=now)
-        elif binding.phase in (Phase.REMOVING, Phase.REMOVE_FAILED):
-            _put(step, DrainStep.State.LEAVING, EvictionReason.LEAVING, now=now)
-        elif binding.state == BindingState.UNSCHEDULED and binding.placement.is_staged:
-            _put(step, DrainStep.State.NEXT_RUN, KeptReason.NEXT_RUN, now=now)
-        elif stays := why_placement_stays(binding.placement):
-            _put(step, DrainStep.State.STAYS, stays, now=now)
-        elif step.state not in TRIED:
-            _put(step, DrainStep.State.WAITING, "", now=now)
+        state, why = _state_without_eviction(bindings.get(step.placement_name))
+        if state != DrainStep.State.WAITING or step.state not in TRIED:
+            _put(step, state, why, now=now)
     return steps
+
+
+def _state_without_eviction(binding: Binding | None) -> tuple[DrainStep.State, str]:
+    """Return how far a placement is, and why; it waits where it has to be evicted."""
+    if binding is None:
+        return DrainStep.State.GONE, ""
+    if binding.placement.deleting_since:
+        return DrainStep.State.LEAVING, EvictionReason.BEING_DELETED
+    if binding.phase in (Phase.REMOVING, Phase.REMOVE_FAILED):
+        return DrainStep.State.LEAVING, EvictionReason.LEAVING
+    if binding.state == BindingState.UNSCHEDULED and binding.placement.is_staged:
+        return DrainStep.State.NEXT_RUN, KeptReason.NEXT_RUN
+    if stays := why_placement_stays(binding.placement):
+        return DrainStep.State.STAYS, stays
+    return DrainStep.State.WAITING, ""
 
 
 TRIED = (DrainStep.State.WAITING, DrainStep.State.BLOCKED)
@@ -154,11 +169,8 @@ def _try(drain: Drain, step: DrainStep, *, now: datetime) -> int:
     context, verdict = check.context, check.verdict
     if context is None or _is_moving_elsewhere(drain, step.placement_name):
         return 0
-    if is_held(context.placement):
-        _put(step, DrainStep.State.BLOCKED, KeptReason.HELD, now=now)
-        return 0
-    if context.is_staged and has_started_run(context.placement):
-        _put(step, DrainStep.State.BLOCKED, KeptReason.STAGED_RUN, now=now)
+    if kept := _why_kept(context):
+        _put(step, DrainStep.State.BLOCKED, kept, now=now)
         return 0
     if isinstance(verdict, Executed) or verdict.why != step.why:
         execute(check, by=None, now=now, drain=drain, removes=not context.is_staged)
@@ -170,6 +182,14 @@ def _try(drain: Drain, step: DrainStep, *, now: datetime) -> int:
         return 0
     _put(step, DrainStep.State.LEAVING, EvictionReason.LEAVING, now=now)
     return 1
+
+
+def _why_kept(context: RolloutContext) -> KeptReason | None:
+    if context.placement.is_held:
+        return KeptReason.HELD
+    if context.is_staged and has_started_run(context.placement):
+        return KeptReason.STAGED_RUN
+    return None
 
 
 def _may_evict(drain: Drain, step: DrainStep) -> bool:
@@ -233,7 +253,6 @@ DEFAULT_PACE = Pace()
 def why_not_drain(
     cluster: MemberCluster, _draining: Collection[str] | None = None
 ) -> str:
-    """Return why a cluster cannot be drained; empty if it can."""
     words = f"{cluster.name} is leaving the fleet; nothing to drain"
     return words if cluster.membership == Membership.LEAVING else ""
 
@@ -272,8 +291,7 @@ def drain(
     errors = pace.errors(now=now)
     for cluster in clusters if pace.first else ():
         errors += _order_errors(cluster, list(pace.first or ()), running.get(cluster))
-    if errors:
-        raise InvalidManifest(errors)
+    raise_errors(errors)
     for row in running.values():
         _change_pace(row, pace, by=by, now=now)
     new = [name for name in clusters if name not in running]
@@ -312,7 +330,6 @@ def drain(
 def _order_errors(
     cluster: str, first: Sequence[str], running: Drain | None
 ) -> list[FieldError]:
-    """Return what is wrong with the order of evictions from a cluster."""
     bindings = Binding.objects.filter(cluster_name=cluster)
     here = set(bindings.values_list("placement__full_name", flat=True))
     if running:
@@ -340,16 +357,20 @@ def _change_pace(row: Drain, pace: Pace, *, by: User | None, now: datetime) -> N
         setattr(row, name, value)
     if (after := _pace_facts(row)) != before:
         row.save(update_fields=[*pace.columns])
-        event = AuditEvent(
-            "drain pace changed", CLUSTER, row.cluster_name, before=before, after=after
+        record_event(
+            "drain pace changed",
+            CLUSTER,
+            row.cluster_name,
+            before=before,
+            after=after,
+            by=by,
+            now=now,
         )
-        record(event, by=by, now=now)
 
 
 def _pace_facts(row: Drain) -> dict[str, object]:
-    facts: dict[str, object] = {"atOnce": row.at_once}
-    facts |= {"order": row.first} if row.first else {}
-    return facts | ({"deadline": row.deadline.isoformat()} if row.deadline else {})
+    deadline = row.deadline and row.deadline.isoformat()
+    return {"atOnce": row.at_once, **omit_empty(order=row.first, deadline=deadline)}
 
 
 @transaction.atomic

@@ -15,8 +15,13 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import F
 
-from fleetui.apimachinery.errors import InvalidManifest
-from fleetui.audit import AuditEvent, actor_name, record
+from fleetui.apimachinery.errors import (
+    raise_errors,
+)
+from fleetui.audit import (
+    actor_name,
+    record_event,
+)
 from fleetui.concurrency import retry_on_conflict
 from fleetui.task_queue import enqueue
 from placements.engine.disruption import (
@@ -91,8 +96,7 @@ def apply_eviction(
     if earlier is None:
         return execute(check, by=by, now=now, document=dict(document)), True
     errors = eviction_change_errors(parse_eviction(earlier.document), manifest)
-    if errors:
-        raise InvalidManifest(errors)
+    raise_errors(errors)
     return earlier, False
 
 
@@ -154,11 +158,15 @@ def execute(
         at=now,
         by=actor_name(by),
     )
-    after = {"cluster": check.cluster, "outcome": row.outcome, "why": row.why}
-    event = AuditEvent(
-        "evicted", PLACEMENT, check.placement, after=after, is_warning=not is_executed
+    record_event(
+        "evicted",
+        PLACEMENT,
+        check.placement,
+        after={"cluster": check.cluster, "outcome": row.outcome, "why": row.why},
+        is_warning=not is_executed,
+        by=by,
+        now=now,
     )
-    record(event, by=by, now=now)
     return row
 
 
@@ -192,10 +200,9 @@ def _unschedule(
     enqueue(RUN_CLUSTER_CALLS)
     if not context.is_staged:
         run = running_rollout(placement) or create_run(context, [[cluster]], now=now)
-        earlier = ClusterUpdate.objects.filter(
+        ClusterUpdate.objects.filter(
             rollout__placement=placement, cluster_name=cluster, outcome=""
-        )
-        earlier.update(outcome=ClusterUpdate.Outcome.SUPERSEDED, ended_at=now)
+        ).update(outcome=ClusterUpdate.Outcome.SUPERSEDED, ended_at=now)
         ClusterUpdate.objects.create(
             rollout=run, cluster_name=cluster, what="remove", started_at=now
         )

@@ -27,7 +27,6 @@ from placements.explain.staged_updates import STAYS_SENTENCES, eviction_sentence
 from placements.manifests.disruption import parse_disruption_budget
 from placements.models import Binding, DisruptionBudget, Placement, StagedRun
 from placements.services.disruption.queries import (
-    is_held,
     why_placement_stays,
 )
 from placements.services.loss.evaluation import (
@@ -102,7 +101,7 @@ def _obstacle(
     verdict = judge_eviction(context, cluster, budget)
     if verdict.why is EvictionReason.LEAVING:
         return PlacementImpact.LEAVING, "Removal in progress."
-    if is_held(placement):
+    if placement.is_held:
         return PlacementImpact.BLOCKED, STAYS_SENTENCES[KeptReason.HELD]
     if placement.is_staged and placement.has_started_run:
         return PlacementImpact.BLOCKED, STAYS_SENTENCES[KeptReason.STAGED_RUN]

@@ -6,6 +6,10 @@ from typing import Any
 
 from django.db.models import Case, Count, QuerySet, Value, When
 
+from fleetui.bulk import (
+    filter_by,
+    grouped,
+)
 from placements.engine.disruption import (
     EvictionContext,
     EvictionReason,
@@ -51,10 +55,6 @@ def budget_for(placement: str) -> DisruptionBudgetSpec | None:
 def why_placement_stays(placement: Placement) -> KeptReason | None:
     policy = parse_placement(placement.document).spec.policy
     return why_stays(policy, is_namespaced=bool(placement.namespace))
-
-
-def is_held(placement: Placement) -> bool:
-    return placement.paused_since is not None or placement.is_stopped
 
 
 def has_started_run(placement: Placement) -> bool:
@@ -109,10 +109,8 @@ def taken_over(drain: Drain) -> dict[str, list[Binding]]:
         placement__full_name__in=drain.steps.values("placement_name"),
         picked_at__gte=drain.started_at,
     ).exclude(cluster_name=drain.cluster_name)
-    by_placement: dict[str, list[Binding]] = {}
-    for row in rows.select_related("placement").order_by("cluster_name"):
-        by_placement.setdefault(row.placement.full_name, []).append(row)
-    return by_placement
+    rows = rows.select_related("placement").order_by("cluster_name")
+    return grouped((row.placement.full_name, row) for row in rows)
 
 
 def step_sentence(step: DrainStep) -> str:
@@ -153,20 +151,58 @@ class BudgetState:
     numbers: Numbers | None
     problem: str = ""
 
+    @classmethod
+    def of(
+        cls,
+        row: DisruptionBudget,
+        placement: Placement | None,
+        counts: dict[int, dict[str, int]],
+    ) -> "BudgetState":
+        spec = parse_disruption_budget(row.document).spec
+        is_maximum = spec.max_unavailable is not None
+        limit = (
+            f"maxUnavailable {spec.max_unavailable}"
+            if is_maximum
+            else f"minAvailable {spec.min_available}"
+        )
+        if placement is None:
+            return cls(row, limit, None, None, f"No placement is named {row.name}.")
+        kind = PlacementType(placement.placement_type)
+        if errors := budget_errors(spec, kind):
+            return cls(
+                row,
+                limit,
+                placement,
+                None,
+                f"Not allowed for {kind}: {errors[0].message}.",
+            )
+        of_phases = counts.get(placement.pk, {})
+        total = sum(of_phases.values())
+        wanted = placement.number_of_clusters
+        context = EvictionContext(
+            kind,
+            {},
+            total if wanted is None else wanted,
+            others_available=of_phases.get(Phase.AVAILABLE, 0),
+            others=total,
+        )
+        return cls(row, limit, placement, budget_numbers(context, spec))
+
 
 def budgets_matching(*, text: str = "") -> QuerySet[DisruptionBudget]:
-    rows = DisruptionBudget.objects.all()
-    return rows.filter(name__contains=text.lower()) if text else rows
+    return filter_by(DisruptionBudget.objects.all(), name__contains=text.lower())
 
 
 def evictions_matching(
     *, text: str = "", placement: str = "", outcome: str = ""
 ) -> QuerySet[Eviction]:
     """Return evictions without their manifests; unordered. `text` is part of the name of the placement."""
-    rows = Eviction.objects.defer("document")
-    rows = rows.filter(placement_name__contains=text.lower()) if text else rows
-    rows = rows.filter(placement_name=placement) if placement else rows
-    return rows.filter(outcome=outcome) if outcome else rows
+    return filter_by(
+        Eviction.objects.defer("document"),
+        placement_name__contains=text.lower(),
+        placement_name=placement,
+        outcome=outcome,
+    )
 
 
 def budget_states(rows: list[DisruptionBudget]) -> list[BudgetState]:
@@ -189,39 +225,7 @@ def budget_states(rows: list[DisruptionBudget]) -> list[BudgetState]:
     counts: dict[int, dict[str, int]] = {}
     for one in grouped:
         counts.setdefault(one["placement"], {})[one["now"]] = one["count"]
-    return [_state_of(row, placements.get(row.name), counts) for row in rows]
-
-
-def _state_of(
-    row: DisruptionBudget,
-    placement: Placement | None,
-    counts: dict[int, dict[str, int]],
-) -> BudgetState:
-    spec = parse_disruption_budget(row.document).spec
-    is_maximum = spec.max_unavailable is not None
-    limit = (
-        f"maxUnavailable {spec.max_unavailable}"
-        if is_maximum
-        else f"minAvailable {spec.min_available}"
-    )
-    if placement is None:
-        return BudgetState(row, limit, None, None, f"No placement is named {row.name}.")
-    kind = PlacementType(placement.placement_type)
-    if errors := budget_errors(spec, kind):
-        return BudgetState(
-            row, limit, placement, None, f"Not allowed for {kind}: {errors[0].message}."
-        )
-    of_phases = counts.get(placement.pk, {})
-    total = sum(of_phases.values())
-    wanted = placement.number_of_clusters
-    context = EvictionContext(
-        kind,
-        {},
-        total if wanted is None else wanted,
-        others_available=of_phases.get(Phase.AVAILABLE, 0),
-        others=total,
-    )
-    return BudgetState(row, limit, placement, budget_numbers(context, spec))
+    return [BudgetState.of(row, placements.get(row.name), counts) for row in rows]
 
 
 @dataclass(frozen=True, slots=True)

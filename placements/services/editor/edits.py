@@ -41,7 +41,7 @@ def apply_form(draft: PlacementDraft, values: Mapping[str, str], *, shape: str) 
         raise OutdatedFormError
     data, changes, renames = draft.data, list[Change](), []
     for field in form.fields:
-        change = field.change(values[field.name]) if field.name in values else None
+        change = field.change(values.get(field.name, field.value))
         if change is None or (
             isinstance(change, RemoveValue) and at(data, change.keys) is ABSENT
         ):

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property, partial
+from math import inf
+from types import NoneType
 from typing import Any, TypeAlias
 
 from fleetui.apimachinery.errors import Keys, format_path
@@ -85,6 +87,12 @@ class Suggest(StrEnum):
 _SEGMENTED = ("spec.policy.placementType", "spec.strategy.type")
 """Fields that show all their choices beside each other."""
 _MANY = (FieldType.WORDS, FieldType.LINES)
+_JOINED = {
+    FieldType.ONE: ("", _NOT_IN_ONE_LINE, 1),
+    FieldType.WORDS: (", ", _NOT_AMONG_WORDS, inf),
+    FieldType.LINES: ("\n", _NOT_AMONG_WORDS, inf),
+}
+"""What stands between the items of a list in a field, what no item may contain, and how many there may be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +157,7 @@ class FormField:
         if self.type in (FieldType.WHOLE, FieldType.AMOUNT):
             return int(typed) if _WHOLE_NUMBER.fullmatch(typed) else typed
         if self.type is FieldType.ONE:
-            return [typed] if typed else []
+            return list(filter(None, [typed]))
         if self.type in _MANY:
             return [word.strip() for word in re.split(r"[,\n]", typed) if word.strip()]
         return typed
@@ -178,6 +186,50 @@ class FormRow:
     @property
     def id(self) -> str:
         return slug(self.name)
+
+    @classmethod
+    def of_resource(cls, data: object, keys: Keys) -> "FormRow":
+        is_namespace = at(data, (*keys, "kind")) == "Namespace"
+        specs: tuple[FormField, ...] = _RESOURCE
+        if isinstance(data, Mapping) and is_namespaced(data):
+            specs = _NAMESPACED_RESOURCE
+        if is_namespace:
+            specs = (*specs, _SCOPE)
+        labels = _label_groups(data, (*keys, "labelSelector"), _OBJECT_LABEL)
+        row = _form_row(keys, _fields(data, keys, specs), *labels)
+        kind, name = (at(data, (*keys, key)) for key in ("kind", "name"))
+        if not (kind and name and isinstance(kind, str) and isinstance(name, str)):
+            return row
+        scope = at(data, (*keys, "selectionScope"))
+        is_whole = is_namespace and scope != SelectionScope.NAMESPACE_ONLY
+        return replace(row, summary=f"{kind} {name}{', with its resources' * is_whole}")
+
+    @classmethod
+    def of_required(cls, data: object, keys: Keys) -> "FormRow":
+        labels = _label_groups(data, (*keys, "labelSelector"), _CLUSTER_LABEL)
+        place = (*keys, "propertySelector", "matchExpressions")
+        new = {"name": "", "operator": "Ge", "values": []}
+        return _form_row(
+            keys,
+            (),
+            *labels,
+            _group(data, place, "property", new, partial(_simple_row, _PROPERTY)),
+        )
+
+    @classmethod
+    def of_preferred(cls, data: object, keys: Keys) -> "FormRow":
+        labels = _label_groups(
+            data, (*keys, "preference", "labelSelector"), _CLUSTER_LABEL
+        )
+        place = (*keys, "preference", "propertySorter")
+        rows: tuple[FormRow, ...] = ()
+        if isinstance(at(data, place), Mapping):
+            rows = (_simple_row(_SORTER, data, place),)
+        new = {"name": "", "sortOrder": "Descending"}
+        sorter = FieldGroup(
+            place, "property", new, rows, can_add=not rows, is_single=True
+        )
+        return _form_row(keys, _fields(data, keys, _PREFERENCE), *labels, sorter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,14 +281,16 @@ class PlacementForm:
             data,
             _fields(data, (), _NAMESPACED_BASICS if is_namespaced(data) else _BASICS),
             _fields(data, (), _RULES),
-            _group(data, SELECTORS, "resource selector", _NEW_SELECTOR, _resource),
-            _group(data, REQUIRED, "term", _NEW_TERM, _required),
+            _group(
+                data, SELECTORS, "resource selector", _NEW_SELECTOR, FormRow.of_resource
+            ),
+            _group(data, REQUIRED, "term", _NEW_TERM, FormRow.of_required),
             _group(
                 data,
                 PREFERRED,
                 "preference",
                 {"weight": 10, "preference": _NEW_TERM},
-                _preferred,
+                FormRow.of_preferred,
             ),
             _group(
                 data,
@@ -365,24 +419,19 @@ def at(data: object, keys: Sequence[str | int]) -> Any:
 
 def _field_text(value: Any, field_type: FieldType) -> str | None:
     """Return the text that shows a value; None where typing it would result in another value."""
-    if value is ABSENT or value is None:
+    if value in (ABSENT, None):
         return ""
-    if field_type in (*_MANY, FieldType.ONE):
-        if not isinstance(value, list) or (
-            field_type is FieldType.ONE and len(value) > 1
-        ):
-            return None
-        if any(isinstance(one, (Mapping, list)) or one is None for one in value):
-            return None
-        words = [plain_word(one) for one in value]
-        unfit = _NOT_IN_ONE_LINE if field_type is FieldType.ONE else _NOT_AMONG_WORDS
-        if any(unfit.search(word) for word in words):
-            return None
-        return ("\n" if field_type is FieldType.LINES else ", ").join(words)
-    if isinstance(value, (Mapping, list)):
+    if field_type not in _JOINED:
+        value, field_type = [value], FieldType.ONE
+    between, unfit, most = _JOINED[field_type]
+    if not isinstance(value, list) or len(value) > most:
         return None
-    text = plain_word(value)
-    return None if _NOT_IN_ONE_LINE.search(text) else text
+    if any(isinstance(one, (Mapping, list, NoneType)) for one in value):
+        return None
+    words = [plain_word(one) for one in value]
+    if any(unfit.search(word) for word in words):
+        return None
+    return between.join(words)
 
 
 def _fields(
@@ -421,10 +470,11 @@ def _group(
     row_of: Callable[[object, Keys], FormRow],
 ) -> FieldGroup:
     """Return a list with its rows; items that are no objects stay in the YAML."""
-    value = at(data, keys)
-    if value is not ABSENT and value is not None and not isinstance(value, list):
+    items = at(data, keys)
+    if items is ABSENT or items is None:
+        items = []
+    if not isinstance(items, list):
         return FieldGroup(keys, noun, new, can_add=False)
-    items = value if isinstance(value, list) else []
     rows = [
         row_of(data, (*keys, place))
         for place, one in enumerate(items)
@@ -441,49 +491,6 @@ def _form_row(
 
 def _simple_row(specs: Sequence[FormField], data: object, keys: Keys) -> FormRow:
     return _form_row(keys, _fields(data, keys, specs))
-
-
-def _resource(data: object, keys: Keys) -> FormRow:
-    is_namespace = at(data, (*keys, "kind")) == "Namespace"
-    usual = (
-        _NAMESPACED_RESOURCE
-        if isinstance(data, Mapping) and is_namespaced(data)
-        else _RESOURCE
-    )
-    specs = (*usual, _SCOPE) if is_namespace else usual
-    labels = _label_groups(data, (*keys, "labelSelector"), _OBJECT_LABEL)
-    row = _form_row(keys, _fields(data, keys, specs), *labels)
-    kind, name = (at(data, (*keys, key)) for key in ("kind", "name"))
-    if not (kind and name and isinstance(kind, str) and isinstance(name, str)):
-        return row
-    scope = at(data, (*keys, "selectionScope"))
-    is_whole = is_namespace and scope != SelectionScope.NAMESPACE_ONLY
-    return replace(row, summary=f"{kind} {name}{', with its resources' * is_whole}")
-
-
-def _required(data: object, keys: Keys) -> FormRow:
-    labels = _label_groups(data, (*keys, "labelSelector"), _CLUSTER_LABEL)
-    place = (*keys, "propertySelector", "matchExpressions")
-    new = {"name": "", "operator": "Ge", "values": []}
-    return _form_row(
-        keys,
-        (),
-        *labels,
-        _group(data, place, "property", new, partial(_simple_row, _PROPERTY)),
-    )
-
-
-def _preferred(data: object, keys: Keys) -> FormRow:
-    labels = _label_groups(data, (*keys, "preference", "labelSelector"), _CLUSTER_LABEL)
-    place = (*keys, "preference", "propertySorter")
-    rows = (
-        (_simple_row(_SORTER, data, place),)
-        if isinstance(at(data, place), Mapping)
-        else ()
-    )
-    new = {"name": "", "sortOrder": "Descending"}
-    sorter = FieldGroup(place, "property", new, rows, can_add=not rows, is_single=True)
-    return _form_row(keys, _fields(data, keys, _PREFERENCE), *labels, sorter)
 
 
 def _label_groups(
@@ -538,18 +545,15 @@ def _choice(
     kept_empty: bool = False,
 ) -> FormField:
     """Return a field with a closed set of values, which may have separate labels."""
-    labels = (
-        values
-        if isinstance(values, Mapping)
-        else {str(one): str(one) for one in values}
-    )
+    if not isinstance(values, Mapping):
+        values = {str(one): str(one) for one in values}
     keys = (key,) if isinstance(key, str) else key
     return FormField(
         keys,
         label,
         FieldType.CHOICE,
         default,
-        tuple(labels.items()),
+        tuple(values.items()),
         kept_empty=kept_empty,
     )
 

@@ -402,6 +402,66 @@ class Cursor:
         )
         return self.scalars.get((*around, key), "")
 
+    def existing(self, fleet: Fleet, objects: Iterable[HubObject]) -> Suggestions:
+        """Return the labels, properties, taints, clusters or resources that may be named at a cursor."""
+        names = tuple(str(key) for key in self.keys if isinstance(key, str))
+        last = names[-1] if names else ""
+        if (
+            names[:2] == SELECTORS
+            and len(names) > 2
+            and last in ("group", "version", "kind", "name")
+        ):
+            kind = "" if last == "kind" else self.sibling("kind")
+            candidates = (
+                one
+                for one in objects
+                if one.namespace == self.scalars.get(NAMESPACE, "")
+            )
+            return _distinct(candidates, last, kind)
+        if names == NAMESPACE:
+            return _distinct(objects, "name", "Namespace")
+        if names[: len(POLICY)] != POLICY:
+            return ()
+        return self.of_fleet(names[len(POLICY) :], fleet)
+
+    def of_fleet(self, names: Sequence[str], fleet: Fleet) -> Suggestions:
+        if names[-1:] == ("matchLabels",) and not self.is_value:
+            return label_keys(fleet)
+        if not self.is_value:
+            return ()
+        match names:
+            case ("clusterNames",):
+                return tuple((name, None) for name in fleet.names)
+            case ("topologySpreadConstraints", "topologyKey") | (
+                *_,
+                "labelSelector",
+                "matchExpressions",
+                "key",
+            ):
+                return label_keys(fleet)
+            case (*_, "labelSelector", "matchExpressions", "values"):
+                return label_values(fleet, self.sibling("key"))
+            case (*_, "matchLabels", key):
+                return label_values(fleet, key)
+            case (*_, "propertySelector", "matchExpressions", "name") | (
+                *_,
+                "propertySorter",
+                "name",
+            ):
+                return property_names(fleet)
+            case ("tolerations", "key" | "value" as part):
+                taints = [
+                    one
+                    for cluster in fleet
+                    for one in cluster.taints
+                    if one.key == self.sibling("key")
+                ]
+                values = Counter(one.value for one in taints)
+                return (
+                    taint_keys(fleet) if part == "key" else tuple(values.most_common())
+                )
+        return ()
+
 
 def cursor_at(text: str, row: int, column: int) -> Cursor:
     """Find the place of a cursor by indentation alone: a text that is being typed is seldom valid YAML."""
@@ -456,7 +516,7 @@ def completions(
     """Return what is valid at a cursor: what exists, counted in clusters, or what the schema names."""
     entries = [
         Completion(value, "" if count is None else counted(count, "cluster"))
-        for value, count in _existing(cursor, fleet, objects)
+        for value, count in cursor.existing(fleet, objects)
     ]
     schema = _schema_at(cursor.keys, cursor.scalars)
     if cursor.is_value and not entries:
@@ -500,67 +560,6 @@ def completions(
             if (*cursor.keys, one.value.rstrip(": ")) not in cursor.scalars
         ]
     return entries[:MOST_COMPLETIONS]
-
-
-def _existing(
-    cursor: Cursor, fleet: Fleet, objects: Iterable[HubObject]
-) -> Suggestions:
-    """Return the labels, properties, taints, clusters or resources that may be named at a cursor."""
-    names = tuple(str(key) for key in cursor.keys if isinstance(key, str))
-    last = names[-1] if names else ""
-    if (
-        names[:2] == SELECTORS
-        and len(names) > 2
-        and last in ("group", "version", "kind", "name")
-    ):
-        kind = "" if last == "kind" else cursor.sibling("kind")
-        candidates = (
-            one for one in objects if one.namespace == cursor.scalars.get(NAMESPACE, "")
-        )
-        return _distinct(candidates, last, kind)
-    if names == NAMESPACE:
-        return _distinct(objects, "name", "Namespace")
-    if names[: len(POLICY)] != POLICY:
-        return ()
-    return _of_fleet(cursor, names[len(POLICY) :], fleet)
-
-
-def _of_fleet(cursor: Cursor, names: Sequence[str], fleet: Fleet) -> Suggestions:
-    """Return what the fleet has for a place of the policy."""
-    if names[-1:] == ("matchLabels",) and not cursor.is_value:
-        return label_keys(fleet)
-    if not cursor.is_value:
-        return ()
-    match names:
-        case ("clusterNames",):
-            return tuple((name, None) for name in fleet.names)
-        case ("topologySpreadConstraints", "topologyKey") | (
-            *_,
-            "labelSelector",
-            "matchExpressions",
-            "key",
-        ):
-            return label_keys(fleet)
-        case (*_, "labelSelector", "matchExpressions", "values"):
-            return label_values(fleet, cursor.sibling("key"))
-        case (*_, "matchLabels", key):
-            return label_values(fleet, key)
-        case (*_, "propertySelector", "matchExpressions", "name") | (
-            *_,
-            "propertySorter",
-            "name",
-        ):
-            return property_names(fleet)
-        case ("tolerations", "key" | "value" as part):
-            taints = [
-                one
-                for cluster in fleet
-                for one in cluster.taints
-                if one.key == cursor.sibling("key")
-            ]
-            values = Counter(one.value for one in taints)
-            return taint_keys(fleet) if part == "key" else tuple(values.most_common())
-    return ()
 
 
 def _distinct(objects: Iterable[HubObject], part: str, kind: str) -> Suggestions:

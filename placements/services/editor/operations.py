@@ -24,6 +24,7 @@ from fleetui.apimachinery.kinds import (
 from fleetui.apimachinery.words import counted
 from fleetui.apimachinery.yaml import dump_yaml, written_name
 from fleetui.audit import events_since
+from fleetui.bulk import first_or_raise
 from fleetui.errors import UnknownObject
 from fleetui.permissions import AnyUser
 from placements.engine.rollout.waves import WavePlan, plan_waves
@@ -318,12 +319,8 @@ class ReviewedDraft:
 
 def draft_of(number: int, *, by: User) -> Draft:
     """Return a person's own draft. Raise UnknownDraftError."""
-    draft = (
-        Draft.objects.select_related("placement").filter(pk=number, owner=by).first()
-    )
-    if draft is None:
-        raise UnknownDraftError(number)
-    return draft
+    rows = Draft.objects.select_related("placement").filter(pk=number, owner=by)
+    return first_or_raise(rows, UnknownDraftError(number))
 
 
 def start_draft(

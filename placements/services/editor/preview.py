@@ -20,6 +20,7 @@ from fleetui.apimachinery.errors import (
     Keys,
     ManifestWarning,
     format_path,
+    raise_errors,
     split_path,
 )
 from fleetui.apimachinery.model import DEFAULT_SEMANTICS, parse_manifest
@@ -134,7 +135,6 @@ class SchedulePreview:
 
     @property
     def kept_assertions(self) -> int:
-        """Return how many assertions hold."""
         return sum(result.state is AssertionState.HOLDS for result in self.assertions)
 
     @cached_property
@@ -388,8 +388,7 @@ class SchedulePreview:
 
 def preview(manifest: ClusterResourcePlacement) -> SchedulePreview:
     """Schedule a manifest as saving it would. Raise InvalidManifest."""
-    if errors := reserved_name_errors(manifest):
-        raise InvalidManifest(errors)
+    raise_errors(reserved_name_errors(manifest))
     saved = Placement.objects.filter(full_name=name_on_hub(manifest)).first()
     return preview_over(saved, manifest, selection_of(manifest), current_fleet().fleet)
 
@@ -520,7 +519,6 @@ class DraftPreview:
 
     @property
     def edits(self) -> dict[str, str]:
-        """What the form shows as changed in a saved placement."""
         if (
             self.form is None
             or self.saved is None

@@ -5,10 +5,16 @@ other error there is no preview.
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import (
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
+from math import inf
 from operator import itemgetter
 from typing import Any
 
@@ -75,14 +81,12 @@ class PlacementDraft:
             documents = load_documents(text)
         except InvalidManifest as invalid:
             return cls(text, name, syntax_errors=invalid.errors)
-        if len(documents) != 1:
-            message = (
-                f"there are {len(documents)} manifests"
-                if documents
-                else "Empty manifest"
-            )
+        if not documents:
+            error = FieldError("", "required", "Empty manifest", _ALLOWED)
+            return cls(text, name, syntax_errors=(error,))
+        if len(documents) > 1:
             error = FieldError(
-                "", "too-many" if documents else "required", message, _ALLOWED
+                "", "too-many", f"there are {len(documents)} manifests", _ALLOWED
             )
             return cls(text, name, syntax_errors=(error,))
         items = items_of(documents[0])
@@ -126,15 +130,15 @@ class PlacementDraft:
             self.name not in ("", manifest.full_name)
             and name_on_hub(manifest) != self.name
         ):
-            namespace, name = split_full_name(self.name)
-            key, allowed = (
-                ("name", name)
-                if manifest.metadata.name != name
-                else ("namespace", namespace)
-            )
-            message = f"the {key} of the placement {self.name} cannot be changed"
+            allowed, name = split_full_name(self.name)
+            key = "namespace"
+            if manifest.metadata.name != name:
+                key, allowed = "name", name
             error = FieldError(
-                f"metadata.{key}", "immutable", message, allowed or "no namespace"
+                f"metadata.{key}",
+                "immutable",
+                f"the {key} of the placement {self.name} cannot be changed",
+                allowed or "no namespace",
             )
             return None, self.with_lines([error])
         return manifest, ()
@@ -142,9 +146,9 @@ class PlacementDraft:
     def with_lines(self, errors: Iterable[FieldError]) -> tuple[FieldError, ...]:
         """Return the errors with the lines of the text where their places are."""
         document = self.document
-        return tuple(
-            attach_lines((document, error) for error in errors) if document else errors
-        )
+        if document is None:
+            return tuple(errors)
+        return tuple(attach_lines((document, error) for error in errors))
 
     @property
     def valid_part(self) -> ClusterResourcePlacement | None:
@@ -164,32 +168,9 @@ class PlacementDraft:
         if self.document is not None or len(self.text) > _LONGEST_REPAIRED:
             return self.data, ()
         lines, left_out = self.text.split("\n"), list[int]()
-        line = (
-            next((error.line for error in self.syntax_errors if error.line), None) or 0
-        )
+        line = next((error.line for error in self.syntax_errors if error.line), 0)
         for _ in range(_MOST_UNREADABLE):
-            attempts, readable = [], []
-            # An empty line is part of the block before it.
-            indents = [
-                len(one) - len(one.lstrip()) if one.strip() else len(self.text)
-                for one in lines
-            ]
-            for number in range(max(1, line - 2), min(line, len(lines)) + 1):
-                indent = indents[number - 1]
-                later = (
-                    place
-                    for place in range(number, len(lines))
-                    if indents[place] <= indent
-                )
-                end = next(later, len(lines))
-                rest = [*lines[: number - 1], *[""] * (end - number + 1), *lines[end:]]
-                try:
-                    documents = load_documents("\n".join(rest))
-                except InvalidManifest as invalid:
-                    attempts.append((invalid.errors[0].line or 0, number, rest))
-                    continue
-                data = documents[0].data if len(documents) == 1 else None
-                readable.append((len("".join(rest)), data, number))
+            attempts, readable = _without_each_block(lines, line)
             if readable:  # the one that leaves the least out
                 _, data, number = max(readable, key=itemgetter(0))
                 return data, tuple(f"line {one}" for one in sorted([*left_out, number]))
@@ -216,7 +197,7 @@ class PlacementDraft:
             if None in cuts:
                 break
             last_first = sorted(
-                {keys for keys in cuts if keys},
+                set(filter(None, cuts)),
                 key=lambda keys: [(isinstance(key, str), key) for key in keys],
                 reverse=True,
             )
@@ -261,6 +242,46 @@ class PlacementDraft:
         return form, ""
 
 
+def _without_each_block(
+    lines: Sequence[str], line: int
+) -> tuple[list[tuple[int, int, list[str]]], list[tuple[int, Any, int]]]:
+    """Leave out the block of a line, or of one before it.
+
+    Return the attempts that failed, each with the line of its error, the number left out and the rest; and
+    those that can be read, each with its length, its data and the number left out.
+    """
+    attempts, readable = [], []
+    for number in range(max(1, line - 2), min(line, len(lines)) + 1):
+        rest = _without_block(lines, number)
+        try:
+            documents = load_documents("\n".join(rest))
+        except InvalidManifest as invalid:
+            attempts.append((invalid.errors[0].line or 0, number, rest))
+            continue
+        data = documents[0].data if len(documents) == 1 else None
+        readable.append((len("".join(rest)), data, number))
+    return attempts, readable
+
+
+def _without_block(lines: Sequence[str], number: int) -> list[str]:
+    """Return the lines, empty where one of them and what is indented below it were."""
+    indent = _indent_of(lines[number - 1])
+    later = (
+        place
+        for place in range(number, len(lines))
+        if _indent_of(lines[place]) <= indent
+    )
+    end = next(later, len(lines))
+    return [*lines[: number - 1], *[""] * (end - number + 1), *lines[end:]]
+
+
+def _indent_of(line: str) -> float:
+    """Return the column where a line begins; an empty one is part of the block before it."""
+    if not line.strip():
+        return inf
+    return len(line) - len(line.lstrip())
+
+
 def _origins(value: Any, keys: Keys) -> Iterator[tuple[int, Keys]]:
     """Yield the places of all objects and lists, which move up when something before them is left out."""
     if isinstance(value, dict | list):
@@ -292,7 +313,9 @@ def _place_to_cut(data: dict[str, Any], error: FieldError) -> Keys | None:
     ends = [end for end, key in enumerate(keys, start=1) if isinstance(key, int)]
     if not ends:
         return None
-    return keys[:3] if keys[:2] == SELECTORS else keys[: ends[-1]]
+    if keys[:2] == SELECTORS:
+        return keys[:3]
+    return keys[: ends[-1]]
 
 
 def _remove(data: Any, keys: Keys) -> None:

@@ -11,6 +11,7 @@ from clusters.filters import label_keys
 from clusters.fleet import is_cordon
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, Keys, split_path
 from fleetui.apimachinery.kinds import NAMESPACED_STRATEGY_KIND, STAGED_STRATEGY_KIND
+from fleetui.apimachinery.model import omit_empty
 from fleetui.apimachinery.yaml import Document, attach_lines, items_of, load_documents
 from placements.manifests.staged_update import (
     ClusterStagedUpdateStrategy,
@@ -71,10 +72,8 @@ def read_cluster(labels: str, taints: str) -> TypedCluster:
     for place, (number, line) in enumerate(_numbered_lines(taints)):
         pair, _, effect = line.partition(":")
         name, _, text = (part.strip() for part in pair.partition("="))
-        value_of_taint = {"value": text} if text else {}
-        plain_taints.append(
-            {"key": name, **value_of_taint, "effect": effect.strip() or _EFFECT}
-        )
+        effect = effect.strip() or _EFFECT
+        plain_taints.append({"key": name, **omit_empty(value=text), "effect": effect})
         lines[("spec", "taints", place)] = number
     return TypedCluster(by_key, plain_taints, tuple(errors), lines)
 

@@ -1,7 +1,11 @@
 """The history of a placement: its snapshots and decisions in one list, and older policies as manifests."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import (
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from copy import deepcopy
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -24,7 +28,10 @@ from django.db.models import (
 )
 from django.db.models.functions import Coalesce, Lag
 
-from fleetui.apimachinery.model import DEFAULT_SEMANTICS
+from fleetui.apimachinery.model import (
+    DEFAULT_SEMANTICS,
+    omit_empty,
+)
 from fleetui.hub_scope import LOCAL_HUB
 from fleetui.models import Event
 from fleetui.pagination import BadCursorError
@@ -48,6 +55,7 @@ class EntryKind(StrEnum):
     DECISION = "decision"
 
 
+_LETTERS = {EntryKind.POLICY: "p", EntryKind.RESOURCES: "s"}
 _RANKS = {EntryKind.POLICY: 1, EntryKind.RESOURCES: 2, EntryKind.DECISION: 3}
 """Of what was created at the same time, the decision is listed above the policy that it followed from."""
 
@@ -65,7 +73,7 @@ class HistoryEntry:
         """Its key in an address: `p3`, `s3`, or the id of the decision."""
         if isinstance(self.row, Decision):
             return self.row.record.decision_id
-        return f"{'p' if self.kind is EntryKind.POLICY else 's'}{self.row.number}"
+        return f"{_LETTERS[self.kind]}{self.row.number}"
 
     @property
     def position(self) -> tuple[datetime, int, int]:
@@ -173,6 +181,27 @@ class Revision:
     def resource_number(self) -> int:
         return self.resources.number if self.resources else 0
 
+    def changes_since(self, before: "Revision") -> int:
+        """Return how often the spec changed: more than once where older policies were pruned."""
+        return max(1, (self.policy or 0) - (before.policy or 0))
+
+    def complete(self, manifest: Document) -> Document:
+        """Return a manifest that has the policy, with all else of the spec."""
+        if is_ocm_placement(manifest):
+            return manifest
+        policy, rest = manifest["spec"]["policy"], self.fields or {}
+        spec = {**rest, "policy": policy, **omit_empty(strategy=self.strategy)}
+        return {**manifest, "spec": spec}
+
+    def inherit(self, before: "Revision") -> None:
+        """Take from the revision before what this one does not change."""
+        if self.policy is None:
+            self.policy = before.policy
+        if self.decision is None and self.fields is None:
+            self.wanted = before.wanted
+        self.spec_key = self.spec_key or before.spec_key
+        self.resources = self.resources or before.resources
+
 
 def with_revision(placements: QuerySet[Placement]) -> QuerySet[Any]:
     """Return placements with `revision_with` their latest resources, as `revision_number`.
@@ -180,8 +209,7 @@ def with_revision(placements: QuerySet[Placement]) -> QuerySet[Any]:
     `kept_snapshots` is how many resource snapshots there are.
     """
     kept = ResourceSnapshot.objects.filter(placement=OuterRef("pk")).order_by()
-    latest = kept.filter(is_latest=True)
-    number = Coalesce(Subquery(latest.values("number")[:1]), 0)
+    number = Coalesce(Subquery(kept.filter(is_latest=True).values("number")[:1]), 0)
     rules = Case(When(hub=LOCAL_HUB, then=F("hub_changes")), default=0)
     count = kept.values("placement").values(count=Count("pk"))
     return placements.annotate(
@@ -211,34 +239,43 @@ def revisions_of(placement: Placement) -> list[Revision]:
     for decision in _first_decisions(placement):
         known = by_policy.pop(decision.policy_number, None)
         if known is None:  # another number makes no policy snapshot
-            wanted = decision.wanted
-            numbers = (
-                (at, by)
-                for at, by, old, new in saved
-                if _number(old) != _number(new) == wanted
-            )
-            own = decision.created_at, decision.triggered_by
-            at, by = next((one for one in numbers if one[0] <= own[0]), own)
+            at, by = _numbered_at(decision, saved)
             known = by_time.setdefault(at, Revision(at, by, decision.policy_number))
             known.spec_key = decision.record.decision_id
         known.decision, known.wanted = decision, decision.wanted
         known.changes_spec = True
-    strategy: Document = placement.document["spec"].get("strategy") or {}
+    strategy = _strategy_in(placement.document)
     fields = _other_fields(placement.document)
     for at, by, old, new in saved:
         if old["spec"] == new["spec"]:
             continue
         revision = by_time.setdefault(at, Revision(at, by))
         revision.changes_spec = True
-        revision.strategy = new["spec"].get("strategy") or {}
+        revision.strategy = _strategy_in(new)
         revision.fields = _other_fields(new)
         revision.wanted = _number(new)
-        strategy = old["spec"].get("strategy") or {}
+        strategy = _strategy_in(old)
         fields = _other_fields(old)
     for resources in placement.resource_snapshots.order_by("number"):
         at = min(by_time) if by_time and resources.number == 0 else resources.created_at
         by_time.setdefault(at, Revision(at, resources.created_by)).resources = resources
     return _completed(by_time, strategy, fields, placement.revision_with(0))
+
+
+def _strategy_in(document: Document) -> Document:
+    return document["spec"].get("strategy") or {}
+
+
+def _numbered_at(
+    decision: Decision, saved: Iterable[tuple[datetime, str, Document, Document]]
+) -> tuple[datetime, str]:
+    """Return when and by whom the number of clusters of a decision was saved."""
+    changes = (
+        (at, by)
+        for at, by, old, new in saved
+        if at <= decision.created_at and _number(old) != _number(new) == decision.wanted
+    )
+    return next(changes, (decision.created_at, decision.triggered_by))
 
 
 def revision_titles(placement: Placement) -> dict[str, str]:
@@ -262,10 +299,7 @@ def _saves_of(placement: Placement) -> list[tuple[datetime, str, Document, Docum
     """Return time, author, and the manifest before and after the last saves, the newest first."""
     saves = Event.objects.filter(
         kind="placement", name=placement.full_name, verb="changed"
-    )
-    saves = saves.filter(
-        at__gte=placement.created_at, before__isnull=False, after__isnull=False
-    )
+    ).filter(at__gte=placement.created_at, before__isnull=False, after__isnull=False)
     newest = saves.order_by("-id")[:_SAVES_READ]
     values = newest.values_list("at", "actor_name", "before", "after")
     return [(at, by, old, new) for at, by, old, new in values if old and new]
@@ -284,27 +318,20 @@ def _completed(
     before = None
     for _, one in sorted(by_time.items()):
         one.before = before
-        is_decided_as_before = one.decision is None and one.fields is None
+        if before:
+            one.inherit(before)
         if one.strategy is None:
             one.strategy = strategy
         if one.fields is None:
             one.fields = fields
         strategy = one.strategy
         fields = one.fields
-        if before:
-            if one.policy is None:
-                one.policy = before.policy
-            if is_decided_as_before:
-                one.wanted = before.wanted
-            one.spec_key = one.spec_key or before.spec_key
-            one.resources = one.resources or before.resources
         before = one
     revisions = [by_time[at] for at in sorted(by_time, reverse=True)]
     for one in revisions:
         one.number = generation + one.resource_number
         if one.changes_spec and one.before:
-            # More than one where older policies were pruned.
-            generation -= max(1, (one.policy or 0) - (one.before.policy or 0))
+            generation -= one.changes_since(one.before)
     return revisions
 
 
@@ -341,33 +368,26 @@ def spec_restores(
     """Return the manifests with policy, number and strategy of revisions that differ from today's."""
     snapshots = {one.number: one for one in placement.policy_snapshots.all()}
     latest = next((one for one in snapshots.values() if one.is_latest), None)
+    if latest is None:
+        return {}
     today = (
+        latest.content_hash,
         placement.number_of_clusters,
-        placement.document["spec"].get("strategy") or {},
+        _strategy_in(placement.document),
         _other_fields(placement.document),
     )
     manifests = {}
     for one in revisions:
-        snapshot = snapshots.get(one.policy) if one.policy is not None else None
-        if snapshot is None or latest is None:
+        if one.policy is None or one.policy not in snapshots:
             continue
-        wanted = (
-            one.wanted if one.decision or one.wanted else placement.number_of_clusters
-        )
-        if (
-            snapshot.content_hash == latest.content_hash
-            and (wanted, one.strategy, one.fields) == today
-        ):
+        snapshot = snapshots[one.policy]
+        wanted = one.wanted
+        if not one.decision:
+            wanted = wanted or placement.number_of_clusters
+        if (snapshot.content_hash, wanted, one.strategy, one.fields) == today:
             continue
-        manifest = manifest_with(placement, snapshot, wanted)
-        if manifest and not is_ocm_placement(manifest):
-            manifest["spec"] = {
-                **(one.fields or {}),
-                "policy": manifest["spec"]["policy"],
-                **({"strategy": one.strategy} if one.strategy else {}),
-            }
-        if manifest:
-            manifests[one.at] = manifest
+        if manifest := manifest_with(placement, snapshot, wanted):
+            manifests[one.at] = one.complete(manifest)
     return manifests
 
 
@@ -382,16 +402,13 @@ def manifest_with(
     """
     document = deepcopy(placement.document)
     if not is_ocm_placement(document):
-        fields = {} if number is None else {"numberOfClusters": number}
-        document["spec"]["policy"] = {**snapshot.policy, **fields}
-        semantics = (
-            "" if snapshot.semantics == DEFAULT_SEMANTICS else snapshot.semantics
-        )
-        options = json.dumps(snapshot.options) if snapshot.options else ""
-        return _annotated(
-            document,
-            {SEMANTICS_ANNOTATION: semantics, SPREAD_OPTIONS_ANNOTATION: options},
-        )
+        document["spec"]["policy"] = snapshot.policy_for(number)
+        annotations = {SEMANTICS_ANNOTATION: "", SPREAD_OPTIONS_ANNOTATION: ""}
+        if snapshot.semantics != DEFAULT_SEMANTICS:
+            annotations[SEMANTICS_ANNOTATION] = snapshot.semantics
+        if snapshot.options:
+            annotations[SPREAD_OPTIONS_ANNOTATION] = json.dumps(snapshot.options)
+        return _annotated(document, annotations)
 
     before = saved_until(placement, snapshot.created_at)
     if before is None:
@@ -416,15 +433,15 @@ def _annotated(document: Document, annotations: dict[str, str]) -> Document:
 
 def saved_until(placement: Placement, moment: datetime) -> Document | None:
     """Return the manifest as it was saved last until then, None where that is not recorded any more."""
-    event = (
-        Event.objects.filter(
-            kind="placement", name=placement.full_name, verb__in=("created", "changed")
-        )
-        .filter(at__gte=placement.created_at, at__lte=moment, after__isnull=False)
-        .order_by("-id")
-        .first()
+    saves = Event.objects.filter(
+        kind="placement",
+        name=placement.full_name,
+        verb__in=("created", "changed"),
+        at__gte=placement.created_at,
+        at__lte=moment,
+        after__isnull=False,
     )
-    return event.after if event else None
+    return saves.order_by("-id").values_list("after", flat=True).first()
 
 
 def decisions_under(placement: Placement, number: int) -> QuerySet[Decision]:

@@ -152,6 +152,25 @@ class DiffRow:
         }
         return [(key, _skew(self.before, key), _skew(self.now, key)) for key in keys]
 
+    def examined(self, hygiene: Sequence[Sequence[Finding]]) -> "DiffRow":
+        """Return the row with what checks find in the head, not in the base; runs are limited by number."""
+        if self.head is None or self.now is None:
+            return self
+        examination = examine_one(
+            self.head.manifest, self.now.cycle, hygiene[-1], clock=float
+        )
+        was = Examination(())
+        if self.base is not None and self.before is not None:
+            was = examine_one(
+                self.base.manifest, self.before.cycle, hygiene[0], clock=float
+            )
+        findings = introduced(was.findings, examination.findings)
+        new = (one for one in findings if RULES[one.rule].needs not in OF_FLEET)
+        missing = tuple(
+            rule for rule in examination.not_checked if rule not in was.not_checked
+        )
+        return replace(self, findings=tuple(new), not_checked=missing)
+
 
 def _skew(decision: Decision | None, key: str) -> int | None:
     if decision is None:
@@ -241,8 +260,9 @@ def _survived(decision: Decision, items: Sequence[Assertion]) -> dict[str, bool]
     if not levels:
         return {}
     fleet = decision.cycle.fleet
-    after = replace(decision.cycle, bindings=decision.bindings_after)
-    facts = EvaluatedPlacement(after, decision.is_fulfilled)
+    facts = EvaluatedPlacement(
+        replace(decision.cycle, bindings=decision.bindings_after), decision.is_fulfilled
+    )
     keys = sorted(levels - {CLUSTER})
     index = PlacementIndex({0: facts})
     survives = dict.fromkeys(levels, True)
@@ -312,28 +332,10 @@ def compare(
         row = DiffRow(
             name, old, new, before, now, fresh, waits=head.waits.get(name, timedelta())
         )
-        rows.append(_examine(row, hygiene))
+        rows.append(row.examined(hygiene))
     if fleet is not None:
         head = replace(head, member_files={})
     return RevisionImpact(tuple(rows), base, head, introduced(hygiene[0], hygiene[-1]))
-
-
-def _examine(row: DiffRow, hygiene: Sequence[Sequence[Finding]]) -> DiffRow:
-    """Return a row with what the checks find in the head and not in the base; runs are limited by number."""
-    if row.head is None or row.now is None:
-        return row
-    examination = examine_one(
-        row.head.manifest, row.now.cycle, hygiene[-1], clock=float
-    )
-    was = Examination(())
-    if row.base is not None and row.before is not None:
-        was = examine_one(row.base.manifest, row.before.cycle, hygiene[0], clock=float)
-    findings = introduced(was.findings, examination.findings)
-    new = (one for one in findings if RULES[one.rule].needs not in OF_FLEET)
-    missing = tuple(
-        rule for rule in examination.not_checked if rule not in was.not_checked
-    )
-    return replace(row, findings=tuple(new), not_checked=missing)
 
 
 def _cycle(

@@ -8,7 +8,10 @@ from placements.engine.checks.change import GATES, GatedChange
 from placements.engine.checks.examination import RULES
 from placements.engine.checks.file import ChecksFile
 from placements.engine.checks.findings import Finding, Needs, Severity
-from placements.engine.checks.predicates import AssertionState
+from placements.engine.checks.predicates import (
+    AssertionResult,
+    AssertionState,
+)
 from placements.services.impact.compare import DiffRow, RevisionImpact, assertions_of
 
 _SEVERITIES = list(Severity)
@@ -18,6 +21,14 @@ class GateState(StrEnum):
     PASSED = "passed"
     BROKEN = "broken"
     UNDETERMINED = "undetermined"
+
+    @classmethod
+    def of(cls, result: AssertionResult, was: AssertionState | None) -> "GateState":
+        if result.state is AssertionState.UNKNOWN:
+            return GateState.UNDETERMINED
+        if result.is_broken and was is not AssertionState.BROKEN:
+            return GateState.BROKEN
+        return GateState.PASSED
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +102,12 @@ def _check_findings(
         )
     missing = [rule for rule in not_checked if RULES[rule].severity in severe]
     if missing:
-        message = f"{name}: not checked: {', '.join(missing)}"
-        yield GateResult("checks", GateState.UNDETERMINED, message, row)
+        yield GateResult(
+            "checks",
+            GateState.UNDETERMINED,
+            f"{name}: not checked: {', '.join(missing)}",
+            row,
+        )
     elif not broken:
         yield GateResult("checks", GateState.PASSED, row=row)
 
@@ -123,12 +138,7 @@ def _check_assertions(
         message = f"{row.name}: {result.sentence}"
         if is_withdrawn:
             message += ", asserted in BASE, which this change no longer does"
-        state = GateState.PASSED
-        if result.state is AssertionState.UNKNOWN:
-            state = GateState.UNDETERMINED
-        elif result.is_broken and was is not AssertionState.BROKEN:
-            state = GateState.BROKEN
-        yield GateResult("assert", state, message, row)
+        yield GateResult("assert", GateState.of(result, was), message, row)
 
 
 def exit_status(results: list[GateResult]) -> int:

@@ -70,6 +70,26 @@ class Kustomization:
         """Return the command that renders it below a root. Raise NotRenderedError."""
         return command_for(root, self.folder)
 
+    @classmethod
+    def parse(cls, name: str, content: bytes, tree: Collection[str]) -> "Kustomization":
+        folder = str(PurePosixPath(name).parent)
+        try:
+            data = next((one.data for one in load_documents(content)), None)
+        except InvalidManifest:
+            # What it reads is not known: kustomize may read it nevertheless, and most name files beside it.
+            beside = (
+                one
+                for one in tree
+                if str(PurePosixPath(one).parent) == folder and one != name
+            )
+            return cls(name, tuple(beside))
+        if not isinstance(data, dict):
+            return cls(name, ())
+        paths = (
+            normpath(f"{folder}/{path}") for path in paths_in(data) if "://" not in path
+        )
+        return cls(name, tuple(paths), is_component=data.get("kind") == "Component")
+
 
 @dataclass(frozen=True)
 class Kustomizations:
@@ -114,31 +134,9 @@ def kustomizations_of(tree: Mapping[str, SourceFile]) -> Kustomizations:
     by_folder = {}
     for name, file in tree.items():
         if PurePosixPath(name).name in KUSTOMIZATIONS:
-            one = _parse(name, file.read(), tree)
+            one = Kustomization.parse(name, file.read(), tree)
             by_folder[one.folder] = one
     return Kustomizations(tree, by_folder)
-
-
-def _parse(name: str, content: bytes, tree: Collection[str]) -> Kustomization:
-    folder = str(PurePosixPath(name).parent)
-    try:
-        data = next((one.data for one in load_documents(content)), None)
-    except InvalidManifest:
-        # What it reads is not known: kustomize may read it nevertheless, and most name files beside it.
-        beside = (
-            one
-            for one in tree
-            if str(PurePosixPath(one).parent) == folder and one != name
-        )
-        return Kustomization(name, tuple(beside))
-    if not isinstance(data, dict):
-        return Kustomization(name, ())
-    paths = (
-        normpath(f"{folder}/{path}") for path in paths_in(data) if "://" not in path
-    )
-    return Kustomization(
-        name, tuple(paths), is_component=data.get("kind") == "Component"
-    )
 
 
 def paths_in(data: Mapping[str, Any]) -> Iterator[str]:

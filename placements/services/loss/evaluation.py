@@ -18,7 +18,10 @@ from clusters.filters import ClusterFilter, clusters_matching
 from clusters.fleet import Cluster
 from clusters.models import FleetChange
 from clusters.queries import current_fleet
-from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.apimachinery.errors import (
+    FieldError,
+    raise_errors,
+)
 from fleetui.hub_scope import LatestByHub
 from placements.engine.loss import (
     ChangedFleet,
@@ -267,6 +270,5 @@ def chosen_clusters(names: Collection[str], labels: Sequence[str]) -> tuple[str,
     if not names and not labels:
         allowed = "names, or labels such as region=east"
         errors.append(FieldError("clusters", "required", "Required value", allowed))
-    if errors:
-        raise InvalidManifest(errors)
+    raise_errors(errors)
     return tuple(sorted({*names, *labelled}))

@@ -8,6 +8,7 @@ from django.db.models import QuerySet, Subquery
 
 from clusters.models import FleetState, MemberCluster
 from clusters.queries import counters, current_fleet
+from fleetui.bulk import filter_by
 from fleetui.errors import UnknownObject
 from placements.engine.loss import (
     CLUSTER,
@@ -93,9 +94,21 @@ def worst_losses(
     report: ResilienceReport, variant: str, level: str = ""
 ) -> QuerySet[ResilienceLoss]:
     """Return the losses of one variant, the worst first, without their cells."""
-    rows = report.losses.filter(variant=variant).defer("cells")
-    rows = rows.filter(level=level) if level else rows
+    rows = filter_by(report.losses.defer("cells"), variant=variant, level=level)
     return rows.order_by("-unfulfilled", "-empty", "-lost", "level", "value")
+
+
+def _groups_of(
+    placements: Collection[tuple[int, str, str, Mapping[str, str]]],
+) -> tuple[str, dict[int, str]]:
+    candidates = (
+        ("team", {key: labels.get("team", "") for key, _, _, labels in placements}),
+        ("namespace", {key: namespace for key, _, namespace, _ in placements}),
+    )
+    for word, groups in candidates:
+        if len(set(groups.values())) > 1 and len(placements) > MOST_ALONE:
+            return word, {key: group or f"no {word}" for key, group in groups.items()}
+    return "placement", {key: name for key, name, _, _ in placements}
 
 
 def survival_by_group(
@@ -107,19 +120,7 @@ def survival_by_group(
     Placements are (key, full name, namespace, labels). They are grouped by the label `team` or by namespace
     where that is more than one group; few placements, or those that have neither, are separate groups.
     """
-    few = len(placements) <= MOST_ALONE
-    by, names = "placement", {key: name for key, name, _, _ in placements}
-    candidates = (
-        ("team", {key: labels.get("team", "") for key, _, _, labels in placements}),
-        ("namespace", {key: namespace for key, _, namespace, _ in placements}),
-    )
-    for word, groups in () if few else candidates:
-        if len(set(groups.values())) > 1:
-            by, names = (
-                word,
-                {key: group or f"no {word}" for key, group in groups.items()},
-            )
-            break
+    by, names = _groups_of(placements)
     counts_by_loss = []
     for loss in losses:
         counts: dict[str, tuple[int, int]] = {}

@@ -1,7 +1,13 @@
 """Runs of the resilience report, in chunks of losses; a changed placement is evaluated alone."""
 
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import (
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from datetime import datetime, timedelta
 from time import perf_counter
 from typing import Any
@@ -13,7 +19,11 @@ from django.db.models import F, Q, QuerySet
 
 from clusters.fleet import Fleet
 from clusters.queries import counters, current_fleet
-from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.apimachinery.errors import (
+    FieldError,
+    raise_errors,
+)
+from fleetui.apimachinery.words import barred
 from fleetui.audit import actor_name
 from fleetui.bulk import batched
 from fleetui.task_queue import enqueue
@@ -68,6 +78,30 @@ _CELL = np.dtype([*_FORMER.descr, ("skew", "<u4")])
 _Rows = dict[tuple[str, str, str], dict[int, LossCounts]]
 
 
+def _input_errors(
+    fleet: Fleet, keys: Sequence[str], variants: Sequence[str]
+) -> Iterator[FieldError]:
+    allowed = list(map(str, LossVariant))
+    for at, one in enumerate(variants):
+        if one not in allowed:
+            message = f"Unsupported value: {one[:63]!r}"
+            yield FieldError(
+                f"variants[{at}]", "not-one-of", message, ", ".join(allowed)
+            )
+    for at, one in enumerate(keys):
+        domains = len(fleet.label(pair_key(one) or one).values)
+        if not domains:
+            message = f"Invalid value: {one[:63]!r}: no cluster has this label"
+            yield FieldError(f"keys[{at}]", "unsatisfiable", message)
+        elif pair_key(one) and domains > MOST_PAIRED:
+            message = f"Too many: {pair_key(one)[:63]!r} has {domains} domains"
+            most = f"at most {MOST_PAIRED} for pairs"
+            yield FieldError(f"keys[{at}]", "too-many", message, most)
+    if len(keys) > MOST_KEYS:
+        message = f"Too many: {len(keys)}"
+        yield FieldError("keys", "too-many", message, f"at most {MOST_KEYS}")
+
+
 def start_report(
     *,
     keys: Sequence[str] = (),
@@ -80,46 +114,13 @@ def start_report(
     A report in progress for the same keys and variants is continued instead, for a moment here. Raise
     InvalidManifest.
     """
-    view, allowed = current_fleet(), [str(one) for one in LossVariant]
-    errors = [
-        FieldError(
-            f"variants[{at}]",
-            "not-one-of",
-            f"Unsupported value: {one[:63]!r}",
-            ", ".join(allowed),
-        )
-        for at, one in enumerate(variants)
-        if one not in allowed
-    ]
-    for at, one in enumerate(keys):
-        domains = len(view.fleet.label(pair_key(one) or one).values)
-        if not domains:
-            message = f"Invalid value: {one[:63]!r}: no cluster has this label"
-            errors.append(FieldError(f"keys[{at}]", "unsatisfiable", message))
-        elif pair_key(one) and domains > MOST_PAIRED:
-            message = f"Too many: {pair_key(one)[:63]!r} has {domains} domains"
-            errors.append(
-                FieldError(
-                    f"keys[{at}]",
-                    "too-many",
-                    message,
-                    f"at most {MOST_PAIRED} for pairs",
-                )
-            )
-    if len(keys) > MOST_KEYS:
-        errors.append(
-            FieldError(
-                "keys", "too-many", f"Too many: {len(keys)}", f"at most {MOST_KEYS}"
-            )
-        )
-    if errors:
-        raise InvalidManifest(errors)
-    if keys:
-        levels = sorted(set(keys), key=level_rank)
-    else:
-        cycles = cycles_of(valid_placements(), view.fleet, where=Q(pk__in=()))
-        levels = list(default_keys(view.fleet, [cycle.policy for _, cycle in cycles]))
-    kinds = [one for one in allowed if one in variants or not variants]
+    fleet = current_fleet().fleet
+    raise_errors(_input_errors(fleet, keys, variants))
+    levels = sorted(set(keys), key=level_rank)
+    if not keys:
+        cycles = cycles_of(valid_placements(), fleet, where=Q(pk__in=()))
+        levels = list(default_keys(fleet, [cycle.policy for _, cycle in cycles]))
+    kinds = [one for one in map(str, LossVariant) if one in variants or not variants]
     open_reports = ResilienceReport.objects.filter(evaluate_at__isnull=False)
     row = next(
         (one for one in open_reports if (one.keys, one.variants) == (levels, kinds)),
@@ -129,7 +130,7 @@ def start_report(
     is_started = True
     if row is None:
         seconds = AT_ONCE
-        is_started = len(view.fleet) <= SMALL_FLEET
+        is_started = len(fleet) <= SMALL_FLEET
         row = ResilienceReport.objects.create(
             keys=levels,
             variants=kinds,
@@ -377,7 +378,6 @@ def _write_placements(
     subjects: Mapping[int, EvaluatedPlacement],
     counts: Mapping[int, int],
 ) -> None:
-    """Write the result of the report for these placements, from its losses."""
     bad: dict[int, list[tuple[str, str, int]]] = {key: [] for key in counts}
     for loss in row.losses.order_by("pk").iterator(chunk_size=200):
         for key, cell in cells_of(loss).items():
@@ -385,20 +385,11 @@ def _write_placements(
                 bad[key].append((loss.level, loss.value, cell.lost))
     rows = []
     for key, decisions_made in counts.items():
-        weakest, fails = weakest_point(bad[key]), {level for level, _, _ in bad[key]}
-        survives = [
-            level
-            for level in levels_of(row)
-            if level not in fails and subjects[key].placed
-        ]
+        levels = levels_of(row) if subjects[key].placed else []
+        result = _resilience_of(levels, bad[key])
         rows.append(
             PlacementResilience(
-                placement_id=key,
-                report=row,
-                decisions_made=decisions_made,
-                survives=f"|{'|'.join(survives)}|" if survives else "",
-                weakest_level=weakest.level if weakest else "",
-                weakest_value=weakest.value if weakest else "",
+                placement_id=key, report=row, decisions_made=decisions_made, **result
             )
         )
     there = set[int]()
@@ -407,6 +398,16 @@ def _write_placements(
     PlacementResilience.objects.bulk_create(
         [one for one in rows if one.placement_id in there], batch_size=500
     )
+
+
+def _resilience_of(
+    levels: Iterable[str], bad: Collection[tuple[str, str, int]]
+) -> dict[str, str]:
+    fails = {level for level, _, _ in bad}
+    columns = {"survives": barred(level for level in levels if level not in fails)}
+    if weakest := weakest_point(bad):
+        columns |= {"weakest_level": weakest.level, "weakest_value": weakest.value}
+    return columns
 
 
 def update_changed(row: ResilienceReport, *, now: datetime) -> int:

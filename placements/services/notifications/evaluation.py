@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import product
 from zoneinfo import ZoneInfo
 
 from django.conf import settings
@@ -16,6 +17,7 @@ from clusters.hub_queries import across_hubs
 from clusters.models import FleetState
 from clusters.observation import LONGEST_SILENCE
 from fleetui.apimachinery.words import counted
+from fleetui.bulk import grouped
 from fleetui.hub_scope import LOCAL_HUB
 from placements.engine.problems import NOUNS, Noun
 from placements.models import (
@@ -124,22 +126,18 @@ def make_messages(*, now: datetime) -> int:
             deliveries[one.rule_id, one.problem_id][one.idempotence_key] = one
     messages: list[_Message] = []
     canceled: list[int] = []
-    for rule in rules:
-        for problem, causes in problems:
-            is_following = any(cause.kind in rule.events for cause in causes)
-            if matches(rule, problem) and not is_following:
-                before = deliveries[rule.pk, problem.pk]
-                messages += _messages_of(rule, problem, before, now=now)
-                if problem.ended_at is not None:
-                    canceled += [
-                        one.pk for one in before.values() if one.state == State.PENDING
-                    ]
+    for rule, (problem, causes) in product(rules, problems):
+        if not matches(rule, problem) or any(one.kind in rule.events for one in causes):
+            continue
+        before = deliveries[rule.pk, problem.pk]
+        messages += _messages_of(rule, problem, before, now=now)
+        if problem.ended_at is not None:
+            canceled += [one.pk for one in before.values()]
     with transaction.atomic():
         # What ended before it was sent is not worth a message; nor is that it ended.
-        pending = NotificationDelivery.objects.filter(
+        NotificationDelivery.objects.filter(
             pk__in=canceled, state=State.PENDING, attempts=0
-        )
-        pending.exclude(kind=Kind.RESOLVED).update(state=State.CANCELED)
+        ).exclude(kind=Kind.RESOLVED).update(state=State.CANCELED)
         rows_made = _deliveries(messages, now=now)
         NotificationDelivery.objects.bulk_create(
             rows_made, batch_size=500, ignore_conflicts=True
@@ -176,9 +174,9 @@ def _deliveries(
     messages: Sequence[_Message], *, now: datetime
 ) -> list[NotificationDelivery]:
     """Return the rows of messages; of many of one rule, kind and event the first has them all."""
-    groups: dict[tuple[int, str, str], list[_Message]] = defaultdict(list)
-    for one in messages:
-        groups[one.rule.pk, one.kind, one.problem.kind].append(one)
+    groups = grouped(
+        ((one.rule.pk, one.kind, one.problem.kind), one) for one in messages
+    )
     rows = []
     for group in groups.values():
         is_grouped = len(group) > MOST_SINGLE

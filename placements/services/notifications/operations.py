@@ -30,15 +30,24 @@ from clusters.drivers.kubernetes.sockets import (
 from clusters.kubeconfig import Secret
 from clusters.kubernetes_drivers import address_rules
 from clusters.models import FORMER_KIND, ChannelKind, NotificationChannel
-from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.apimachinery.errors import (
+    FieldError,
+    InvalidManifest,
+    raise_errors,
+)
 from fleetui.apimachinery.fields import label_key_problem, label_value_problem
-from fleetui.audit import AuditEvent, actor_name, record
+from fleetui.audit import (
+    actor_name,
+    record_event,
+)
+from fleetui.bulk import first_or_raise
 from fleetui.errors import UnknownObject
 from placements.models import NOTIFIED, NotificationDelivery, NotificationRule, Problem
 from placements.services.notifications.evaluation import matches
 from placements.services.notifications.services import (
     SERVICES,
     Service,
+    ServiceField,
     Values,
     former_fields,
 )
@@ -59,8 +68,7 @@ def checked_fields(kind: str, fields: Mapping[str, str]) -> dict[str, str]:
     if service is None:
         message, allowed = f"Unsupported value: {kind[:40]!r}", ", ".join(SERVICES)
         raise InvalidManifest.of("kind", "not-one-of", message, allowed)
-    if errors := list(_errors(service, fields)):
-        raise InvalidManifest(errors)
+    raise_errors(_errors(service, fields))
     return {field.name: fields.get(field.name, "") for field in service.fields}
 
 
@@ -72,39 +80,31 @@ def _errors(service: Service, fields: Mapping[str, str]) -> Iterator[FieldError]
         message = f"Forbidden: {service.kind.value} has no such field"
         yield FieldError(name[:40], "unknown-field", message, ", ".join(known))
     for field in service.fields:
-        value = fields.get(field.name, "")
-        if not value and field.is_required:
-            yield FieldError(field.name, "required", "Required value", field.allowed)
-        elif value and not field.pattern.fullmatch(value):
-            yield FieldError(field.name, "bad-format", "Invalid value", field.allowed)
-        elif value and field.name in ("address", "host"):
-            yield from _address_errors(field.name, value, field.allowed)
+        yield from _field_errors(field, fields.get(field.name, ""))
     if service.kind == ChannelKind.EMAIL and not settings.EMAIL_HOST:
         message = "Forbidden: the console has no mail server"
         yield FieldError("kind", "not-allowed", message, "set FLEETUI_MAIL_SERVER")
 
 
+def _field_errors(field: ServiceField, value: str) -> Iterator[FieldError]:
+    if not value:
+        if field.is_required:
+            yield FieldError(field.name, "required", "Required value", field.allowed)
+    elif not field.pattern.fullmatch(value):
+        yield FieldError(field.name, "bad-format", "Invalid value", field.allowed)
+    elif field.name in ("address", "host"):
+        yield from _address_errors(field.name, value, field.allowed)
+
+
 def _address_errors(path: str, value: str, allowed: str) -> Iterator[FieldError]:
     """Yield what is wrong with a host or an address as it is entered; each connection checks it again."""
-    url = value if path == "address" else f"https://{value}"
-    try:
-        parts = urlsplit(url)
-        is_valid = (
-            (parts.port is None or parts.port > 0)
-            and parts.scheme == "https"
-            and parts.hostname
-        )
-    except ValueError:
-        is_valid = False
-    if not is_valid or parts.username is not None or "#" in url:
-        yield FieldError(
-            path,
-            "bad-format",
-            "Invalid value: must have no user and no fragment",
-            allowed,
-        )
+    url = f"https://{value}" if path == "host" else value
+    host = _host_of(url)
+    if not host:
+        message = "Invalid value: must have no user and no fragment"
+        yield FieldError(path, "bad-format", message, allowed)
         return
-    host, rules = (parts.hostname or "").rstrip("."), rules_for_channels()
+    host, rules = host.rstrip("."), rules_for_channels()
     if is_ip_address(host):
         try:
             check_address(host, rules)
@@ -113,12 +113,20 @@ def _address_errors(path: str, value: str, allowed: str) -> Iterator[FieldError]
         return
     last = host.rpartition(".")[2]
     if not last[:1].isalpha() or (last == "localhost" and not rules.allow_loopback):
-        yield FieldError(
-            path,
-            "not-allowed",
-            "Forbidden: a host of this machine, or no name",
-            allowed,
-        )
+        message = "Forbidden: a host of this machine, or no name"
+        yield FieldError(path, "not-allowed", message, allowed)
+
+
+def _host_of(url: str) -> str:
+    """Return the host of an address over HTTPS; empty if it has a user or a fragment, or is not valid."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return ""
+    if parts.scheme != "https" or port == 0 or parts.username is not None or "#" in url:
+        return ""
+    return parts.hostname or ""
 
 
 def summary_of(kind: str, fields: Values) -> str:
@@ -162,7 +170,7 @@ def save_channel(
         row.fingerprint = fingerprint(secret)
         row.save()
         facts = {"kind": kind, "address": row.summary, "fingerprint": row.fingerprint}
-        record(AuditEvent(verb, CHANNEL, name, after=facts), by=by, now=now)
+        record_event(verb, CHANNEL, name, after=facts, by=by, now=now)
     return row
 
 
@@ -183,10 +191,15 @@ def convert_former_channels(*, now: datetime) -> None:
         NotificationChannel.objects.filter(pk=row.pk, kind=FORMER_KIND).update(
             is_enabled=False, disabled_reason=reason[:200]
         )
-        event = AuditEvent(
-            "disabled", CHANNEL, row.name, after={"reason": reason}, is_warning=True
+        record_event(
+            "disabled",
+            CHANNEL,
+            row.name,
+            after={"reason": reason},
+            is_warning=True,
+            by=None,
+            now=now,
         )
-        record(event, by=None, now=now)
 
 
 RULE = "notification-rule"
@@ -221,6 +234,48 @@ class RuleInput:
     sends_resolved: bool = True
     is_enabled: bool = True
 
+    def event_errors(self) -> list[FieldError]:
+        unknown = [one for one in self.events if one not in NOTIFIED]
+        if self.events and not unknown:
+            return []
+        message = (
+            f"Unsupported value: {unknown[0][:40]!r}" if unknown else "Required value"
+        )
+        return [FieldError("events", "not-one-of", message, ", ".join(NOTIFIED))]
+
+    def quiet_errors(self) -> list[FieldError]:
+        errors = [
+            FieldError(
+                path,
+                "bad-format",
+                f"Invalid value: {value[:20]!r}",
+                "a time such as 22:00",
+            )
+            for path, value in (
+                ("quietFrom", self.quiet_from),
+                ("quietUntil", self.quiet_until),
+            )
+            if value and not _CLOCK.fullmatch(value)
+        ]
+        if bool(self.quiet_from) != bool(self.quiet_until):
+            errors.append(
+                FieldError(
+                    "quietUntil", "required", "Required value", "both times, or none"
+                )
+            )
+        try:
+            ZoneInfo(self.time_zone)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            errors.append(
+                FieldError(
+                    "timeZone",
+                    "not-one-of",
+                    "Unsupported value",
+                    "a time zone such as Europe/Berlin",
+                )
+            )
+        return errors
+
 
 def check_name(name: str) -> list[FieldError]:
     if _NAME.fullmatch(name):
@@ -233,37 +288,26 @@ def rule_columns(rule_input: RuleInput) -> dict[str, Any]:
     """Return the columns of a rule. Raise InvalidManifest with all errors."""
     errors = [
         *check_name(rule_input.name),
-        *_event_errors(rule_input),
-        *_quiet_errors(rule_input),
+        *rule_input.event_errors(),
+        *rule_input.quiet_errors(),
     ]
-    key, _, value = rule_input.label.partition("=")
-    if rule_input.label and (label_key_problem(key) or label_value_problem(value)):
-        errors.append(
-            FieldError(
-                "label", "bad-format", "Invalid value", "a label such as team=payments"
-            )
-        )
-    is_number = (
-        rule_input.reminder_hours.isdecimal() and len(rule_input.reminder_hours) <= 4
-    )
-    if not is_number or int(rule_input.reminder_hours) > LONGEST_REMINDER:
+    hours = rule_input.reminder_hours
+    if not hours.isdecimal() or len(hours) > 4 or int(hours) > LONGEST_REMINDER:
         allowed = f"hours from 0 (never) to {LONGEST_REMINDER}"
         errors.append(
             FieldError("reminderHours", "out-of-range", "Invalid value", allowed)
         )
+    key, _, value = rule_input.label.partition("=")
+    if rule_input.label and (label_key_problem(key) or label_value_problem(value)):
+        allowed = "a label such as team=payments"
+        errors.append(FieldError("label", "bad-format", "Invalid value", allowed))
     channel = NotificationChannel.objects.filter(name=rule_input.channel).first()
     if channel is None:
-        allowed = ", ".join(
-            NotificationChannel.objects.order_by("name").values_list("name", flat=True)
+        names = NotificationChannel.objects.order_by("name").values_list(
+            "name", flat=True
         )
-        errors.append(
-            FieldError(
-                "channel",
-                "not-one-of",
-                "Unsupported value",
-                allowed or "create one first",
-            )
-        )
+        allowed = ", ".join(names) or "create one first"
+        errors.append(FieldError("channel", "not-one-of", "Unsupported value", allowed))
     if errors or channel is None:
         raise InvalidManifest(errors)
     return {
@@ -271,52 +315,17 @@ def rule_columns(rule_input: RuleInput) -> dict[str, Any]:
         "events": list(rule_input.events),
         "label_key": key,
         "label_value": value,
-        "quiet_from": time.fromisoformat(rule_input.quiet_from)
-        if rule_input.quiet_from
-        else None,
-        "quiet_until": time.fromisoformat(rule_input.quiet_until)
-        if rule_input.quiet_until
-        else None,
+        "quiet_from": _time_of(rule_input.quiet_from),
+        "quiet_until": _time_of(rule_input.quiet_until),
         "time_zone": rule_input.time_zone,
-        "reminder_hours": int(rule_input.reminder_hours),
+        "reminder_hours": int(hours),
         "sends_resolved": rule_input.sends_resolved,
         "is_enabled": rule_input.is_enabled,
     }
 
 
-def _event_errors(rule_input: RuleInput) -> list[FieldError]:
-    unknown = [one for one in rule_input.events if one not in NOTIFIED]
-    if rule_input.events and not unknown:
-        return []
-    message = f"Unsupported value: {unknown[0][:40]!r}" if unknown else "Required value"
-    return [FieldError("events", "not-one-of", message, ", ".join(NOTIFIED))]
-
-
-def _quiet_errors(rule_input: RuleInput) -> list[FieldError]:
-    errors = [
-        FieldError(
-            path, "bad-format", f"Invalid value: {value[:20]!r}", "a time such as 22:00"
-        )
-        for path, value in (
-            ("quietFrom", rule_input.quiet_from),
-            ("quietUntil", rule_input.quiet_until),
-        )
-        if value and not _CLOCK.fullmatch(value)
-    ]
-    if bool(rule_input.quiet_from) != bool(rule_input.quiet_until):
-        errors.append(
-            FieldError(
-                "quietUntil", "required", "Required value", "both times, or none"
-            )
-        )
-    try:
-        ZoneInfo(rule_input.time_zone)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        allowed = "a time zone such as Europe/Berlin"
-        errors.append(
-            FieldError("timeZone", "not-one-of", "Unsupported value", allowed)
-        )
-    return errors
+def _time_of(text: str) -> time | None:
+    return time.fromisoformat(text) if text else None
 
 
 def save_rule(
@@ -345,38 +354,34 @@ def save_rule(
         facts |= {
             key: str(facts[key]) for key in ("quiet_from", "quiet_until") if facts[key]
         }
-        record(AuditEvent(verb, RULE, rule_input.name, after=facts), by=by, now=now)
+        record_event(verb, RULE, rule_input.name, after=facts, by=by, now=now)
     return row
 
 
 def named_rule(name: str) -> NotificationRule:
     """Return a rule by its name. Raise UnknownNotificationError."""
-    row = NotificationRule.objects.select_related("channel").filter(name=name).first()
-    if row is None:
-        raise UnknownNotificationError("notification rule", name)
-    return row
+    rows = NotificationRule.objects.select_related("channel").filter(name=name)
+    return first_or_raise(rows, UnknownNotificationError("notification rule", name))
 
 
 def named_channel(name: str) -> NotificationChannel:
     """Return a channel by its name. Raise UnknownNotificationError."""
-    row = NotificationChannel.objects.filter(name=name).first()
-    if row is None:
-        raise UnknownNotificationError("notification channel", name)
-    return row
+    rows = NotificationChannel.objects.filter(name=name)
+    return first_or_raise(rows, UnknownNotificationError("notification channel", name))
 
 
 @transaction.atomic
 def delete_rule(name: str, *, by: User | None, now: datetime) -> None:
     """Delete a rule with its messages. Raise UnknownNotificationError."""
     named_rule(name).delete()
-    record(AuditEvent("deleted", RULE, name), by=by, now=now)
+    record_event("deleted", RULE, name, by=by, now=now)
 
 
 @transaction.atomic
 def delete_channel(name: str, *, by: User | None, now: datetime) -> None:
     """Delete a channel with its address, its rules and its messages. Raise UnknownNotificationError."""
     named_channel(name).delete()
-    record(AuditEvent("deleted", CHANNEL, name), by=by, now=now)
+    record_event("deleted", CHANNEL, name, by=by, now=now)
 
 
 @transaction.atomic
@@ -387,11 +392,7 @@ def enable_channel(
     NotificationChannel.objects.filter(pk=named_channel(name).pk).update(
         is_enabled=is_enabled, disabled_reason=""
     )
-    record(
-        AuditEvent("enabled" if is_enabled else "disabled", CHANNEL, name),
-        by=by,
-        now=now,
-    )
+    record_event("enabled" if is_enabled else "disabled", CHANNEL, name, by=by, now=now)
 
 
 def send_test(name: str, *, by: User, now: datetime) -> NotificationDelivery:

@@ -1,16 +1,20 @@
 """Saving and deleting overrides (`rules/lifecycle.md#overrides`)."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeAlias
 
 from django.contrib.auth.models import User
 from django.db import transaction
+from django.db.models import Max
 
 from clusters.queries import load_fleet
 from fleetui.access.secret_values import plain_manifest
-from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.apimachinery.errors import (
+    FieldError,
+    raise_errors,
+)
 from fleetui.apimachinery.kinds import CLUSTER_OVERRIDE_KIND, OVERRIDE_KIND
 from fleetui.apimachinery.secrets import refuse_hidden
 from fleetui.apimachinery.words import full_name
@@ -19,11 +23,11 @@ from fleetui.concurrency import retry_on_conflict
 from fleetui.errors import UnknownObject
 from placements.engine.overrides import idle_rule_warnings
 from placements.manifests.override import (
+    OVERRIDE_PARSERS,
     ClusterResourceOverride,
     ResourceOverride,
     override_change_errors,
     parse_cluster_override,
-    parse_override,
 )
 from placements.models import (
     Override,
@@ -37,6 +41,7 @@ from placements.services.results import (
     OperationResult,
     SaveResult,
     delete_row,
+    document_of,
     locked_row,
     save_row,
     stored_document,
@@ -50,10 +55,6 @@ MOST = 100
 _Manifest: TypeAlias = ClusterResourceOverride | ResourceOverride
 NOUNS = {CLUSTER_OVERRIDE_KIND: "cluster-override", OVERRIDE_KIND: "override"}
 """The kinds of events."""
-PARSERS: Mapping[str, Callable[[object], _Manifest]] = {
-    CLUSTER_OVERRIDE_KIND: parse_cluster_override,
-    OVERRIDE_KIND: parse_override,
-}
 
 
 class UnknownOverrideError(UnknownObject):
@@ -77,7 +78,7 @@ def save_override(
     """
     raw = dict(document)
     refuse_hidden(raw)
-    manifest = PARSERS.get(str(raw.get("kind")), parse_cluster_override)(raw)
+    manifest = OVERRIDE_PARSERS.get(str(raw.get("kind")), parse_cluster_override)(raw)
     namespace = manifest.namespace
     place = {
         "kind": manifest.kind,
@@ -86,26 +87,17 @@ def save_override(
     }
     noun, label = NOUNS[manifest.kind], full_name(namespace, place["name"])
     current = locked_row(Override, noun, expected, label=label, **place)
-    check_documents(
-        by, f"{manifest.kind} {label}", current.document if current else None, raw
-    )
+    check_documents(by, f"{manifest.kind} {label}", document_of(current), raw)
     warnings = idle_rule_warnings(manifest, load_fleet())
     if current and plain_manifest(current.document) == stored_document(raw):
         return SaveResult(current, OperationResult.UNCHANGED, warnings)
-    if isinstance(manifest, ClusterResourceOverride):
-        field, selected = (
-            "clusterResourceSelectors",
-            manifest.spec.cluster_resource_selectors,
-        )
-    else:
-        field, selected = "resourceSelectors", manifest.spec.resource_selectors
+    spec = manifest.spec
     keys: list[TargetKey] = [
-        (namespace, one.group, one.version, one.kind, one.name) for one in selected
+        (namespace, one.group, one.version, one.kind, one.name) for one in spec.selected
     ]
-    targets = {f"spec.{field}[{at}]": key for at, key in enumerate(keys)}
+    targets = {f"spec.{spec.SELECTORS}[{at}]": key for at, key in enumerate(keys)}
     check_override(by, manifest)
-    if errors := _save_errors(current, manifest, namespace, targets):
-        raise InvalidManifest(errors)
+    raise_errors(_save_errors(current, manifest, namespace, targets))
     row = current or Override(**place, created_at=now, revision=0)
     row.placement_name = manifest.placement
     saved = save_row(row, noun, document, by=by, now=now, label=label)
@@ -183,7 +175,7 @@ def _save_errors(
     errors = []
     if current:
         errors = override_change_errors(
-            PARSERS[manifest.kind](current.document), manifest
+            OVERRIDE_PARSERS[manifest.kind](current.document), manifest
         )
         others = others.exclude(override=current)
     elif rows.count() >= MOST:
@@ -218,13 +210,13 @@ def _take_snapshot(
     rows = _snapshots_of(row)
     if rows.filter(is_latest=True, content_hash=content).exists():
         return
-    newest = rows.order_by("-number").first()
+    newest = rows.aggregate(number=Max("number", default=-1))["number"]
     rows.filter(is_latest=True).update(is_latest=False)
     OverrideSnapshot.objects.create(
         kind=row.kind,
         namespace=row.namespace,
         override_name=row.name,
-        number=newest.number + 1 if newest else 0,
+        number=newest + 1,
         content_hash=content,
         document=manifest.to_manifest(),
         placement_name=row.placement_name,

@@ -9,10 +9,11 @@ from django.db.models import QuerySet
 from clusters.fleet import Cluster
 from clusters.queries import current_fleet
 from fleetui.access.secret_values import plain_manifest
-from fleetui.apimachinery.kinds import CLUSTER_OVERRIDE_KIND
 from fleetui.apimachinery.secrets import HubObject
 from fleetui.apimachinery.words import full_name
-from fleetui.bulk import batched
+from fleetui.bulk import (
+    batched,
+)
 from placements.engine.overrides import (
     OverrideContent,
     OverrideFailed,
@@ -22,10 +23,8 @@ from placements.engine.overrides import (
 )
 from placements.explain.vocabulary import label_words
 from placements.manifests.override import (
-    ClusterResourceOverride,
+    OVERRIDE_PARSERS,
     OverrideRule,
-    parse_cluster_override,
-    parse_override,
 )
 from placements.models import (
     Override,
@@ -42,11 +41,13 @@ TargetKey: TypeAlias = tuple[str, str, str, str, str]
 _MOST_NAMESPACES = 500
 
 
-def applying_to(placement: str, target: ResourceSnapshot) -> Applying:
+def applying_to(placement: str, target: ResourceSnapshot | None) -> Applying:
     """Return the latest override snapshots that apply to the resources of a placement, on every cluster.
 
     One query, without the fleet, if no override names one of the resources.
     """
+    if target is None:
+        return {}
     candidates = _candidates(placement, target)
     if not candidates:
         return {}
@@ -114,15 +115,14 @@ def frozen_of(row: OverrideSnapshot) -> OverrideContent:
 
 
 def _content_of(row: OverrideSnapshot, document: Mapping[str, Any]) -> OverrideContent:
-    parse = (
-        parse_cluster_override if row.kind == CLUSTER_OVERRIDE_KIND else parse_override
-    )
-    return OverrideContent(row.name, parse(document))
+    return OverrideContent(row.name, OVERRIDE_PARSERS[row.kind](document))
 
 
 def overridden(
     manifests: Manifests, snapshots: Sequence[OverrideContent], cluster: Cluster
 ) -> Manifests | OverrideFailed:
+    if not snapshots:
+        return manifests
     result = override(map(HubObject.of, manifests), snapshots, cluster)
     if isinstance(result, OverrideFailed):
         return result
@@ -146,6 +146,19 @@ class RuleEffect:
     def more(self) -> int:
         return self.count - len(self.clusters)
 
+    @classmethod
+    def of(cls, rule: OverrideRule) -> "RuleEffect":
+        names = tuple(clusters_matching_rule(rule, current_fleet().fleet))
+        selector = "No clusters"
+        if rule.cluster_selector is not None:
+            terms = rule.cluster_selector.cluster_selector_terms
+            words = " or ".join(label_words(one.label_selector) for one in terms)
+            selector = words or "All clusters"
+        patches = tuple(f"{one.op} {one.path}" for one in rule.json_patch_overrides)
+        return cls(
+            selector, str(rule.override_type), patches, names[:MOST_NAMES], len(names)
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class OverrideEffects:
@@ -157,44 +170,24 @@ class OverrideEffects:
 
 def overrides_matching(*, text: str = "", placement: str = "") -> QuerySet[Override]:
     """Return overrides without their manifests; with a placement, those that may change it."""
-    rows = Override.objects.defer("document")
-    rows = rows.filter(name__contains=text.lower()) if text else rows
-    return rows.filter(placement_name__in=("", placement)) if placement else rows
+    rows = Override.objects.defer("document").filter(name__contains=text.lower())
+    if placement:
+        rows = rows.filter(placement_name__in=("", placement))
+    return rows
 
 
 def effects_of(row: Override) -> OverrideEffects:
     """Return what an override changes on the fleet as it is now."""
-    is_for_clusters = row.kind == ClusterResourceOverride.__name__
-    parsed: Any = (parse_cluster_override if is_for_clusters else parse_override)(
-        row.document
-    )
-    spec = parsed.spec
-    selected = (
-        spec.cluster_resource_selectors if is_for_clusters else spec.resource_selectors
-    )
-    rules = tuple(_effect_of(one) for one in spec.policy.override_rules)
+    spec = OVERRIDE_PARSERS[row.kind](row.document).spec
+    rules = tuple(RuleEffect.of(one) for one in spec.policy.override_rules)
     same = OverrideSnapshot.objects.filter(
         kind=row.kind, namespace=row.namespace, override_name=row.name
     )
     return OverrideEffects(
         row,
-        tuple(f"{one.kind} {full_name(row.namespace, one.name)}" for one in selected),
+        tuple(
+            f"{one.kind} {full_name(row.namespace, one.name)}" for one in spec.selected
+        ),
         rules,
         tuple(same.defer("document").order_by("-number")),
-    )
-
-
-def _effect_of(rule: OverrideRule) -> RuleEffect:
-    fleet = current_fleet().fleet
-    names = tuple(clusters_matching_rule(rule, fleet))
-    terms = (
-        rule.cluster_selector.cluster_selector_terms if rule.cluster_selector else ()
-    )
-    words = " or ".join(label_words(one.label_selector) for one in terms)
-    selector = words or (
-        "All clusters" if rule.cluster_selector is not None else "No clusters"
-    )
-    patches = tuple(f"{one.op} {one.path}" for one in rule.json_patch_overrides)
-    return RuleEffect(
-        selector, str(rule.override_type), patches, names[:MOST_NAMES], len(names)
     )

@@ -34,7 +34,6 @@ from placements.services.problems.sources import SOURCES
 SWEPT_AFTER = timedelta(seconds=15)
 OLDEST = timedelta(seconds=30)
 """A reader compares what was not compared for longer: without beat nothing else does."""
-_COLUMNS = ("level", "message", "path", "reason", "placement", "causes", "labels")
 
 
 def problems_with(
@@ -180,41 +179,34 @@ def _save_problems(hub: int, found: Sequence[ProblemFacts], *, now: datetime) ->
     counts = Counter(one.kind for one in found)
     capped = {kind for kind, count in counts.items() if count >= MOST}
     new = [row for key, row in by_key.items() if key not in known]
-    changed = []
-    for key, row in known.items():
-        fresh = by_key.get(key)
-        if fresh and any(
-            getattr(row, name) != getattr(fresh, name) for name in _COLUMNS
-        ):
-            for name in _COLUMNS:
-                setattr(row, name, getattr(fresh, name))
-            changed.append(row)
+    pairs = [(row, by_key[key]) for key, row in known.items() if key in by_key]
+    changed = [row for row, fresh in pairs if row.take_over(fresh)]
     gone = [
         row.pk
         for key, row in known.items()
         if key not in by_key and row.kind not in capped
     ]
+    kinds = {*counts, *(row.kind for row in known.values())}
+    if ProblemKind.CLUSTER_WORKLOADS in kinds:
+        _save_workloads(found)
+    Problem.objects.bulk_create(new, batch_size=500, ignore_conflicts=True)
+    Problem.objects.bulk_update(changed, Problem.CHANGING, batch_size=500)
+    Problem.objects.filter(pk__in=gone, ended_at=None).update(ended_at=now)
+    return bool(new or changed or gone)
+
+
+def _save_workloads(found: Iterable[ProblemFacts]) -> None:
     failing = {
         one.name: one.message[:200]
         for one in found
         if one.kind == ProblemKind.CLUSTER_WORKLOADS
     }
-    if failing or any(
-        row.kind == ProblemKind.CLUSTER_WORKLOADS for row in known.values()
-    ):
-        shown = dict(
-            MemberCluster.objects.exclude(workloads_problem="").values_list(
-                "name", "workloads_problem"
-            )
+    rows = MemberCluster.objects.exclude(workloads_problem="")
+    shown = dict(rows.values_list("name", "workloads_problem"))
+    for name, _ in failing.items() ^ shown.items():
+        MemberCluster.objects.filter(name=name).update(
+            workloads_problem=failing.get(name, "")
         )
-        for name, _ in failing.items() ^ shown.items():
-            MemberCluster.objects.filter(name=name).update(
-                workloads_problem=failing.get(name, "")
-            )
-    Problem.objects.bulk_create(new, batch_size=500, ignore_conflicts=True)
-    Problem.objects.bulk_update(changed, _COLUMNS, batch_size=500)
-    Problem.objects.filter(pk__in=gone, ended_at=None).update(ended_at=now)
-    return bool(new or changed or gone)
 
 
 def workloads_changed_at() -> Subquery:

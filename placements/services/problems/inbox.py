@@ -11,6 +11,7 @@ from django.db.models import Count, Q, QuerySet, Window
 from django.db.models.functions import RowNumber
 
 from clusters.hub_queries import hubs_with_role
+from fleetui.bulk import grouped
 from fleetui.permissions import Role, may_manage_notifications
 from placements.models import Problem, ProblemKind
 from placements.services.problems.book import address, compare_old
@@ -74,9 +75,8 @@ def inbox(
             RowNumber(), partition_by="kind", order_by=("since", "name", "pk")
         ),
     )
-    found: dict[str, list[Any]] = defaultdict(list)
-    for row in roots.filter(place__lte=MOST).order_by("since", "name", "pk"):
-        found[row.kind].append(row)
+    first = roots.filter(place__lte=MOST).order_by("since", "name", "pk")
+    found = grouped((row.kind, row) for row in first)
     following: dict[tuple[int, str], list[str]] = defaultdict(list)
     others = (
         Problem.objects.filter(ended_at=None, hub__in=list(names))

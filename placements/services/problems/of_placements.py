@@ -9,16 +9,21 @@ from typing import Any
 from django.db.models import Case, Q, When
 
 from fleetui.apimachinery.words import counted, names_and_more
+from fleetui.bulk import grouped
 from placements.engine.problems import Noun, ProblemFacts, ProblemLevel
 from placements.engine.rollout.state import FailureKind, Phase
-from placements.engine.status import PlacementHealth
+from placements.engine.status import (
+    HealthCounts,
+    PlacementHealth,
+)
 from placements.manifests.binding import BindingState
 from placements.models import Binding, Decision, Placement, ProblemKind
 from placements.services.decisions.records import problems_of
 from placements.services.filters import latest_decisions
 from placements.services.health import ready_clusters
-from placements.services.problems.parts import MOST, labels_of, page
+from placements.services.problems.parts import MOST, page
 from placements.services.rollout_state import WAITING
+from placements.services.teams import labels_in
 
 NO_RESOURCES = "No resources selected: the selectors match no resources on the hub. Nothing is rolled out."
 _MOST_BINDINGS = 10_000
@@ -71,10 +76,9 @@ def of_placements(
 
 def _of_workloads(places: Iterable[_Where]) -> Iterator[ProblemFacts]:
     """Yield the clusters that are the only ready ones on which several placements fail."""
-    by_cluster: dict[str, list[_Where]] = defaultdict(list)
-    for one in places:
-        if len(one.failing) == 1:
-            by_cluster[one.failing[0]].append(one)
+    by_cluster = grouped(
+        (one.failing[0], one) for one in places if len(one.failing) == 1
+    )
     for name, several in by_cluster.items():
         if len(several) == 1:
             continue
@@ -165,18 +169,12 @@ def _of_placement(
         page("placement", placement.full_name),
         where.since,
     )
-    sentences = []
-    selects_nothing = placement.selected_count == 0 and not placement.deleting_since
-    if placement.selection_faults:
-        fault = placement.selection_faults[0]["message"]
-        sentences.append(f"Invalid resource selector; not scheduled: {fault}.")
-    elif selects_nothing and placement.pinned_snapshot is None:
-        sentences.append(NO_RESOURCES)
+    sentences = _why_nothing_is_placed(placement)
     is_nowhere = bool(sentences)
     if placement.is_unfulfilled:
         kind, since = ProblemKind.PLACEMENT_NOT_FULFILLED, placement.scheduled_since
-        decision = decisions.get(placement.pk)
-        path = page("decision", decision.record.decision_id) if decision else path
+        if decision := decisions.get(placement.pk):
+            path = page("decision", decision.record.decision_id)
         if not placement.selection_faults:
             sentences.insert(0, _why_unfulfilled(placement, decision))
     sentences += _of_clusters(placement, health, where)
@@ -184,20 +182,7 @@ def _of_placement(
     clusters = list(where.failing) if len(sentences) == len(where.failing) == 1 else []
     if where.away and not is_nowhere:
         clusters = [*clusters, *where.away] if len(sentences) == len(clusters) else []
-        counts = health.counts
-        parts = [
-            f"{number:,} {word}"
-            for number, word in (
-                (counts.unreachable, "unreachable"),
-                (counts.not_observed, "not observed"),
-                (counts.not_monitored, "not monitored"),
-                (counts.not_ready, "not ready"),
-            )
-            if number
-        ]
-        if parts:
-            available = f"{counts.available:,} of {counts.wanted:,} available"
-            sentences.append(f"{available}, {', '.join(parts)}.")
+        sentences += _away_sentences(health.counts)
     if not sentences and not placement.is_stalled and not where.waits:
         sentences.append(": ".join(filter(None, (health.word, health.message))) + ".")
     if not sentences:
@@ -213,8 +198,35 @@ def _of_placement(
         since,
         placement=placement.full_name,
         clusters=tuple(clusters),
-        labels=labels_of(placement.document),
+        labels=labels_in(placement.document),
     )
+
+
+def _why_nothing_is_placed(placement: Any) -> list[str]:
+    if placement.selection_faults:
+        fault = placement.selection_faults[0]["message"]
+        return [f"Invalid resource selector; not scheduled: {fault}."]
+    selects_nothing = placement.selected_count == 0 and not placement.deleting_since
+    if selects_nothing and placement.pinned_snapshot is None:
+        return [NO_RESOURCES]
+    return []
+
+
+def _away_sentences(counts: HealthCounts) -> list[str]:
+    parts = [
+        f"{number:,} {word}"
+        for number, word in (
+            (counts.unreachable, "unreachable"),
+            (counts.not_observed, "not observed"),
+            (counts.not_monitored, "not monitored"),
+            (counts.not_ready, "not ready"),
+        )
+        if number
+    ]
+    if not parts:
+        return []
+    available = f"{counts.available:,} of {counts.wanted:,} available"
+    return [f"{available}, {', '.join(parts)}."]
 
 
 def _of_clusters(placement: Any, health: PlacementHealth, where: _Where) -> list[str]:

@@ -1,6 +1,4 @@
-"""What the sources of problems share: addresses, labels, and how many of a kind are read."""
-
-from typing import Any
+"""What the sources of problems share: addresses, and how many of a kind are read."""
 
 from django.urls import get_script_prefix, reverse
 
@@ -22,7 +20,3 @@ def page(view: str, *arguments: object) -> str:
     return "/" + reverse(f"web:{view}", args=arguments).removeprefix(
         get_script_prefix()
     )
-
-
-def labels_of(document: Any) -> dict[str, str]:
-    return dict((document or {}).get("metadata", {}).get("labels") or {})

@@ -3,13 +3,16 @@
 The attention list, the inbox and the count in the navigation follow from these: one rule, one number.
 """
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import (
+    Mapping,
+    Sequence,
+)
 from dataclasses import replace
 from enum import StrEnum
 
 from clusters.fleet import EligibilityKind
 from fleetui.apimachinery.words import counted, names_and_more
+from fleetui.bulk import grouped
 from placements.engine.problems import (
     Cause,
     Noun,
@@ -92,16 +95,18 @@ def title_of(cause: Cause, key: str = "") -> tuple[str, str]:
 _GROUP = "clusters/"
 
 
+def _state_of(problem: ProblemFacts) -> str:
+    return problem.reason if problem.reason in _GROUPS else _NOT_READY
+
+
 def _by_reason(problems: Sequence[ProblemFacts]) -> list[ProblemFacts]:
     """Return the problems with one for all clusters in a state that several are in."""
-    groups: dict[str, list[ProblemFacts]] = defaultdict(list)
-    for one in problems:
-        is_state = one.kind in (
-            ProblemKind.CLUSTER_NOT_READY,
-            ProblemKind.CLUSTER_LEAVING,
-        )
-        if is_state and one.reason != sources.NO_RESPONSE:
-            groups[one.reason if one.reason in _GROUPS else _NOT_READY].append(one)
+    states = (ProblemKind.CLUSTER_NOT_READY, ProblemKind.CLUSTER_LEAVING)
+    groups = grouped(
+        (_state_of(one), one)
+        for one in problems
+        if one.kind in states and one.reason != sources.NO_RESPONSE
+    )
     large = {
         state: several
         for state, several in groups.items()
@@ -127,9 +132,10 @@ def _group_of(state: str, problems: Sequence[ProblemFacts]) -> ProblemFacts:
         words, why, query = _GROUPS[state]
         message = f"{why}: {names_and_more([one.name for one in problems], _NAMES)}"
     else:
-        names: dict[str, list[str]] = defaultdict(list)
-        for one in problems:
-            names[ELIGIBILITY_WORDS[EligibilityKind(one.reason)]].append(one.name)
+        names = grouped(
+            (ELIGIBILITY_WORDS[EligibilityKind(one.reason)], one.name)
+            for one in problems
+        )
         message = " · ".join(
             f"{why}: {names_and_more(several, _NAMES)}"
             for why, several in names.items()

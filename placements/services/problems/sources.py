@@ -25,11 +25,16 @@ from clusters.fleet import EligibilityKind
 from clusters.models import ClusterCredential, Hub, MemberCluster, Membership
 from clusters.observation import not_observed, unhealthy
 from fleetui.apimachinery.words import counted, first_names, names_and_more
+from fleetui.bulk import grouped
 from fleetui.hub_backend import current_backend
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id
 from placements.engine.disruption import EvictionReason, Invalid, NotExecuted
 from placements.engine.problems import Noun, ProblemFacts, ProblemLevel
-from placements.engine.rollout.actions import BlockReason, RunPhase
+from placements.engine.rollout.actions import (
+    BlockReason,
+    RollingUpdateResult,
+    RunPhase,
+)
 from placements.engine.rollout.staged_run import ApprovalPoint, RunStatus, WaitReason
 from placements.engine.rollout.state import FailureKind, Phase
 from placements.explain.connections import unreachable_reason
@@ -52,9 +57,13 @@ from placements.models import (
     StalePick,
 )
 from placements.services.decisions.records import reachable_records
-from placements.services.problems.parts import MOST, labels_of, page
+from placements.services.problems.parts import MOST, page
 from placements.services.rollouts.queries import approvals_waiting
 from placements.services.rollouts.removals import waiting_removals
+from placements.services.teams import (
+    labels_in,
+    labels_of_run,
+)
 from placements.services.workqueue import FAILING_AFTER, channels_with_failures
 
 EVICTIONS_LISTED = timedelta(days=7)
@@ -164,7 +173,7 @@ def _of_cluster(row: Any) -> ProblemFacts:
         page("cluster", row.name),
         since,
         row.reason,
-        labels=labels_of(row.document),
+        labels=labels_in(row.document),
     )
 
 
@@ -182,8 +191,18 @@ def of_approvals(rows: QuerySet[ApprovalRequest]) -> Iterator[ProblemFacts]:
             page("staged-run", run.full_name),
             row.requested_at,
             placement=run.placement_name,
-            labels=labels_of(run.placement.document if run.placement else None),
+            labels=labels_of_run(run),
         )
+
+
+def _is_no_stall(run: Rollout, result: RollingUpdateResult) -> bool:
+    """Return whether a rollout is only paused, or has nothing left but clusters without a driver.
+
+    Nothing is ever applied to these: that is their status, and no stall.
+    """
+    is_paused = run.placement is not None and run.placement.paused_since is not None
+    reasons = {one.reason for one in result.blocked}
+    return is_paused or reasons == {BlockReason.NOT_MONITORED}
 
 
 def of_rollouts(_now: datetime) -> Iterator[ProblemFacts]:
@@ -203,13 +222,7 @@ def of_rollouts(_now: datetime) -> Iterator[ProblemFacts]:
             one.cluster for one in result.blocked if one.reason in may_be_causes
         ]
         if result.phase is RunPhase.HALTED:
-            is_paused = (
-                run.placement is not None and run.placement.paused_since is not None
-            )
-            # Nothing is ever applied to a cluster without a driver: that is its status, and no stall.
-            if is_paused or {one.reason for one in result.blocked} == {
-                BlockReason.NOT_MONITORED
-            }:
+            if _is_no_stall(run, result):
                 continue
             late = away_sentence(result, BlockReason.NOT_AVAILABLE)
             blocked = counted(len(result.blocked), "cluster")
@@ -222,7 +235,8 @@ def of_rollouts(_now: datetime) -> Iterator[ProblemFacts]:
             sentences = [f"Rollout {run.number}: {away}"]
         if result.blocked_removals:
             sentences.append(blocked_removals_sentence(result.blocked_removals))
-            clusters = clusters if away else []
+            if not away:
+                clusters = []
         name = f"{run.placement_name}/{run.number}"
         yield ProblemFacts(
             ProblemKind.ROLLOUT_STALLED,
@@ -234,7 +248,7 @@ def of_rollouts(_now: datetime) -> Iterator[ProblemFacts]:
             page("rollout", run.placement_name, run.number),
             placement=run.placement_name,
             clusters=tuple(clusters),
-            labels=labels_of(run.placement.document if run.placement else None),
+            labels=labels_of_run(run),
         )
 
 
@@ -277,7 +291,7 @@ def of_staged_runs(rows: QuerySet[StagedRun]) -> Iterator[ProblemFacts]:
             page("staged-run", run.full_name),
             placement=run.placement_name,
             clusters=tuple(names),
-            labels=labels_of(run.placement.document if run.placement else None),
+            labels=labels_of_run(run),
         )
 
 
@@ -294,7 +308,7 @@ def of_pauses(rows: QuerySet[Placement]) -> Iterator[ProblemFacts]:
             page("placement", row.full_name),
             row.paused_since,
             placement=row.full_name,
-            labels=labels_of(row.document),
+            labels=labels_in(row.document),
         )
 
 
@@ -306,7 +320,7 @@ def of_removals(_now: datetime) -> Iterator[ProblemFacts]:
         if rows
         else ()
     )
-    labels = {one.full_name: labels_of(one.document) for one in known}
+    labels = {one.full_name: labels_in(one.document) for one in known}
     for one in rows:
         message = f"Removal of {one.placement_name} waits: {one.reason}"
         if one.is_orphan:
@@ -376,7 +390,7 @@ def of_drift(_now: datetime) -> Iterator[ProblemFacts]:
         if groups
         else ()
     )
-    labels = {one.pk: labels_of(one.document) for one in found}
+    labels = {one.pk: labels_in(one.document) for one in found}
     for one in groups:
         numbers = {"drift": one["drifted"], "differences": one["diffed"]}
         parts = [
@@ -424,7 +438,7 @@ def of_cluster_credentials(
             name = row.cluster.name
             address, labels = (
                 page("cluster-connection", name),
-                labels_of(row.cluster.document),
+                labels_in(row.cluster.document),
             )
             yield of_credential(Noun.CONNECTION, name, row, notice, address, labels)
 
@@ -474,11 +488,10 @@ def of_outdated(rows: QuerySet[StalePick]) -> Iterator[ProblemFacts]:
         When(cluster_name__in=cordoned_names(), then=True), default=False
     )
     rows = rows.annotate(is_cordoned=is_cordoned).order_by(owner, "cluster_name")
-    found: dict[tuple[str, bool], list[str]] = {}
-    for name, cluster, cordoned in rows.values_list(
-        owner, "cluster_name", "is_cordoned"
-    )[:MOST]:
-        found.setdefault((name, cordoned), []).append(cluster)
+    columns = rows.values_list(owner, "cluster_name", "is_cordoned")
+    found = grouped(
+        ((name, cordoned), cluster) for name, cluster, cordoned in columns[:MOST]
+    )
     for (name, cordoned), clusters in found.items():
         why = "cordoned" if cordoned else ""
         kind = ProblemKind.PLACEMENT_OUTDATED

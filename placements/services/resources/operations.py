@@ -8,13 +8,20 @@ from django.contrib.auth.models import User
 from django.db import transaction
 
 from fleetui.access.secret_values import plain_manifest
-from fleetui.apimachinery.errors import FieldError, InvalidManifest, ManifestWarning
+from fleetui.apimachinery.errors import (
+    FieldError,
+    ManifestWarning,
+    raise_errors,
+)
 from fleetui.apimachinery.kinds import current_version, no_effect_reason
 from fleetui.apimachinery.metadata import next_generation, without_hub_metadata
 from fleetui.apimachinery.secrets import HubObject, ObjectKey, without_secrets
 from fleetui.apimachinery.words import counted
 from fleetui.audit import AuditEvent, actor_name, record_all
-from fleetui.bulk import batched
+from fleetui.bulk import (
+    batched,
+    first_or_raise,
+)
 from fleetui.concurrency import check_revision, retry_on_conflict
 from fleetui.errors import UnknownObject
 from placements.engine.resource_manifest import parse_hub_object
@@ -22,7 +29,11 @@ from placements.manifests.placement import is_reserved_namespace
 from placements.models import Placement, Resource
 from placements.services.boundary import NAMESPACE, HubFacts
 from placements.services.resources.queries import existing_namespaces, may_select
-from placements.services.results import OperationResult, SaveResult
+from placements.services.results import (
+    OperationResult,
+    SaveResult,
+    revision_of,
+)
 from placements.services.teams import check_objects
 from placements.services.workqueue import enqueue_scheduling
 
@@ -34,10 +45,9 @@ class UnknownResourceError(UnknownObject):
 
     def __init__(self, key: ObjectKey) -> None:
         group, kind, namespace, name = key
-        place = f"{namespace}/" if namespace else ""
-        super().__init__(
-            f"no {kind} {place}{name}{f' of {group}' if group else ''} on the hub"
-        )
+        place = namespace and f"{namespace}/"
+        of_group = group and f" of {group}"
+        super().__init__(f"no {kind} {place}{name}{of_group} on the hub")
         self.key = key
 
 
@@ -51,12 +61,11 @@ def apply_resource(
     """Apply one object; `expected` as everywhere. Raise InvalidManifest, RevisionConflict."""
     hub_object = parse_hub_object(without_hub_metadata(document))
     with transaction.atomic():
-        row = _rows_by_key([hub_object]).get(hub_object.key)
         check_revision(
             RESOURCE,
             name_of(hub_object),
             expected=expected,
-            revision=row.revision if row else 0,
+            revision=revision_of(_rows_by_key([hub_object]).get(hub_object.key)),
         )
         return apply_resources([document], by=by, now=now)[0]
 
@@ -103,21 +112,21 @@ def apply_resources(
         batch_size=200,
     )
     moved = [one for one in applied if one.result is not OperationResult.UNCHANGED]
+    after = [HubObject.of(one.object.content) for one in moved]
     events = []
-    for one in moved:
-        hub_object = HubObject.of(one.object.content)
+    for one, hub_object in zip(moved, after, strict=True):
         old = dict(before[hub_object.key].content) if hub_object.key in before else None
-        hidden = (
-            without_secrets(old),
-            without_secrets(dict(hub_object.content), before=old),
-        )
         events.append(
             AuditEvent(
-                one.result, RESOURCE, name_of(hub_object), one.object.revision, *hidden
+                one.result,
+                RESOURCE,
+                name_of(hub_object),
+                one.object.revision,
+                without_secrets(old),
+                without_secrets(dict(hub_object.content), before=old),
             )
         )
     record_all(events, by=by, now=now)
-    after = [HubObject.of(one.object.content) for one in moved]
     _enqueue_selecting(
         [*(before[one.key] for one in after if one.key in before), *after], by=by
     )
@@ -140,8 +149,7 @@ def _check(
     *,
     by: User | None,
 ) -> None:
-    if errors := [error for _, error in without_namespace(objects)]:
-        raise InvalidManifest(errors)
+    raise_errors([error for _, error in without_namespace(objects)])
     namespaces = {
         one.name: one.labels for one in objects if (one.group, one.kind) == NAMESPACE
     }
@@ -208,21 +216,17 @@ def delete_resource(
     group, kind, namespace, name = key
     with transaction.atomic():
         rows = Resource.objects.select_for_update()
-        row = rows.filter(
-            group=group, kind=kind, namespace=namespace, name=name
-        ).first()
-        if row is None:
-            raise UnknownResourceError(key)
+        row = first_or_raise(
+            rows.filter(group=group, kind=kind, namespace=namespace, name=name),
+            UnknownResourceError(key),
+        )
         deleted = HubObject.of(row.content)
         check_revision(
             RESOURCE, name_of(deleted), expected=expected, revision=row.revision
         )
-        inside = (
-            rows.filter(namespace=name)
-            if (group, kind) == ("", "Namespace")
-            else rows.none()
-        )
-        gone = [*inside, row]
+        gone = [row]
+        if (group, kind) == NAMESPACE:
+            gone = [*rows.filter(namespace=name), row]
         delete_resources(gone, by=by, now=now)
     return gone
 
@@ -260,7 +264,8 @@ def _rows_by_key(
     names = sorted({one.name for one in objects})
     for part in batched(names):
         resources = Resource.objects.filter(name__in=part)
-        resources = resources.select_for_update() if lock else resources
+        if lock:
+            resources = resources.select_for_update()
         rows |= {
             (row.group, row.kind, row.namespace, row.name): row for row in resources
         }
@@ -316,7 +321,7 @@ def _enqueue_selecting(changed: Sequence[HubObject], *, by: User | None) -> None
     )
     ids = [each.pk for each in placements.iterator() if may_select(each, changed)]
     several = {one.key: one for one in changed}
-    word = str(changed[-1]) if len(several) == 1 else counted(len(several), "resource")
+    word = counted(len(several), "resource") if len(several) > 1 else str(changed[-1])
     enqueue_scheduling(
         ids, trigger=f"{word} changed", by=actor_name(by), resources=True
     )

@@ -104,11 +104,10 @@ def placements_with(
     """
     keys = {(one.group, one.kind, one.namespace, one.name): one.pk for one in resources}
     by_resource: dict[int, list[tuple[str, bool]]] = {one.pk: [] for one in resources}
-    latest = ResourceSnapshot.objects.filter(
-        is_latest=True, placement__deleting_since=None
-    )
-    rows = latest.order_by("placement__full_name").values_list(
-        "placement__full_name", "identities"
+    rows = (
+        ResourceSnapshot.objects.filter(is_latest=True, placement__deleting_since=None)
+        .order_by("placement__full_name")
+        .values_list("placement__full_name", "identities")
     )
     for placement, identities in rows:
         for api_version, kind, namespace, name in identities:
@@ -118,8 +117,7 @@ def placements_with(
     has_snapshot = Exists(ResourceSnapshot.objects.filter(placement=OuterRef("pk")))
     waiting = Placement.objects.filter(
         ~has_snapshot, strategy_type=StrategyType.EXTERNAL, deleting_since=None
-    )
-    waiting = waiting.only("namespace", "full_name", "document")
+    ).only("namespace", "full_name", "document")
     for row in waiting.order_by("full_name"):
         for one in resources:
             key = (one.group, one.version, one.kind, one.namespace, one.name)

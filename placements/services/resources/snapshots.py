@@ -80,9 +80,10 @@ def take_resource_snapshot(
     content = content_hash(objects)
     if latest and latest.content_hash == content:
         return latest
+    number = 0
     if latest:
+        number = latest.number + 1
         ResourceSnapshot.objects.filter(pk=latest.pk).update(is_latest=False)
-    number = latest.number + 1 if latest else 0
     snapshot = ResourceSnapshot.objects.create(
         placement=placement,
         number=number,

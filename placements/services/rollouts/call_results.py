@@ -36,6 +36,7 @@ from clusters.drivers.readiness import Readiness
 from clusters.drivers.registry import ACTING_DRIVERS
 from clusters.models import MemberCluster
 from fleetui.apimachinery.words import names_and_more
+from fleetui.bulk import grouped
 from placements.engine.overrides import OverrideFailed
 from placements.engine.rollout.state import (
     NO_FAILURE,
@@ -111,6 +112,13 @@ class ClusterCall:
         return not is_change and not self.missing_kinds
 
     @property
+    def joined_by(self) -> tuple[str, int]:
+        """Return what the calls have in common that can be made as one."""
+        if self.is_observation:
+            return "observe", self.cluster.pk
+        return "change", self.binding.pk
+
+    @property
     def missing_kinds(self) -> frozenset[tuple[str, str]]:
         """Return apiVersion and kind of what failed since the cluster did not serve it."""
         if self.binding.phase != (Phase.APPLIED if self.is_report else Phase.FAILED):
@@ -131,8 +139,20 @@ class ClusterCall:
 
 def comparison_pause(binding: Binding, now: datetime) -> timedelta:
     """Return the time from one report of differences to the next, longer the longer nothing has changed."""
+    return _growing_pause(binding, now, OBSERVE_IN_ROLLOUT, LONGEST_DIFF_PAUSE)
+
+
+def _growing_pause(
+    binding: Binding,
+    now: datetime,
+    shortest: timedelta,
+    longest: timedelta,
+    *,
+    part: int = 2,
+) -> timedelta:
+    """Return a part of the time for which the phase has not changed, within bounds."""
     unchanged = now - (binding.phase_changed_at or now)
-    return max(OBSERVE_IN_ROLLOUT, min(unchanged / 2, LONGEST_DIFF_PAUSE))
+    return max(shortest, min(unchanged / part, longest))
 
 
 def strategy_value(binding: Binding, name: str) -> object:
@@ -166,8 +186,10 @@ class CallResult:
         read = {
             name: json.loads(text) for name, text in texts.items() if text is not None
         }
-        failure = self.failure.columns() if self.failure else {}
-        return {**dict(self.columns), **failure, **read}
+        columns = dict(self.columns)
+        if self.failure:
+            columns |= self.failure.columns()
+        return columns | read
 
     @property
     def is_removed(self) -> bool:
@@ -188,6 +210,127 @@ class CallResult:
             for name, value in self.columns
             if name in names
         )
+
+    @classmethod
+    def fenced(
+        cls, binding: Binding, fenced: DriverFenced, *, now: datetime
+    ) -> "CallResult":
+        """Return the calls from which to continue: after a restore of the database its fence is behind.
+
+        Written only under a lease that is still valid.
+        """
+        columns = {"next_call_at": now, "calls": binding.calls_beyond(fenced.fence)}
+        columns |= _changes(binding, removal_check=binding.removal_check or BEHIND)
+        return cls(tuple(columns.items()), failure=None)
+
+    @classmethod
+    def unavailable(
+        cls, binding: Binding, error: DriverError, *, now: datetime
+    ) -> "CallResult":
+        """Return when to make the same call again, as whether it took effect is unknown: later and later."""
+        pause = _growing_pause(binding, now, OBSERVE_AGAIN, LONGEST_PAUSE)
+        code = ""
+        if isinstance(error, DriverUnavailable):
+            pause, code = (
+                max(pause, timedelta(seconds=error.retry_after or 0)),
+                error.code,
+            )
+        columns = {"next_call_at": now + pause, "message": str(error)[:MESSAGE_LENGTH]}
+        columns |= _changes(binding, unavailable_code=code)
+        return cls(tuple(columns.items()), failure=Failure(FailureKind.UNREACHABLE))
+
+    @classmethod
+    def pending(
+        cls, binding: Binding, pending: DriverPending, *, now: datetime
+    ) -> "CallResult":
+        """Return when to continue: at once while the calls make progress. Nothing has failed."""
+        pause = OBSERVE_AGAIN
+        if binding.objects_done is not None and pending.done <= binding.objects_done:
+            pause = _growing_pause(binding, now, OBSERVE_AGAIN, LONGEST_PAUSE)
+        columns: dict[str, Any] = _answer_columns(binding)
+        columns |= {
+            "next_call_at": now + pause,
+            "message": str(pending)[:MESSAGE_LENGTH],
+            "objects_done": pending.done,
+        }
+        if binding.phase == Phase.APPLYING:
+            columns |= _changes(binding, was_applied=True)
+        return cls(tuple(columns.items()))
+
+    @classmethod
+    def unready(
+        cls, call: ClusterCall, state: PlacementSeen, *, now: datetime, is_busy: bool
+    ) -> "CallResult":
+        """Return what follows where everything is there, and something of it is not available yet."""
+        binding = call.binding
+        columns = _complete_columns(call, Phase.APPLIED, now=now, is_busy=is_busy)
+        since = columns.get("phase_changed_at", binding.phase_changed_at) or now
+        if state.readiness is Readiness.NOT_TRACKABLE:
+            applied_at = since
+            if binding.phase != Phase.APPLYING:
+                applied_at = binding.phase_changed_at or now
+            columns["untrackable_since"] = binding.untrackable_since or applied_at
+        else:
+            pause = OBSERVE_AGAIN
+            if call.cluster.driver in ACTING_DRIVERS:
+                # Each observation costs a request for every object; the pause is alike for many clusters.
+                waited = timedelta(seconds=(now - since) // timedelta(seconds=2))
+                pause = max(pause, min(waited, OBSERVE_IN_ROLLOUT))
+            columns |= {"untrackable_since": None, "next_call_at": now + pause}
+
+        hints = {one.object: f" ({one.hint})" for one in state.objects if one.hint}
+        unready = [
+            replace(one, reason=one.reason + hints.get(one.object, ""))
+            for one in state.unready
+        ]
+        message = object_messages((one.object, one.reason) for one in unready)
+        columns["message"] = message[:MESSAGE_LENGTH]
+        return cls(
+            tuple(columns.items()),
+            failure=unready_failure(binding, unready),
+            drifted=difference_rows(binding.drifted_objects, (), now=now),
+        )
+
+    @classmethod
+    def contested(
+        cls,
+        binding: Binding,
+        state: PlacementSeen,
+        columns: dict[str, Any],
+        *,
+        now: datetime,
+        is_busy: bool,
+    ) -> "CallResult":
+        """Return that a repair of contested objects waits; what is not there is not available until then."""
+        if is_busy:
+            in_rollout = now + OBSERVE_IN_ROLLOUT
+            columns["next_call_at"] = min(columns["next_call_at"], in_rollout)
+        drifted = difference_rows(binding.drifted_objects, state.drifted, now=now)
+        if not state.missing:
+            return cls(tuple(columns.items()), failure=None, drifted=drifted)
+        columns |= _phase_columns(binding, Phase.APPLIED, now) | {
+            "untrackable_since": None
+        }
+        gone = [ObjectSeen(one, Readiness.NOT_YET, MISSING) for one in state.missing]
+        failure = unready_failure(binding, gone)
+        return cls(tuple(columns.items()), failure=failure, drifted=drifted)
+
+    def with_objects(
+        self,
+        binding: Binding,
+        state: PlacementSeen | None,
+        *,
+        now: datetime,
+    ) -> "CallResult":
+        """Return a result that also keeps the states of the objects, where the driver reads them."""
+        if state is None or not state.objects:
+            return self
+        rows, digest = live_rows(state.objects)
+        columns: dict[str, Any] = {"observed_at": now}
+        if digest == binding.objects_digest:
+            return replace(self, columns=(*self.columns, *columns.items()))
+        columns["objects_digest"] = digest
+        return replace(self, columns=(*self.columns, *columns.items()), objects=rows)
 
 
 Answer: TypeAlias = (
@@ -217,27 +360,19 @@ def to_result(
             failure = Failure(FailureKind.OVERRIDE, override=fault)
             return _failure_result(binding, message, failure, now=now)
         case DriverFenced():
-            # Written only under a lease that is still valid: the fence is behind after a restore of the
-            # database.
-            columns = {"next_call_at": now, "calls": binding.calls_beyond(answer.fence)}
-            columns |= {"removal_check": BEHIND} if not binding.removal_check else {}
-            return CallResult(tuple(columns.items()), failure=None)
+            return CallResult.fenced(binding, answer, now=now)
         case DriverRejected():
             return _rejection_result(binding, answer, now=now)
         case DriverPending():
-            return _pending_result(binding, answer, now=now)
+            return CallResult.pending(binding, answer, now=now)
         case DriverError():
-            return _unavailable_result(binding, answer, now=now)
+            return CallResult.unavailable(binding, answer, now=now)
         case DiffResult():
             return _diff_result(call, answer, now=now, is_busy=is_busy)
         case Observation():
             state = answer.of(call.placement)
             result = _observation_result(call, state, now=now, is_busy=is_busy)
-            return (
-                _with_objects(result, binding, state.objects, now=now)
-                if state
-                else result
-            )
+            return result.with_objects(binding, state, now=now)
         case Applied():
             return _apply_result(call, answer, now=now, is_busy=is_busy)
     return CallResult((), outcome=ClusterUpdate.Outcome.REMOVED)
@@ -250,35 +385,14 @@ def kinds_result(call: ClusterCall, answer: Answer, *, now: datetime) -> CallRes
     """
     if answer is True:
         return CallResult((("retry_at", now), ("next_call_at", None)), failure=None)
-    pause = (
-        timedelta()
-        if isinstance(answer, NotCalled)
-        else _kinds_pause(call.binding, now)
-    )
-    return CallResult((("next_call_at", now + pause),), failure=None)
+    next_call = now
+    if not isinstance(answer, NotCalled):
+        next_call += _kinds_pause(call.binding, now)
+    return CallResult((("next_call_at", next_call),), failure=None)
 
 
 def _kinds_pause(binding: Binding, now: datetime) -> timedelta:
-    shortest, longest = LOOK_FOR_KINDS
-    return max(shortest, min((now - (binding.phase_changed_at or now)) / 10, longest))
-
-
-def _with_objects(
-    result: CallResult,
-    binding: Binding,
-    objects: Sequence[LiveObject],
-    *,
-    now: datetime,
-) -> CallResult:
-    """Return a result that also keeps the states of the objects, where the driver reads them."""
-    if not objects:
-        return result
-    rows, digest = live_rows(objects)
-    columns: dict[str, Any] = {"observed_at": now}
-    if digest == binding.objects_digest:
-        return replace(result, columns=(*result.columns, *columns.items()))
-    columns["objects_digest"] = digest
-    return replace(result, columns=(*result.columns, *columns.items()), objects=rows)
+    return _growing_pause(binding, now, *LOOK_FOR_KINDS, part=10)
 
 
 def live_rows(objects: Sequence[LiveObject]) -> tuple[str, str]:
@@ -314,58 +428,21 @@ def _apply_result(
 
 
 def _apply_columns(binding: Binding, removal_check: str = "") -> dict[str, Any]:
-    """Return what an apply that was answered changes in a binding."""
-    columns = _answer_columns(binding)
-    columns |= {"was_applied": True} if not binding.was_applied else {}
-    return columns | (
-        {"removal_check": removal_check}
-        if binding.removal_check != removal_check
-        else {}
-    )
+    columns = _changes(binding, was_applied=True, removal_check=removal_check)
+    return _answer_columns(binding) | columns
 
 
 def _answer_columns(binding: Binding) -> dict[str, Any]:
     """Return what an answer ends: a call in several parts, and the reason why there was none."""
-    ended = {"objects_done": None, "unavailable_code": ""}
+    return _changes(binding, objects_done=None, unavailable_code="")
+
+
+def _changes(binding: Binding, **columns: Any) -> dict[str, Any]:
     return {
-        name: value for name, value in ended.items() if getattr(binding, name) != value
+        name: value
+        for name, value in columns.items()
+        if getattr(binding, name) != value
     }
-
-
-def _unavailable_result(
-    binding: Binding, error: DriverError, *, now: datetime
-) -> CallResult:
-    """Return when to make the same call again, as whether it took effect is unknown: later and later."""
-    pause = max(
-        OBSERVE_AGAIN, min((now - (binding.phase_changed_at or now)) / 2, LONGEST_PAUSE)
-    )
-    code = ""
-    if isinstance(error, DriverUnavailable):
-        pause, code = max(pause, timedelta(seconds=error.retry_after or 0)), error.code
-    columns = {"next_call_at": now + pause, "message": str(error)[:MESSAGE_LENGTH]}
-    columns |= {"unavailable_code": code} if code != binding.unavailable_code else {}
-    return CallResult(tuple(columns.items()), failure=Failure(FailureKind.UNREACHABLE))
-
-
-def _pending_result(
-    binding: Binding, pending: DriverPending, *, now: datetime
-) -> CallResult:
-    """Return when to continue: at once while the calls make progress. Nothing has failed."""
-    pause = OBSERVE_AGAIN
-    if binding.objects_done is not None and pending.done <= binding.objects_done:
-        pause = max(
-            OBSERVE_AGAIN,
-            min((now - (binding.phase_changed_at or now)) / 2, LONGEST_PAUSE),
-        )
-    columns: dict[str, Any] = _answer_columns(binding)
-    columns |= {
-        "next_call_at": now + pause,
-        "message": str(pending)[:MESSAGE_LENGTH],
-        "objects_done": pending.done,
-    }
-    if binding.phase == Phase.APPLYING and not binding.was_applied:
-        columns["was_applied"] = True
-    return CallResult(tuple(columns.items()))
 
 
 def _rejection_result(
@@ -382,10 +459,10 @@ def _rejection_result(
     ):
         reached["next_call_at"] = now + LOOK_FOR_KINDS[0]
     if binding.phase == Phase.APPLYING:
-        is_waiting = error.code == NOT_CONFIRMED
-        reached |= _apply_columns(
-            binding, WAITING if is_waiting else binding.removal_check
-        )
+        removal_check = binding.removal_check
+        if error.code == NOT_CONFIRMED:
+            removal_check = WAITING
+        reached |= _apply_columns(binding, removal_check)
     return replace(
         result,
         columns=(*result.columns, *reached.items()),
@@ -396,9 +473,7 @@ def _rejection_result(
 
 def object_messages(messages: Iterable[tuple[ObjectRef, str]]) -> str:
     """Return each message once, after the objects that it is about."""
-    objects: dict[str, list[str]] = {}
-    for ref, message in messages:
-        objects.setdefault(message, []).append(str(ref))
+    objects = grouped((message, str(ref)) for ref, message in messages)
     return "; ".join(
         f"{names_and_more(refs, 3)}: {message}" for message, refs in objects.items()
     )
@@ -463,57 +538,40 @@ def _observation_result(
         return _reapply_result(binding, "An interrupted apply is continued.", now=now)
     if state.missing or state.drifted:
         return _drift_result(call, state, now=now, is_busy=is_busy)
+    if state.readiness is not Readiness.AVAILABLE:
+        return CallResult.unready(call, state, now=now, is_busy=is_busy)
+    columns = _complete_columns(call, Phase.AVAILABLE, now=now, is_busy=is_busy)
+    columns |= {"untrackable_since": None, "message": state.notice[:MESSAGE_LENGTH]}
+    return CallResult(
+        tuple(columns.items()),
+        outcome=ClusterUpdate.Outcome.AVAILABLE,
+        drifted=difference_rows(binding.drifted_objects, (), now=now),
+    )
 
-    columns: dict[str, Any] = _answer_columns(binding)
+
+def _complete_columns(
+    call: ClusterCall, phase: Phase, *, now: datetime, is_busy: bool
+) -> dict[str, Any]:
+    """Return the columns of a binding of which everything is there as it was applied."""
+    binding = call.binding
+    columns = _answer_columns(binding) | _phase_columns(binding, phase, now)
+    since = columns.get("phase_changed_at", binding.phase_changed_at) or now
+    columns["next_call_at"] = next_at_rest(call.cluster, since, now)
+    if is_busy:
+        columns["next_call_at"] = now + OBSERVE_IN_ROLLOUT
     if (
         binding.contested_since
         and now - datetime.fromisoformat(binding.repairs[-1]) > CONTESTED_PAUSES[1]
     ):
         columns |= {"contested_since": None, "repairs": ()}
-    phase = Phase.AVAILABLE if state.readiness is Readiness.AVAILABLE else Phase.APPLIED
-    since = now if binding.phase != phase else binding.phase_changed_at or now
-    next_call = (
-        now + OBSERVE_IN_ROLLOUT if is_busy else next_at_rest(call.cluster, since, now)
-    )
-    columns["phase"] = phase
+    return columns
+
+
+def _phase_columns(binding: Binding, phase: Phase, now: datetime) -> dict[str, Any]:
+    columns: dict[str, Any] = {"phase": phase}
     if binding.phase != phase:
         columns["phase_changed_at"] = now
-    drifted = difference_rows(binding.drifted_objects, (), now=now)
-    if phase is Phase.AVAILABLE:
-        columns |= {"untrackable_since": None, "next_call_at": next_call}
-        columns["message"] = state.notice[:MESSAGE_LENGTH]
-        outcome = ClusterUpdate.Outcome.AVAILABLE
-        return CallResult(tuple(columns.items()), outcome=outcome, drifted=drifted)
-    hints = {one.object: f" ({one.hint})" for one in state.objects if one.hint}
-    unready = [
-        replace(one, reason=one.reason + hints.get(one.object, ""))
-        for one in state.unready
-    ]
-    is_timed = state.readiness is Readiness.NOT_TRACKABLE
-    if not is_timed:
-        pause = OBSERVE_AGAIN
-        if (
-            call.cluster.driver in ACTING_DRIVERS
-        ):  # each observation costs a request for every object
-            waited = timedelta(
-                seconds=(now - since) // timedelta(seconds=2)
-            )  # alike for many clusters
-            pause = max(pause, min(waited, OBSERVE_IN_ROLLOUT))
-        next_call = now + pause
-    applied_at = (
-        now if binding.phase == Phase.APPLYING else binding.phase_changed_at or now
-    )
-    columns |= {
-        "untrackable_since": (binding.untrackable_since or applied_at)
-        if is_timed
-        else None,
-        "message": object_messages((one.object, one.reason) for one in unready)[
-            :MESSAGE_LENGTH
-        ],
-        "next_call_at": next_call,
-    }
-    failure = unready_failure(binding, unready)
-    return CallResult(tuple(columns.items()), failure=failure, drifted=drifted)
+    return columns
 
 
 def _reapply_result(
@@ -524,7 +582,6 @@ def _reapply_result(
     drifted: str | None = None,
     **columns: Any,
 ) -> CallResult:
-    """Return that the same version is applied again."""
     columns |= {
         "phase": Phase.APPLYING,
         "phase_changed_at": now,
@@ -546,9 +603,7 @@ def _drift_result(
     """
     binding = call.binding
     drifted = difference_rows(binding.drifted_objects, state.drifted, now=now)
-    objects = {str(one) for one in state.missing} | {
-        str(one.object) for one in state.drifted
-    }
+    objects = {*map(str, state.missing), *(str(one.object) for one in state.drifted)}
     names = ", ".join(sorted(objects))
     if (
         state.drifted
@@ -568,33 +623,24 @@ def _drift_result(
         for at in binding.repairs
         if now - datetime.fromisoformat(at) <= CONTESTED_WITHIN
     ]
-    since = binding.contested_since or (now if len(recent) >= MOST_REPAIRS else None)
+    since = binding.contested_since
+    if len(recent) >= MOST_REPAIRS:
+        since = since or now
     if since:
         shortest, longest = CONTESTED_PAUSES
-        due = datetime.fromisoformat(binding.repairs[-1]) + max(
-            shortest, min(now - since, longest)
-        )
+        pause = max(shortest, min(now - since, longest))
+        due = datetime.fromisoformat(binding.repairs[-1]) + pause
         if now < due:
-            next_call = min(due, now + OBSERVE_IN_ROLLOUT) if is_busy else due
             message = f"Others change what is applied here, repaired again at {due:%H:%M:%S} UTC: {names}"
             columns = {
-                "next_call_at": next_call,
+                "next_call_at": due,
                 "message": message[:MESSAGE_LENGTH],
                 "contested_since": since,
                 **_answer_columns(binding),
             }
-            if not state.missing:
-                return CallResult(tuple(columns.items()), failure=None, drifted=drifted)
-            # What is not there is not available, also while it waits for its next repair.
-            columns |= {"phase": Phase.APPLIED, "untrackable_since": None}
-            columns |= (
-                {"phase_changed_at": now} if binding.phase != Phase.APPLIED else {}
+            return CallResult.contested(
+                binding, state, columns, now=now, is_busy=is_busy
             )
-            gone = [
-                ObjectSeen(one, Readiness.NOT_YET, MISSING) for one in state.missing
-            ]
-            failure = unready_failure(binding, gone)
-            return CallResult(tuple(columns.items()), failure=failure, drifted=drifted)
     repairs = (*binding.repairs[-MOST_REPAIRS:], now.isoformat())
     message = f"Changed on the cluster, applying again: {names}"
     return _reapply_result(
@@ -618,23 +664,23 @@ def _diff_result(
     pause = OBSERVE_IN_ROLLOUT if is_busy else comparison_pause(binding, now)
     if any(one.code == NOT_SERVED for one in report.failures):
         pause = min(pause, _kinds_pause(binding, now))
-    phase = Phase.APPLIED if report.failures else Phase.AVAILABLE
+    kind = FailureKind.DIFFERS if report.diffs else None
+    phase, outcome = Phase.AVAILABLE, str(ClusterUpdate.Outcome.AVAILABLE)
+    if report.failures:
+        phase, outcome, kind = Phase.APPLIED, "", None
     message = object_messages((one.object, one.message) for one in report.failures)
     columns: dict[str, Any] = {
-        "phase": phase,
+        **_phase_columns(binding, phase, now),
         "untrackable_since": None,
         "next_call_at": now + pause,
         "observed_at": now,
         "message": message[:MESSAGE_LENGTH],
         **_answer_columns(binding),
     }
-    if binding.phase != phase:
-        columns["phase_changed_at"] = now
     errors = [(one.object, one.code, one.message) for one in report.failures]
-    kind = FailureKind.DIFFERS if report.diffs and not report.failures else None
     return CallResult(
         tuple(columns.items()),
-        outcome="" if report.failures else ClusterUpdate.Outcome.AVAILABLE,
+        outcome=outcome,
         is_applied=True,
         failure=Failure(kind, _object_errors(binding, errors)),
         diffed=difference_rows(binding.diffed_objects, report.diffs, now=now),
@@ -699,13 +745,12 @@ def _object_errors(
     binding: Binding, objects: Sequence[tuple[ObjectRef, str, str]]
 ) -> tuple[ObjectFault, ...]:
     """Return the first 100 objects in order, each with the API version that was sent to the cluster."""
-    snapshot = binding.resource_snapshot if objects else None
     versions = {}
-    for api_version, kind, namespace, name, *_ in (
-        snapshot.applied_identities if snapshot else ()
-    ):
-        group, _, version = api_version.rpartition("/")
-        versions[ObjectRef(group, kind, namespace, name)] = version
+    if objects and binding.resource_snapshot:
+        identities = binding.resource_snapshot.applied_identities
+        for api_version, kind, namespace, name, *_ in identities:
+            group, _, version = api_version.rpartition("/")
+            versions[ObjectRef(group, kind, namespace, name)] = version
     errors = [
         ObjectFault(
             ref.group,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from fleetui.bulk import filter_by
 from fleetui.pagination import BadCursorError
 from placements.engine.rollout.state import EMPTY, FailureKind, Phase, objects_of
 from placements.explain.cluster_objects import (
@@ -60,9 +61,8 @@ def differences_page(
         if beyond and _key(one) <= beyond:
             continue
         if len(differences) == size:
-            cursor = json.dumps(_key(differences[-1]))
             return differences, base64.urlsafe_b64encode(
-                cursor.encode()
+                json.dumps(_key(differences[-1])).encode()
             ).decode().rstrip("=")
         differences.append(one)
     return differences, None
@@ -96,7 +96,7 @@ def _differences(
     types = [one for one in _COLUMNS if filters.type in (None, one)]
     columns: dict[str, Any] = {_COLUMNS[one]: [] for one in types}
     rows = Binding.objects.filter(placement=placement).exclude(**columns)
-    rows = rows.filter(cluster_name=filters.cluster) if filters.cluster else rows
+    rows = filter_by(rows, cluster_name=filters.cluster)
     # Not sorted by the database, whose collation may differ from the order of the cursor.
     names = sorted(
         one

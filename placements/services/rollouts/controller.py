@@ -10,7 +10,11 @@ from django.db import transaction
 from django.db.models import F, Q, QuerySet
 
 from fleetui.apimachinery.errors import InvalidManifest
-from fleetui.audit import SYSTEM, AuditEvent, record
+from fleetui.apimachinery.model import omit_empty
+from fleetui.audit import (
+    SYSTEM,
+    record_event,
+)
 from fleetui.bulk import batched, claim_batch
 from placements.engine.rollout import staged_update
 from placements.engine.rollout.actions import (
@@ -67,7 +71,11 @@ from placements.services.rollouts.forecasts import (
     update_forecast,
 )
 from placements.services.rollouts.removals import keep_leftovers
-from placements.services.rollouts.staged_runs import NO_PLAN, STAGED_RUN
+from placements.services.rollouts.staged_runs import (
+    NO_PLAN,
+    STAGED_RUN,
+    why_facts,
+)
 from placements.services.rollouts.starts import (
     Content,
     RunChanged,
@@ -180,19 +188,34 @@ def _save_rolling(
 ) -> None:
     placement, state = context.placement, context.state
     is_over = result.phase is RunPhase.FINISHED
-    resync_at = now + (RESYNC if result.actions else IDLE_RESYNC)
-    requeue_at = min(result.requeue_at or resync_at, resync_at)
-    _mark_synced(context, requeue_at=None if is_over else requeue_at, now=now)
+    requeue_at = None
+    if not is_over:
+        resync_at = now + (RESYNC if result.actions else IDLE_RESYNC)
+        requeue_at = min(result.requeue_at or resync_at, resync_at)
+    _mark_synced(context, requeue_at=requeue_at, now=now)
     _delete_left_behind(context, now=now)
 
-    run, eta = running_rollout(placement), None
-    if run and (run.version, run.is_deletion) != (
-        context.version,
-        placement.deleting_since is not None,
-    ):
+    run = _run_of(context, now=now)
+    if run is not None:
+        start_actions(run, context, result.actions, now=now)
+        _save_result(run, context, result, now=now)
+        if is_over:
+            end_run(run, Rollout.State.FINISHED, finished_reason(state), now=now)
+    elif state.suspension is Suspension.NONE and not state.deletion:
+        _mark_synced(context, requeue_at=None, now=now)
+    if is_over and placement.deleting_since:
+        _end_deletion(placement, now=now)
+
+
+def _run_of(context: RolloutContext, *, now: datetime) -> Rollout | None:
+    """Return the rollout of what is wanted now, which another one makes way for; None without work."""
+    run, eta = running_rollout(context.placement), None
+    wanted = (context.versions.whole, context.placement.deleting_since is not None)
+    if run and (run.version, run.is_deletion) != wanted:
         end_run(run, Rollout.State.SUPERSEDED, "a newer version is wanted", now=now)
         eta = eta_of_next(run)
         run = None
+    state = context.state
     is_stopped = state.suspension is Suspension.STOPPED and not state.deletion
     if run is None and not is_stopped and needs_run(state):
         waves = [
@@ -200,57 +223,54 @@ def _save_rolling(
             for wave in plan_waves(state).waves
         ]
         run = create_run(context, waves, eta=eta, now=now)
+    return run
 
-    if run is not None:
-        start_actions(run, context, result.actions, now=now)
-        document = result_document(result)
-        changed = Rollout.objects.filter(pk=run.pk)
-        has_forecast = not is_over and update_forecast(run, placement, result, now=now)
-        if not result.actions and not has_forecast:
-            changed = changed.exclude(sync_result=document)
-        if changed.update(
-            sync_result=document, progress_version=F("progress_version") + 1
-        ):
-            counts = asdict(rollout_progress(context.state, result))
-            RolloutSample.objects.create(rollout=run, at=now, **counts)
-        if is_over:
-            end_run(run, Rollout.State.FINISHED, finished_reason(state), now=now)
-    elif state.suspension is Suspension.NONE and not state.deletion:
-        _mark_synced(context, requeue_at=None, now=now)
-    if is_over and placement.deleting_since:
-        leftovers = sorted(
-            placement.bindings.exclude(phase__in=EMPTY).values_list(
-                "cluster_name", flat=True
-            )
-        )
-        placement.bindings.all().delete()
-        keep_leftovers(placement.full_name, leftovers, now=now)
-        finish_deletion(placement, now=now)
-        after = {"mayStillHold": leftovers} if leftovers else None
-        record(
-            AuditEvent("gone", PLACEMENT, placement.full_name, after=after),
-            by=None,
-            now=now,
-        )
+
+def _save_result(
+    run: Rollout, context: RolloutContext, result: RollingUpdateResult, *, now: datetime
+) -> None:
+    """Save what a sync found, with a sample; nothing where it is as the sync before found it."""
+    document = result_document(result)
+    changed = Rollout.objects.filter(pk=run.pk)
+    is_over = result.phase is RunPhase.FINISHED
+    has_forecast = not is_over and update_forecast(
+        run, context.placement, result, now=now
+    )
+    if not result.actions and not has_forecast:
+        changed = changed.exclude(sync_result=document)
+    if changed.update(sync_result=document, progress_version=F("progress_version") + 1):
+        counts = asdict(rollout_progress(context.state, result))
+        RolloutSample.objects.create(rollout=run, at=now, **counts)
+
+
+def _end_deletion(placement: Placement, *, now: datetime) -> None:
+    """Delete a placement that was removed from its clusters, and note those that may still hold it."""
+    held = placement.bindings.exclude(phase__in=EMPTY)
+    leftovers = sorted(held.values_list("cluster_name", flat=True))
+    placement.bindings.all().delete()
+    keep_leftovers(placement.full_name, leftovers, now=now)
+    finish_deletion(placement, now=now)
+    after = omit_empty(mayStillHold=leftovers) or None
+    record_event("gone", PLACEMENT, placement.full_name, after=after, by=None, now=now)
 
 
 def _delete_left_behind(context: RolloutContext, *, now: datetime) -> None:
     """Delete bindings of clusters that have left the fleet, unless they rejoined and were selected again."""
     if not context.left_behind:
         return
-    rows = Binding.objects.filter(
-        pk__in=[binding.pk for binding in context.left_behind]
+    gone = Binding.objects.filter(
+        pk__in=[binding.pk for binding in context.left_behind],
+        state=BindingState.UNSCHEDULED,
     )
-    gone = rows.filter(state=BindingState.UNSCHEDULED)
     names = sorted(gone.values_list("cluster_name", flat=True))
     if names:
         gone.delete()
         keep_leftovers(context.placement.full_name, names, now=now)
-        after = {"clusters": names}
-        record(
-            AuditEvent(
-                "left behind", PLACEMENT, context.placement.full_name, after=after
-            ),
+        record_event(
+            "left behind",
+            PLACEMENT,
+            context.placement.full_name,
+            after={"clusters": names},
             by=None,
             now=now,
         )
@@ -293,10 +313,9 @@ def start_actions(
         return
     names = [action.cluster for action in actions]
     for part in batched(names):
-        earlier = ClusterUpdate.objects.filter(
+        ClusterUpdate.objects.filter(
             rollout__placement=run.placement_id, cluster_name__in=part, outcome=""
-        )
-        earlier.update(outcome=ClusterUpdate.Outcome.SUPERSEDED, ended_at=now)
+        ).update(outcome=ClusterUpdate.Outcome.SUPERSEDED, ended_at=now)
     what = "release" if context.is_release else "remove"
     starts = [
         ClusterUpdate(
@@ -332,7 +351,7 @@ def _write_starts(
         content = None
         if isinstance(action, StartUpdate):
             cluster = action.cluster
-            strategy = versions.strategy_on(cluster) if versions else None
+            strategy = versions.strategy_on(cluster)
             keys = overrides.get(cluster, ())
             content = Content(action.version, snapshot, keys, strategy)
         binding = rows.get(action.cluster)
@@ -376,7 +395,7 @@ def create_run(
         resource_snapshot=target,
         resource_number=target.number if target else None,
         revision_number=target.roll_out_with(placement) if target else None,
-        version=context.version,
+        version=context.versions.whole,
         is_deletion=placement.deleting_since is not None,
         trigger=placement.trigger,
         started_at=now,
@@ -385,7 +404,7 @@ def create_run(
         eta=dict(eta or {}),
     )
     name, after = f"{run.placement_name}/{run.number}", {"waves": run.waves[:20]}
-    record(AuditEvent("started", ROLLOUT, name, after=after), by=None, now=now)
+    record_event("started", ROLLOUT, name, after=after, by=None, now=now)
     return run
 
 
@@ -405,19 +424,17 @@ def end_run(
         progress_version=run.progress_version + 1,
     ):
         open_starts = ClusterUpdate.objects.filter(rollout=run, outcome="")
-        if (
-            state == Rollout.State.FINISHED
-        ):  # what cannot be observed became available by time alone
+        if state == Rollout.State.FINISHED:
+            # What cannot be observed became available by time alone.
             untrackable = Binding.objects.filter(
                 placement=run.placement_id, phase=Phase.APPLIED
             )
-            applied = open_starts.filter(
+            open_starts.filter(
                 cluster_name__in=untrackable.values("cluster_name")
-            )
-            applied.update(outcome=ClusterUpdate.Outcome.AVAILABLE, ended_at=now)
+            ).update(outcome=ClusterUpdate.Outcome.AVAILABLE, ended_at=now)
         open_starts.update(outcome=ClusterUpdate.Outcome.SUPERSEDED, ended_at=now)
         name, after = f"{run.placement_name}/{run.number}", {"because": reason}
-        record(AuditEvent(state, ROLLOUT, name, after=after), by=None, now=now)
+        record_event(state, ROLLOUT, name, after=after, by=None, now=now)
 
 
 _STORED = (
@@ -476,23 +493,7 @@ def _sync_run(
     _record_progress(run, context, result, now=now)
     if result.run.outcome is StagedRunOutcome.SUCCEEDED:
         names = [step.name for step in result.run.deletions.steps]
-        gone = {binding.cluster_name for binding in context.left_behind}
-        rows = Binding.objects.filter(
-            placement=context.placement, state=BindingState.UNSCHEDULED
-        )
-        for some in batched(names):
-            part = rows.filter(cluster_name__in=some)
-            part.filter(phase__in=EMPTY).delete()
-            part.filter(cluster_name__in=gone).delete()
-        left = sorted(gone.intersection(names))
-        if left:
-            event = AuditEvent(
-                "left behind",
-                PLACEMENT,
-                context.placement.full_name,
-                after={"clusters": left},
-            )
-            record(event, by=None, now=now)
+        _delete_removed(context, names, now=now)
     if result.run.outcome:
         return None
     is_idle = result.status in (
@@ -524,14 +525,31 @@ def _record_progress(
             defaults={"requested_at": now},
         )
         if is_new:
-            after = {"request": str(request)}
-            record(
-                AuditEvent(
-                    "approval requested", STAGED_RUN, run.full_name, after=after
-                ),
+            record_event(
+                "approval requested",
+                STAGED_RUN,
+                run.full_name,
+                after={"request": str(request)},
                 by=None,
                 now=now,
             )
+
+
+def _delete_removed(
+    context: RolloutContext, names: Sequence[str], *, now: datetime
+) -> None:
+    """Delete the bindings of the clusters that a run removed a placement from, or found to have left."""
+    gone = {binding.cluster_name for binding in context.left_behind}
+    rows = Binding.objects.filter(
+        placement=context.placement, state=BindingState.UNSCHEDULED
+    )
+    for some in batched(names):
+        part = rows.filter(cluster_name__in=some)
+        part.filter(phase__in=EMPTY).delete()
+        part.filter(cluster_name__in=gone).delete()
+    if left := sorted(gone.intersection(names)):
+        name, after = context.placement.full_name, {"clusters": left}
+        record_event("left behind", PLACEMENT, name, after=after, by=None, now=now)
 
 
 def _initialise(
@@ -546,21 +564,10 @@ def _initialise(
     if isinstance(initial, CannotStart):
         failed = NO_PLAN.end(StagedRunOutcome.FAILED, now, *initial.reasons)
         return ended(failed) if initial.is_final else None
-    placement, target = context.placement, run.resource_snapshot
-    index = parse_staged_run(run.document).spec.resource_snapshot_index
-    if target is None and index:
-        # Named before it existed. Only runs make snapshots: the first one is made by the run that names it.
-        snapshots = ResourceSnapshot.objects.filter(placement=placement)
-        target = snapshots.filter(number=int(index)).first()
-        if target is None and snapshots.exists():
-            return None
+    placement = context.placement
+    target = run.resource_snapshot or _snapshot_for(run, placement, now=now)
     if target is None:
-        by = run.started_by or run.created_by or SYSTEM
-        try:
-            selected = plain_objects(selection_for(placement).objects)
-            target = take_resource_snapshot(placement, selected, by=by, now=now)
-        except InvalidManifest:  # invalid resource selectors
-            return None
+        return None
     if not target.objects_count and all(one.phase in EMPTY for one in context.bindings):
         return ended(
             NO_PLAN.end(StagedRunOutcome.FAILED, now, StageReason("no-resources"))
@@ -576,11 +583,30 @@ def _initialise(
     run.overrides = {
         name: [one.pk for one in overrides[name]] for name in names if name in overrides
     }
-    return (
-        None
-        if isinstance(plan, CannotStart)
-        else StagedUpdateResult(plan, RunStatus.INITIALISED)
-    )
+    if isinstance(plan, CannotStart):
+        return None
+    return StagedUpdateResult(plan, RunStatus.INITIALISED)
+
+
+def _snapshot_for(
+    run: StagedRun, placement: Placement, *, now: datetime
+) -> ResourceSnapshot | None:
+    """Return the snapshot that a run rolls out, which it takes itself unless it names one.
+
+    None where it has to wait for that, or where the resource selectors are invalid.
+    """
+    if index := parse_staged_run(run.document).spec.resource_snapshot_index:
+        # Named before it existed. Only runs make snapshots: the first one is made by the run that names it.
+        snapshots = ResourceSnapshot.objects.filter(placement=placement)
+        target = snapshots.filter(number=int(index)).first()
+        if target is not None or snapshots.exists():
+            return target
+    by = run.started_by or run.created_by or SYSTEM
+    try:
+        selected = plain_objects(selection_for(placement).objects)
+        return take_resource_snapshot(placement, selected, by=by, now=now)
+    except InvalidManifest:
+        return None
 
 
 def _store(run: StagedRun, result: StagedUpdateResult, *, now: datetime) -> None:
@@ -597,21 +623,20 @@ def _store(run: StagedRun, result: StagedUpdateResult, *, now: datetime) -> None
     has_moved = before != (run.plan, run.sync_result, run.status)
     run.progress_version += has_moved or run.eta.get("left") != eta.get("left")
     rows = StagedRun.objects.filter(pk=run.pk, progress_version=expected)
-    columns = (
-        {name: getattr(run, name) for name in _STORED}
-        if run.progress_version != expected
-        else {}
-    )
+    columns = {}
+    if run.progress_version != expected:
+        columns = {name: getattr(run, name) for name in _STORED}
     if not rows.update(progress_version=run.progress_version, **columns):
         raise RunChanged
     if run.ended_at:
-        after = (
-            {"why": [reason.code for reason in result.run.reasons]}
-            if result.run.reasons
-            else None
-        )
+        after = why_facts(result.run.reasons)
         has_failed = run.status == RunStatus.FAILED
-        event = AuditEvent(
-            run.status, STAGED_RUN, run.full_name, after=after, is_warning=has_failed
+        record_event(
+            run.status,
+            STAGED_RUN,
+            run.full_name,
+            after=after,
+            is_warning=has_failed,
+            by=None,
+            now=now,
         )
-        record(event, by=None, now=now)

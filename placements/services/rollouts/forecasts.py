@@ -245,8 +245,12 @@ def staged_eta(
         placement=run.placement_id, status=RunStatus.SUCCEEDED
     )
     approvals = sum((not stage.may_start) + (not stage.may_end) for stage in stages)
-    after = _eta_after(run, left, finished, obstacle=obstacle, now=now)
-    return {**after, "cause": cause, "obstacle": obstacle, "approvals": approvals}
+    return {
+        **_eta_after(run, left, finished, obstacle=obstacle, now=now),
+        "cause": cause,
+        "obstacle": obstacle,
+        "approvals": approvals,
+    }
 
 
 def _obstacle(result: RollingUpdateResult) -> str:

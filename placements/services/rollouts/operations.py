@@ -15,9 +15,18 @@ from django.db.models import QuerySet
 
 from clusters.models import MemberCluster
 from clusters.operations.edit import set_faults
-from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.apimachinery.errors import (
+    FieldError,
+    InvalidManifest,
+    raise_errors,
+)
+from fleetui.apimachinery.model import omit_empty
 from fleetui.apimachinery.words import full_name, names_and_more
-from fleetui.audit import AuditEvent, actor_name, record
+from fleetui.audit import (
+    actor_name,
+    record_event,
+)
+from fleetui.bulk import filter_by
 from fleetui.concurrency import check_revision
 from fleetui.errors import FleetError
 from fleetui.permissions import check_change
@@ -174,7 +183,7 @@ def retry(
     names = list(failed.order_by("cluster_name").values_list("cluster_name", flat=True))
     failed.update(retry_at=None)
     after: dict[str, Any] = {"cluster": cluster} if cluster else {"clusters": names}
-    record(AuditEvent("retried", PLACEMENT, name, after=after), by=by, now=now)
+    record_event("retried", PLACEMENT, name, after=after, by=by, now=now)
     enqueue_rollout([placement.pk])
     return names
 
@@ -208,8 +217,7 @@ def reapply(
     ]
     if not clusters:
         errors.append(FieldError("clusters", "required", "is empty", allowed))
-    if errors:
-        raise InvalidManifest(errors)
+    raise_errors(errors)
     names = sorted(set(clusters))
     # What is being applied already is not started twice; its next attempt comes at once.
     Binding.objects.filter(pk__in=[known[one] for one in names]).update(
@@ -223,10 +231,8 @@ def reapply(
         message=f"Applied again by {actor_name(by)}",
         **NO_FAILURE.columns(),
     )
-    record(
-        AuditEvent("applied again", PLACEMENT, name, after={"clusters": names}),
-        by=by,
-        now=now,
+    record_event(
+        "applied again", PLACEMENT, name, after={"clusters": names}, by=by, now=now
     )
     enqueue_rollout([placement.pk])
     enqueue(RUN_CLUSTER_CALLS)
@@ -361,9 +367,7 @@ def abandon_cluster(
     Binding.objects.filter(placement=row, cluster_name=cluster).delete()
     keep_leftovers(placement, [cluster], now=now)
     after = {"cluster": cluster, "mayStillHold": [cluster]}
-    record(
-        AuditEvent("force-removed", PLACEMENT, placement, after=after), by=by, now=now
-    )
+    record_event("force-removed", PLACEMENT, placement, after=after, by=by, now=now)
     enqueue_rollout([row.pk])
 
 
@@ -393,14 +397,15 @@ def _nothing_failed_words(name: str, cluster: str) -> str:
 
 
 def _failed_bindings(placement: Placement, cluster: str) -> QuerySet[Binding]:
-    rows = Binding.objects.filter(
-        placement=placement, phase__in=(Phase.FAILED, Phase.REMOVE_FAILED)
+    return filter_by(
+        Binding.objects.all(),
+        placement=placement,
+        phase__in=(Phase.FAILED, Phase.REMOVE_FAILED),
+        cluster_name=cluster,
     )
-    return rows.filter(cluster_name=cluster) if cluster else rows
 
 
 def why_not_reapply(placement: Placement, cluster: str = "") -> str:
-    """Return why a placement cannot be applied again, on one cluster or on any."""
     if placement.deleting_since is not None:
         return f"{placement.full_name} is being deleted; its resources are not applied again"
     if (
@@ -469,10 +474,15 @@ def _save(
 ) -> None:
     placement.revision += 1
     placement.save(update_fields=["revision", *fields])
-    event = AuditEvent(
-        verb, PLACEMENT, placement.full_name, revision=placement.revision, after=after
+    record_event(
+        verb,
+        PLACEMENT,
+        placement.full_name,
+        revision=placement.revision,
+        after=after,
+        by=by,
+        now=now,
     )
-    record(event, by=by, now=now)
     enqueue_rollout([placement.pk])
 
 
@@ -542,7 +552,7 @@ def approve(
         )
         request.save(update_fields=["approved_at", "approved_by", "comment"])
         _remove_wait(run, WaitReason(f"approval-{request.side}"), stage)
-        facts = {"request": str(request)} | ({"comment": comment} if comment else {})
+        facts = omit_empty(request=str(request), comment=comment)
         _save_run(run, "approved", facts, by=by, now=now)
     return request
 
@@ -712,8 +722,12 @@ def _save_run(
 ) -> None:
     run.revision, run.progress_version = run.revision + 1, run.progress_version + 1
     run.save()
-    record(
-        AuditEvent(verb, STAGED_RUN, run.full_name, revision=run.revision, after=after),
+    record_event(
+        verb,
+        STAGED_RUN,
+        run.full_name,
+        revision=run.revision,
+        after=after,
         by=by,
         now=now,
     )
@@ -733,11 +747,10 @@ def inject_faults(
     """Replace the faults of a simulated cluster. Raise what `set_faults` raises."""
     row = set_faults(name, faults, by=by, now=now, expected=expected)
     # At rest the workloads are read every two minutes; until then the fault would have no effect.
-    placed = Binding.objects.filter(
+    Binding.objects.filter(
         cluster_name=name,
         phase__in=(Phase.APPLIED, Phase.AVAILABLE),
         next_call_at__gt=now,
-    )
-    placed.update(next_call_at=now)
+    ).update(next_call_at=now)
     enqueue(RUN_CLUSTER_CALLS)
     return row

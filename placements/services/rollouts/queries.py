@@ -26,6 +26,10 @@ from django.db.models.functions import Coalesce, Concat
 from fleetui.apimachinery.metadata import with_hub_metadata
 from fleetui.apimachinery.words import counted, split_full_name
 from fleetui.audit import SYSTEM
+from fleetui.bulk import (
+    filter_by,
+    first_or_raise,
+)
 from fleetui.errors import UnknownObject
 from fleetui.models import Event
 from fleetui.permissions import Role, may_change
@@ -106,7 +110,7 @@ def runs_matching(
     """Return runs of a kind without their long columns; unordered. `text` is part of a placement."""
     rows = model.objects.defer(*model.LONG_COLUMNS)
     rows = rows.filter(placement_name__contains=text.lower())
-    return rows.filter(placement_name=placement) if placement else rows
+    return filter_by(rows, placement_name=placement)
 
 
 _FAILED = (Phase.FAILED.value, Phase.REMOVE_FAILED.value)
@@ -124,7 +128,8 @@ def with_failed(rows: QuerySet[Any]) -> QuerySet[Any]:
 def events_of(run: Rollout) -> QuerySet[Event]:
     """Return the events of a rollout, and those of its placement meanwhile; unordered."""
     meanwhile = Q(kind="placement", name=run.placement_name, at__gte=run.started_at)
-    meanwhile &= Q(at__lte=run.ended_at) if run.ended_at else Q()
+    if run.ended_at:
+        meanwhile &= Q(at__lte=run.ended_at)
     return Event.objects.filter(
         Q(kind="rollout", name=f"{run.placement_name}/{run.number}") | meanwhile
     )
@@ -135,19 +140,17 @@ def run_named(placement: str, number: int) -> Rollout:
     rows = Rollout.objects.filter(
         placement_name=placement, number=number
     ).select_related("placement")
-    run = with_failed(rows).order_by("-pk").first()
-    if run is None:
-        raise UnknownRolloutError(placement, number)
-    return run
+    return first_or_raise(
+        with_failed(rows).order_by("-pk"), UnknownRolloutError(placement, number)
+    )
 
 
 def staged_run_named(name: str) -> StagedRun:
     """Return a staged run with its approvals. Raise UnknownRunError."""
     rows = StagedRun.objects.select_related("placement").prefetch_related("approvals")
-    run: StagedRun | None = with_status(rows).filter(full_name=name).first()
-    if run is None:
-        raise UnknownRunError(name)
-    return run
+    return first_or_raise(
+        with_status(rows).filter(full_name=name), UnknownRunError(name)
+    )
 
 
 def latest_run(placement: Placement) -> Rollout | None:
@@ -174,9 +177,10 @@ def version_names(
 
     With overrides a cluster may need another version. `applied` are the `applied_names`, if they are known.
     """
-    names = applied_names(run.placement_id) if applied is None else applied
+    if applied is None:
+        applied = applied_names(run.placement_id)
     if run.revision_number is None:
-        return names
+        return applied
     versions = [
         one["wanted"]
         for one in (run.sync_result or {}).get("waiting", ())
@@ -184,7 +188,7 @@ def version_names(
     ]
     return {
         **dict.fromkeys([*versions, run.version], f"revision {run.revision_number}"),
-        **names,
+        **applied,
     }
 
 
@@ -248,6 +252,21 @@ def waiting_words(bindings: Collection[Binding]) -> dict[int, str]:
 
     The bindings have their placements loaded. At most three queries.
     """
+    words = _rollout_words(bindings)
+    pending = [
+        row
+        for row in bindings
+        if row.placement.is_staged and row.phase in EMPTY and row.pk not in words
+    ]
+    placements: set[int | None] = {row.placement_id for row in pending}
+    waits = dict.fromkeys(placements, "Waiting for a staged update run.")
+    runs = StagedRun.objects.filter(IN_PROGRESS, placement__in=placements)
+    for run in runs.select_related("placement"):
+        waits[run.placement_id] = next(iter(sentences_of(run, result_in(run))), "")
+    return words | {row.pk: waits[row.placement_id] for row in pending}
+
+
+def _rollout_words(bindings: Collection[Binding]) -> dict[int, str]:
     running = Rollout.objects.filter(state=Rollout.State.RUNNING)
     rolled_out = {row.placement_id for row in bindings if row.placement.runs_made}
     runs = list(running.filter(placement__in=rolled_out))
@@ -256,35 +275,13 @@ def waiting_words(bindings: Collection[Binding]) -> dict[int, str]:
         placement__in=applied, resource_snapshot__revision_number__isnull=False
     )
     columns = versions.values_list("placement", "applied_version", _REVISION).distinct()
-    for placement, version, number in columns.order_by(_REVISION) if runs else ():
+    for placement, version, number in columns.order_by(_REVISION):
         applied[placement][version] = f"revision {number}"
     words: dict[int, str] = {}
     for run in runs:
         rows = (row for row in bindings if row.placement_id == run.placement_id)
-        words |= {
-            pk: why
-            for pk, (_, why) in report_of(run, applied[run.placement_id])
-            .waiting(rows)
-            .items()
-        }
-    if pending := [
-        row for row in bindings if row.phase in EMPTY and row.pk not in words
-    ]:
-        waits: dict[int | None, str] = {
-            row.placement_id: "Waiting for a staged update run."
-            for row in pending
-            if row.placement.is_staged
-        }
-        in_progress = StagedRun.objects.filter(
-            placement__in=waits, ended_at=None, started_at__isnull=False
-        )
-        for one in in_progress.select_related("placement") if waits else ():
-            waits[one.placement_id] = next(iter(sentences_of(one, result_in(one))), "")
-        words |= {
-            row.pk: waits[row.placement_id]
-            for row in pending
-            if row.placement_id in waits
-        }
+        waiting = report_of(run, applied[run.placement_id]).waiting(rows)
+        words |= {pk: why for pk, (_, why) in waiting.items()}
     return words
 
 
@@ -323,17 +320,52 @@ class ClusterInRun:
     def has_failed(self) -> bool:  # it can be retried
         return self.phase in _FAILED
 
+    def left_by(self, update: ClusterUpdate, version: str | None) -> "ClusterInRun":
+        """Return the cluster as the last start on it left it; `version` is what was started."""
+        if update.what in (REMOVE, RELEASE):
+            version = None
+        return replace(
+            self,
+            phase=update.outcome or Phase.APPLYING,
+            since=update.ended_at or update.started_at,
+            running=version,
+            attempts=update.attempt,
+            message=update.message,
+            began_at=update.started_at,
+            ended_at=update.ended_at,
+        )
+
+    def bound(self, row: Any, run: Rollout, report: RolloutReport) -> "ClusterInRun":
+        """Return the cluster as its binding is, with `is_wanted`, while the rollout is in progress."""
+        running = row.applied_version if row.phase not in EMPTY else None
+        version, wanted = run.version, None
+        if running and row.is_wanted:
+            # A version of its own where the cluster has overrides.
+            version = running
+        if row.state != BindingState.UNSCHEDULED and not run.is_deletion:
+            wanted = wanted_name(version, running, report.names)
+        return replace(
+            self,
+            phase=row.phase,
+            since=row.phase_changed_at,
+            running=version_name(running, report.names),
+            wanted=wanted,
+            attempts=row.attempts,
+            retry_at=row.retry_at,
+            message=with_reason(row.unavailable_code, row.message),
+        )
+
 
 def names_in(run: Rollout) -> list[str]:
     """Return every cluster of a rollout: those of its waves in their order, then the others by name."""
-    planned = [name for wave in run.waves for name in wave]
+    planned = run.wave_numbers
     others = set(
         ClusterUpdate.objects.filter(rollout=run).values_list("cluster_name", flat=True)
     )
     if run.state == Rollout.State.RUNNING:
         rows = Binding.objects.filter(placement=run.placement_id)
         others.update(rows.values_list("cluster_name", flat=True))
-    return [*dict.fromkeys(planned), *sorted(others.difference(planned))]
+    return [*planned, *sorted(others.difference(planned))]
 
 
 def parts_of(run: Rollout) -> dict[str, Part]:
@@ -346,7 +378,7 @@ def parts_of(run: Rollout) -> dict[str, Part]:
             **dict.fromkeys((Phase.REMOVED.value, RELEASE, "released"), Part.REMOVED),
             **dict.fromkeys(_FAILED, Part.FAILED),
         }
-        planned = dict.fromkeys(name for wave in run.waves for name in wave)
+        planned = run.wave_numbers
         names = [*planned, *sorted(left.keys() - planned)]
         return {name: ends.get(left.get(name, ""), Part.PENDING) for name in names}
     rows = _with_is_wanted(Binding.objects.filter(placement=run.placement_id), run)
@@ -355,8 +387,7 @@ def parts_of(run: Rollout) -> dict[str, Part]:
     if run.is_deletion:
         return parts
     # What has no binding is not selected any more.
-    waves = (name for wave in run.waves for name in wave)
-    return dict.fromkeys(waves, Part.REMOVED) | parts
+    return dict.fromkeys(run.wave_numbers, Part.REMOVED) | parts
 
 
 def parts_of_steps(
@@ -378,17 +409,25 @@ def parts_of_steps(
     rows = rows.filter(has_revision | ~Q(phase=Phase.AVAILABLE))
     columns = ("cluster_name", "phase", "phase_changed_at", "untrackable_since")
     for name, phase, changed_at, untrackable_since in rows.values_list(*columns):
-        is_done = parts.get(name) is Part.UPDATED
-        is_late = changed_at is not None and changed_at < late_since
-        if phase == Phase.AVAILABLE and parts.get(name) is Part.PENDING:
-            parts[name] = Part.UPDATED  # nothing is started there in its turn
-        elif is_done and phase == Phase.FAILED:
-            parts[name] = Part.FAILED
-        elif phase != Phase.APPLIED or untrackable_since is not None:
-            continue
-        elif is_done or (is_late and parts.get(name) is Part.UPDATING):
-            parts[name] = Part.NOT_AVAILABLE
+        if name in parts:
+            is_late = changed_at is not None and changed_at < late_since
+            is_timed = untrackable_since is not None
+            parts[name] = _observed_part(
+                parts[name], phase, is_late=is_late, is_timed=is_timed
+            )
     return parts
+
+
+def _observed_part(planned: Part, phase: str, *, is_late: bool, is_timed: bool) -> Part:
+    """Return how far a cluster has come by what is observed there since its step."""
+    if phase == Phase.AVAILABLE and planned is Part.PENDING:
+        return Part.UPDATED  # nothing is started there in its turn
+    if phase == Phase.FAILED and planned is Part.UPDATED:
+        return Part.FAILED
+    is_over = planned is Part.UPDATED or (is_late and planned is Part.UPDATING)
+    if phase == Phase.APPLIED and is_over and not is_timed:
+        return Part.NOT_AVAILABLE
+    return planned
 
 
 def part_counts(
@@ -422,13 +461,15 @@ def _part(
     state: str,
 ) -> Part:
     is_removed = run.is_deletion or state == BindingState.UNSCHEDULED
-    is_done = phase in EMPTY if is_removed else phase == Phase.AVAILABLE and is_wanted
-    if is_done:
-        return Part.REMOVED if is_removed else Part.UPDATED
+    if is_removed and phase in EMPTY:
+        return Part.REMOVED
+    if is_wanted and not is_removed and phase == Phase.AVAILABLE:
+        return Part.UPDATED
     if phase in _FAILED:
         return Part.FAILED
-    is_current = is_removed or is_wanted
-    return Part.UPDATING if phase in IN_FLIGHT and is_current else Part.PENDING
+    if phase in IN_FLIGHT and (is_removed or is_wanted):
+        return Part.UPDATING
+    return Part.PENDING
 
 
 def _with_is_wanted(rows: QuerySet[Any], run: Rollout) -> QuerySet[Any]:
@@ -449,8 +490,7 @@ def clusters_in(
     run: Rollout, names: Sequence[str], report: RolloutReport
 ) -> list[ClusterInRun]:
     """Return the rows of these clusters, as they are while it is in progress, later as it left them."""
-    waves = {name: number for number, wave in enumerate(run.waves, 1) for name in wave}
-    bindings = {}
+    waves, bindings = run.wave_numbers, {}
     if run.state == Rollout.State.RUNNING:
         rows = Binding.objects.filter(
             placement=run.placement_id, cluster_name__in=names
@@ -462,45 +502,14 @@ def clusters_in(
     latest = {row.cluster_name: row for row in updates}
     waiting, clusters = report.waiting(bindings.values()), []
     for name in names:
-        update = latest.get(name)
-        if name in bindings:
-            row = bindings[name]
-            is_selected = row.state != BindingState.UNSCHEDULED and not run.is_deletion
-            running = row.applied_version if row.phase not in EMPTY else None
-            # What runs there is a version of its own where the cluster has overrides.
-            wanted = running if running and row.is_wanted else run.version
+        one = ClusterInRun(name, waves.get(name), NOT_STARTED)
+        if update := latest.get(name):
+            one = one.left_by(update, version_name(run.version, report.names))
+        if row := bindings.get(name):
             block, why = waiting.get(row.pk, ("", ""))
-            one = ClusterInRun(
-                name,
-                waves.get(name),
-                row.phase,
-                row.phase_changed_at,
-                version_name(running, report.names),
-                wanted_name(wanted, running, report.names) if is_selected else None,
-                row.attempts,
-                row.retry_at,
-                with_reason(row.unavailable_code, row.message),
-                str(block),
-                why,
-            )
-        elif update is None:
-            one = ClusterInRun(name, waves.get(name), NOT_STARTED)
-        else:
-            one = ClusterInRun(
-                name,
-                waves.get(name),
-                update.outcome or Phase.APPLYING,
-                update.ended_at or update.started_at,
-                None
-                if update.what in (REMOVE, RELEASE)
-                else version_name(run.version, report.names),
-                attempts=update.attempt,
-                message=update.message,
-            )
+            one = replace(one.bound(row, run, report), block=str(block), why=why)
         if update and update.what == RELEASE:
             one = replace(one, phase=_RELEASE_PHASES.get(one.phase, one.phase))
-        if update:
-            one = replace(one, began_at=update.started_at, ended_at=update.ended_at)
         clusters.append(one)
     return clusters
 
@@ -523,28 +532,21 @@ _LONGEST = 63
 
 
 def run_manifest(run: StagedRun) -> dict[str, Any]:
-    """Return the document of a run as it was written, with its status."""
     if run.is_mirrored:
         return {**run.document, "status": run.hub_status or {}}
-    result = result_in(run)
-    if result:
-        return {
-            **run.document,
-            "status": run_status(result, snapshot=run.resource_number),
-        }
+    if result := result_in(run):
+        status = run_status(result, snapshot=run.resource_number)
+        return {**run.document, "status": status}
     waiting = {
         "type": "Initialized",
         "status": "Unknown",
         "reason": "UpdateRunInitializing",
+        "message": initialising_sentence(run),
     }
-    return {
-        **run.document,
-        "status": {"conditions": [{**waiting, "message": initialising_sentence(run)}]},
-    }
+    return {**run.document, "status": {"conditions": [waiting]}}
 
 
 def initialising_sentence(run: StagedRun) -> str:
-    """Return what a run waits for that is not initialized."""
     index = run.document["spec"].get("resourceSnapshotIndex")
     placement = run.placement
     if placement and placement.selection_faults:
@@ -568,13 +570,13 @@ def sentences_of(run: StagedRun, result: StagedUpdateResult | None) -> list[str]
 
     Of a run of a live hub, the status on the hub is first.
     """
+    sentences = run_sentences(result) if result else []
     if run.is_mirrored:
         words = hub_run_sentences(run.hub_status or {})
-        return [*words, *(run_sentences(result) if result else ())] or [NOT_INITIALIZED]
-    placement, sentences = (
-        run.placement,
-        run_sentences(result) if result else [initialising_sentence(run)],
-    )
+        return [*words, *sentences] or [NOT_INITIALIZED]
+    if result is None:
+        sentences = [initialising_sentence(run)]
+    placement = run.placement
     if placement and placement.paused_since and run.ended_at is None:
         by = placement.paused_by
         sentences.insert(
@@ -582,14 +584,14 @@ def sentences_of(run: StagedRun, result: StagedUpdateResult | None) -> list[str]
             f"{placement.full_name} is paused by {by}: no new updates start, and no stage continues.",
         )
     elif result and result.status is RunStatus.PROGRESSING and not result.waits:
-        sentences.append(
-            "The run continues in a moment."
-        )  # after an action that no worker has processed
+        # After an action that no worker has processed.
+        sentences.append("The run continues in a moment.")
     return sentences
 
 
 def progress_document(run: StagedRun) -> dict[str, Any]:
     result, now = result_in(run), datetime.now(UTC)
+    facts = progress_facts(result) if result else _NOT_STARTED
     return {
         "name": run.full_name,
         "placement": run.placement_name,
@@ -607,7 +609,7 @@ def progress_document(run: StagedRun) -> dict[str, Any]:
             }
             for request in run.approvals.order_by("pk")
         ],
-        **(progress_facts(result) if result else _NOT_STARTED),
+        **facts,
         # `rules/foresight.md#time-left`
         "eta": eta_document(
             run.eta, started_at=run.started_at or now, ended_at=run.ended_at, now=now
@@ -641,18 +643,18 @@ def failed_and_waiting(placement: Placement) -> tuple[list[str], int]:
         name=Case(When(is_failed, then="cluster_name"), default=Value("")),
         waits=Case(When(is_new | is_left, then=True), default=False),
     )
-    counts = rows.order_by("name").values_list("name", "waits")
-    failed, waiting = [], 0
-    for name, waits, count in counts.annotate(count=Count("pk")):
-        failed += [name] if name else []
-        waiting += count if waits else 0
-    return failed, waiting
+    columns = rows.order_by("name").values_list("name", "waits")
+    counts = list(columns.annotate(count=Count("pk")))
+    failed = [name for name, _, _ in counts if name]
+    return failed, sum(count for _, waits, count in counts if waits)
 
 
 def waits_for_run(placement: Placement, count: int) -> str:
     """Return what of a staged placement waits for its next run, in words: clusters or resources."""
+    if count == 1:
+        return "1 cluster waits for a staged update run."
     if count:
-        return f"{counted(count, 'cluster')} {'waits' if count == 1 else 'wait'} for a staged update run."
+        return f"{counted(count, 'cluster')} wait for a staged update run."
     if not placement.has_newer_resources:
         return ""
     latest = placement.resource_snapshots.get(is_latest=True)
@@ -679,12 +681,11 @@ def is_rollback(run: StagedRun) -> bool:
         or "resourceSnapshotIndex" not in run.document["spec"]
     ):
         return False
-    newer = ResourceSnapshot.objects.filter(
+    return ResourceSnapshot.objects.filter(
         placement=run.placement_id,
         number__gt=run.resource_number,
         created_at__lte=run.created_at,
-    )
-    return newer.exists()
+    ).exists()
 
 
 def free_name(placement: str) -> str:
@@ -736,9 +737,7 @@ def approvals_matching(*, name: str = "", run: str = "") -> QuerySet[Any]:
     """Return the approval requests of runs, each with its full name; "" for all of them."""
     full_name = Concat("run__full_name", Value("-"), "side", Value("-"), "stage")
     rows = ApprovalRequest.objects.select_related("run").annotate(full_name=full_name)
-    if name:
-        rows = rows.filter(full_name=name)
-    return rows.filter(run__full_name=run) if run else rows
+    return filter_by(rows, full_name=name, run__full_name=run)
 
 
 def approval_manifest(name: str) -> dict[str, Any]:
@@ -746,9 +745,7 @@ def approval_manifest(name: str) -> dict[str, Any]:
 
     Raise UnknownApprovalError.
     """
-    row = approvals_matching(name=name).first()
-    if row is None:
-        raise UnknownApprovalError(name)
+    row = first_or_raise(approvals_matching(name=name), UnknownApprovalError(name))
     manifest = row.to_manifest()
     return with_hub_metadata(
         manifest,
@@ -770,19 +767,14 @@ def with_gate(rows: QuerySet[Any]) -> QuerySet[Any]:
 
 
 def waiting_for(request: ApprovalRequest, user: User | None) -> PendingApproval:
-    """Return who may approve, and why this user may not."""
     run = request.run
-    is_person = run.started_by not in ("", SYSTEM)
-    other = (
-        f" other than {run.started_by}, who started it"
-        if is_person and _requires_another(run)
-        else ""
-    )
-    return PendingApproval(request, f"an approver{other}", why_not_approve(run, user))
+    who = "an approver"
+    if run.started_by not in ("", SYSTEM) and _requires_another(run):
+        who = f"an approver other than {run.started_by}, who started it"
+    return PendingApproval(request, who, why_not_approve(run, user))
 
 
 def why_not_approve(run: StagedRun, user: User | None) -> str:
-    """Return why a user may not approve a stage of a run; empty if they may."""
     if user is None or not may_change(user, labels_of_run(run), role=Role.APPROVER):
         return f"only an approver may approve a stage; required role: {Role.APPROVER}"
     if _requires_another(run) and user.get_username() == run.started_by:
@@ -799,8 +791,7 @@ def _requires_another(run: StagedRun) -> bool:
 
 
 def runs_under_way() -> tuple[QuerySet[Rollout], QuerySet[StagedRun]]:
-    rolling = Rollout.objects.filter(IN_PROGRESS)
-    return rolling, StagedRun.objects.filter(IN_PROGRESS)
+    return Rollout.objects.filter(IN_PROGRESS), StagedRun.objects.filter(IN_PROGRESS)
 
 
 def running_count() -> int:

@@ -7,7 +7,11 @@ Fences keep a worker that was stopped from changing a cluster after its lease. T
 clusters that do not know fences. What a user left on a cluster on purpose is a leftover, and stays.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import (
+    Callable,
+    Iterable,
+    Mapping,
+)
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -21,6 +25,7 @@ from clusters.drivers.base import DriverFenced, HeldObjects, Observation, Remove
 from clusters.drivers.concurrency import call_all
 from clusters.drivers.registry import DRIVERS
 from clusters.models import MemberCluster, Membership
+from fleetui.apimachinery.model import omit_empty
 from fleetui.apimachinery.words import names_and_more
 from fleetui.audit import AuditEvent, actor_name, record_all
 from fleetui.bulk import claim_batch
@@ -79,32 +84,27 @@ def hold_back(
 
     `held` is what the clusters of this round hold; those of simulated clusters have nothing to lose.
     """
-    real = {pair for pair in orphans if pair[1] in held[pair[0]]}
     rows = WaitingRemoval.objects.filter(cluster_name__in=held)
     recorded = {(row.cluster_name, row.placement_name): row for row in rows}
     ended = [row.pk for pair, row in recorded.items() if pair not in orphans]
     if ended:
         WaitingRemoval.objects.filter(pk__in=ended).delete()
-    if not real:
-        return set()
-    known = known_placements({placement for _, placement in real})
     waiting: set[Pair] = set()
     events = []
-    for cluster, placement in sorted(real):
-        of_cluster = held[cluster]
-        total = sum(one.count for one in of_cluster.values())
-        going = sum(of_cluster[each].count for where, each in real if where == cluster)
-        mine = of_cluster[placement]
-        reason = reason_to_wait(mine, going, total, is_known=placement in known)
+    for (cluster, placement), reason in _reasons_to_wait(orphans, held).items():
+        mine, total = held[cluster][placement], _count_of(held[cluster].values())
         row = recorded.get((cluster, placement))
-        if not reason or (row is not None and row.confirmed_at is not None):
+        if row is not None and row.confirmed_at is not None:
             continue
         waiting.add((cluster, placement))
         if row is None:
-            after = {"cluster": cluster, "reason": reason}
             events.append(
                 AuditEvent(
-                    "removal waits", PLACEMENT, placement, after=after, is_warning=True
+                    "removal waits",
+                    PLACEMENT,
+                    placement,
+                    after={"cluster": cluster, "reason": reason},
+                    is_warning=True,
                 )
             )
         values = {
@@ -120,6 +120,29 @@ def hold_back(
         )
     record_all(events, by=None, now=now)
     return waiting
+
+
+def _reasons_to_wait(
+    orphans: Iterable[Pair], held: Mapping[str, Mapping[str, HeldObjects]]
+) -> dict[Pair, str]:
+    real = sorted(pair for pair in orphans if pair[1] in held[pair[0]])
+    known = known_placements({placement for _, placement in real})
+    reasons = {}
+    for cluster, placement in real:
+        of_cluster = held[cluster]
+        reason = reason_to_wait(
+            of_cluster[placement],
+            _count_of(of_cluster[each] for where, each in real if where == cluster),
+            _count_of(of_cluster.values()),
+            is_known=placement in known,
+        )
+        if reason:
+            reasons[cluster, placement] = reason
+    return reasons
+
+
+def _count_of(several: Iterable[HeldObjects]) -> int:
+    return sum(one.count for one in several)
 
 
 def known_placements(names: set[str]) -> set[str]:
@@ -278,12 +301,13 @@ def remove_orphans(
     observed = {
         rows[pk].name: one for pk, one in call(take) if isinstance(one, Observation)
     }
-    found = {name: one for name, one in observed.items() if one.fences is not None}
-    orphans = find_orphans({name: one.fences or {} for name, one in found.items()})
-    waiting = hold_back(
-        orphans, {name: one.held for name, one in found.items()}, now=now
-    )
-    look_again({name: one.fences or {} for name, one in found.items()}, now=now)
+    fences = {
+        name: one.fences for name, one in observed.items() if one.fences is not None
+    }
+    orphans = find_orphans(fences)
+    held = {name: observed[name].held for name in fences}
+    waiting = hold_back(orphans, held, now=now)
+    look_again(fences, now=now)
 
     by_name = {row.name: row for row in rows.values()}
     removals = {
@@ -297,9 +321,13 @@ def remove_orphans(
     for (cluster, placement), answer in call(removals):
         if isinstance(answer, Removed) and answer.existed:
             warnings = warning_words(warning_rows(answer.warnings))
-            after = {"cluster": cluster} | ({"warnings": warnings} if warnings else {})
             events.append(
-                AuditEvent("orphan removed", PLACEMENT, placement, after=after)
+                AuditEvent(
+                    "orphan removed",
+                    PLACEMENT,
+                    placement,
+                    after=omit_empty(cluster=cluster, warnings=warnings),
+                )
             )
     record_all(events, by=None, now=now)
     return len(claimed)

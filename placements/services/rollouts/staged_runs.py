@@ -1,22 +1,36 @@
 """Staged runs and their strategies: create, change, end early (`rules/lifecycle.md#staged-update-runs`)."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import (
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from datetime import datetime
 from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import transaction
 
-from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.apimachinery.errors import (
+    FieldError,
+    InvalidManifest,
+    raise_errors,
+)
 from fleetui.apimachinery.kinds import (
-    NAMESPACED_RUN_KIND,
-    NAMESPACED_STRATEGY_KIND,
     STAGED_RUN_KIND,
     STAGED_STRATEGY_KIND,
+    kind_in,
 )
 from fleetui.apimachinery.metadata import next_generation
+from fleetui.apimachinery.model import omit_empty
 from fleetui.apimachinery.words import split_full_name
-from fleetui.audit import AuditEvent, actor_name, record
+from fleetui.audit import (
+    AuditEvent,
+    actor_name,
+    record,
+    record_event,
+)
 from fleetui.concurrency import RevisionConflict, check_revision, retry_on_conflict
 from fleetui.errors import UnknownObject
 from fleetui.permissions import check_change
@@ -47,7 +61,9 @@ from placements.services.results import (
     OperationResult,
     SaveResult,
     delete_row,
+    document_of,
     locked_row,
+    revision_of,
     save_row,
     stored_document,
 )
@@ -93,63 +109,63 @@ def save_run(
     """
     manifest = parse_staged_run(dict(document))
     content = stored_document(document)
-    namespace, name = manifest.namespace, manifest.full_name
+    name = manifest.full_name
     current = locked_run(name)
     if current is not None:
         check_change(by, labels_of_run(current), what=f"staged run {name}")
-    check_revision(
-        STAGED_RUN, name, expected=expected, revision=current.revision if current else 0
-    )
+    check_revision(STAGED_RUN, name, expected=expected, revision=revision_of(current))
     if current is None:
-        spec = manifest.spec
-        key = {
-            "namespace": namespace,
-            "name": spec.placement_name,
-        }  # a run refers to its own namespace
-        placement = Placement.objects.select_for_update().filter(**key).first()
-        check_placement_as_is(
-            by, spec.placement_name, placement.document if placement else None
-        )
-        key["name"] = spec.staged_rollout_strategy_name
-        strategy = StagedStrategy.objects.filter(**key).first()
-        index = spec.resource_snapshot_index
-        snapshots = ResourceSnapshot.objects.filter(placement=placement)
-        snapshot = (
-            snapshots.filter(number=int(index)).first() if index and placement else None
-        )
-        errors = list(_missing(manifest, placement, strategy, snapshot))
-        if placement is None or strategy is None or errors:
-            raise InvalidManifest(errors)
-        if snapshot is not None:
-            check_rollback(
-                by, snapshot, selected=lambda: selection_for(placement).objects
-            )
-        run = StagedRun(
-            namespace=namespace,
-            name=manifest.metadata.name,
-            document=content,
-            placement=placement,
-            placement_name=placement.full_name,
-            strategy=strategy.document,
-            resource_snapshot=snapshot,
-            resource_number=snapshot.number if snapshot else None,
-            revision_number=snapshot.revision_number if snapshot else None,
-            created_at=now,
-            created_by=actor_name(by),
-        )
-        _set_started(run, spec.state, by=by, now=now)
-        run.save(force_insert=True)
-        record(
-            AuditEvent("created", STAGED_RUN, run.full_name, revision=1, after=content),
-            by=by,
-            now=now,
-        )
-        enqueue_rollout([placement.pk])
+        run = _create_run(manifest, content, by=by, now=now)
         return SaveResult(run, OperationResult.CREATED)
     if current.document == content:
         return SaveResult(current, OperationResult.UNCHANGED)
     _change_run(current, manifest, content, by=by, now=now)
     return SaveResult(current, OperationResult.CHANGED)
+
+
+def _create_run(
+    manifest: ClusterStagedUpdateRun,
+    content: dict[str, Any],
+    *,
+    by: User | None,
+    now: datetime,
+) -> StagedRun:
+    spec = manifest.spec
+    # A run refers to its own namespace.
+    key = {"namespace": manifest.namespace, "name": spec.placement_name}
+    placement = Placement.objects.select_for_update().filter(**key).first()
+    check_placement_as_is(by, spec.placement_name, document_of(placement))
+    key["name"] = spec.staged_rollout_strategy_name
+    strategy = StagedStrategy.objects.filter(**key).first()
+    snapshot = None
+    if placement and spec.resource_snapshot_index:
+        snapshots = ResourceSnapshot.objects.filter(placement=placement)
+        snapshot = snapshots.filter(number=int(spec.resource_snapshot_index)).first()
+    errors = list(_missing(manifest, placement, strategy, snapshot))
+    if placement is None or strategy is None or errors:
+        raise InvalidManifest(errors)
+    run = StagedRun(
+        namespace=manifest.namespace,
+        name=manifest.metadata.name,
+        document=content,
+        placement=placement,
+        placement_name=placement.full_name,
+        strategy=strategy.document,
+        created_at=now,
+        created_by=actor_name(by),
+    )
+    if snapshot is not None:
+        check_rollback(by, snapshot, selected=lambda: selection_for(placement).objects)
+        run.resource_snapshot = snapshot
+        run.resource_number = snapshot.number
+        run.revision_number = snapshot.revision_number
+    _set_started(run, spec.state, by=by, now=now)
+    run.save(force_insert=True)
+    record_event(
+        "created", STAGED_RUN, run.full_name, revision=1, after=content, by=by, now=now
+    )
+    enqueue_rollout([placement.pk])
+    return run
 
 
 def _missing(
@@ -159,11 +175,9 @@ def _missing(
     snapshot: ResourceSnapshot | None,
 ) -> Iterator[FieldError]:
     """Yield the references of a new run that do not exist, or are not possible."""
-    spec, place = (
-        manifest.spec,
-        f" in namespace {manifest.namespace}" if manifest.namespace else "",
-    )
-    kind = NAMESPACED_STRATEGY_KIND if manifest.namespace else STAGED_STRATEGY_KIND
+    spec = manifest.spec
+    place = manifest.namespace and f" in namespace {manifest.namespace}"
+    kind = kind_in(manifest.namespace, STAGED_STRATEGY_KIND)
     if placement is None:
         message = f"no placement is named {spec.placement_name!r}{place}"
         yield FieldError(
@@ -216,8 +230,7 @@ def _change_run(
     before, state = parse_staged_run(run.document), manifest.spec.state
     errors = run_change_errors(before, manifest)
     errors += _ended_errors(run, state)
-    if errors:
-        raise InvalidManifest(errors)
+    raise_errors(errors)
     if state is RunState.RUN and run.placement is not None:
         check_placement_as_is(by, run.placement_name, run.placement.document)
     _set_started(run, state, by=by, now=now)
@@ -302,11 +315,11 @@ def start_run(
     spec = {"placementName": placement_name, "stagedRolloutStrategyName": strategy}
     if snapshot is not None:
         spec["resourceSnapshotIndex"] = str(snapshot)
-    spec["state"] = str(RunState.INITIALIZE if is_prepared else RunState.RUN)
+    spec["state"] = str(RunState.INITIALIZE) if is_prepared else str(RunState.RUN)
     document = {
         "apiVersion": "placement.kubernetes-fleet.io/v1beta1",
-        "kind": NAMESPACED_RUN_KIND if namespace else STAGED_RUN_KIND,
-        "metadata": {"name": name, **({"namespace": namespace} if namespace else {})},
+        "kind": kind_in(namespace, STAGED_RUN_KIND),
+        "metadata": omit_empty(name=name, namespace=namespace),
         "spec": spec,
     }
     try:
@@ -320,6 +333,11 @@ def start_run(
 
 def plan_of(run: StagedRun) -> StagedRunPlan:
     return run_from_plain(run.plan) if run.plan else NO_PLAN
+
+
+def why_facts(reasons: Iterable[StageReason]) -> dict[str, Any] | None:
+    """Return what the event of the end of a run says; None without a reason."""
+    return omit_empty(why=[reason.code for reason in reasons]) or None
 
 
 def end_staged_run(
@@ -351,13 +369,19 @@ def end_staged_run(
             "revision",
         ]
     )
-    after = {"why": [reason.code for reason in reasons]} if reasons else None
+    after = why_facts(reasons)
     has_failed = outcome is StagedRunOutcome.FAILED
     name = run.full_name
-    event = AuditEvent(
-        run.status, STAGED_RUN, name, run.revision, after=after, is_warning=has_failed
+    record_event(
+        run.status,
+        STAGED_RUN,
+        name,
+        run.revision,
+        after=after,
+        is_warning=has_failed,
+        by=by,
+        now=now,
     )
-    record(event, by=by, now=now)
 
 
 def end_runs_of(
@@ -402,9 +426,7 @@ def save_strategy(
         {"namespace": manifest.namespace, "name": manifest.metadata.name},
     )
     current = locked_row(StagedStrategy, STAGED_STRATEGY, expected, label=label, **key)
-    check_documents(
-        by, f"strategy {label}", current.document if current else None, dict(document)
-    )
+    check_documents(by, f"strategy {label}", document_of(current), dict(document))
     row = current or StagedStrategy(**key, created_at=now, revision=0)
     return save_row(row, STAGED_STRATEGY, document, by=by, now=now, label=label)
 

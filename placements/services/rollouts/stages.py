@@ -232,7 +232,6 @@ class _StageBuilder:
         return StepView(step, phase, step.started_at, None, message, "")
 
     def why_waits(self, step: ClusterStep, stage: Stage) -> str:
-        """Return why a cluster was not started yet."""
         run, concurrency = self.result.run, self.result.concurrency
         if run.outcome:
             return "The run ended before this cluster was updated."

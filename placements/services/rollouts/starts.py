@@ -110,10 +110,9 @@ def save_updates(
     if any(
         one.is_releasable for one in context.state.clusters
     ):  # others are observed as often at rest
-        late = Binding.objects.filter(
+        Binding.objects.filter(
             placement=context.placement, next_call_at__gt=now + 1.5 * OBSERVE_AT_REST
-        )
-        late.update(next_call_at=now + OBSERVE_IN_ROLLOUT)
+        ).update(next_call_at=now + OBSERVE_IN_ROLLOUT)
     enqueue(RUN_CLUSTER_CALLS)
 
 

@@ -42,7 +42,12 @@ from clusters.operations.heartbeat import observe_now
 from clusters.queries import cluster_of
 from fleetui.access.secret_values import plain_manifest
 from fleetui.apimachinery.model import mapping_at
-from fleetui.bulk import OfEachRow, claim_batch, update_each
+from fleetui.bulk import (
+    OfEachRow,
+    claim_batch,
+    grouped,
+    update_each,
+)
 from fleetui.changes import unnoticed
 from fleetui.threads import brief_connection, close_connections
 from placements.engine.envelopes import applied_identities, unwrapped
@@ -333,9 +338,10 @@ class ManifestCache:
         stored = ResourceSnapshotPart.objects.filter(snapshot__in=snapshots).order_by(
             "position"
         )
-        parts: dict[int, list[Any]] = {}
-        for snapshot, part in stored.values_list("snapshot", "manifests"):
-            parts.setdefault(snapshot, []).append(plain_manifest(part))
+        parts = grouped(
+            (snapshot, plain_manifest(part))
+            for snapshot, part in stored.values_list("snapshot", "manifests")
+        )
         for wanted in snapshots:
             self._manifests[wanted] = tuple(
                 chain.from_iterable(parts.get(wanted or 0, ()))
@@ -399,14 +405,7 @@ def call_clusters(
 
 def group_by_cluster(calls: Iterable[ClusterCall]) -> Iterable[Sequence[ClusterCall]]:
     """Group the observations of one cluster: it is called once for all its placements."""
-    groups: dict[tuple[str, int], list[ClusterCall]] = {}
-    for one in calls:
-        key = (
-            ("observe", one.cluster.pk)
-            if one.is_observation
-            else ("change", one.binding.pk)
-        )
-        groups.setdefault(key, []).append(one)
+    groups = grouped((one.joined_by, one) for one in calls)
     return groups.values()
 
 
@@ -559,6 +558,80 @@ class _ResultKind(NamedTuple):
             is_progress=binding.phase == Phase.APPLYING and result.is_settling,
         )
 
+    def write(self, rows: Sequence["_Written"], *, now: datetime) -> None:
+        columns = {one.binding.pk: one.columns for one in rows}
+        mine = Binding.objects.filter(
+            pk__in=list(columns), call_lease_token=self.lease_token
+        )
+        versions = {one.binding.pk: one.binding.applied_version for one in rows}
+        unchanged = mine.filter(
+            phase=self.phase, applied_version=OfEachRow(_APPLIED_VERSION, versions)
+        )
+        placements = {one.binding.placement_id for one in rows}
+        # First, as a sync of a rollout starts with this row and then writes conditions: else a deadlock.
+        if self.is_news or connection.features.has_select_for_update:
+            locked = (
+                Placement.objects.select_for_update()
+                .filter(pk__in=placements)
+                .order_by("pk")
+            )
+            list(locked.values_list("pk", flat=True))
+        needs_reported = self.is_news or self.has_objects
+        reported = (
+            set(unchanged.values_list("pk", flat=True)) if needs_reported else set()
+        )
+
+        if self.outcome == ClusterUpdate.Outcome.REMOVED:
+            # A cluster that was selected again meanwhile starts from nothing.
+            selected = unchanged.exclude(state=BindingState.UNSCHEDULED).filter(
+                placement__deleting_since=None
+            )
+            row_count = (
+                update_each(selected, columns, **_RELEASED, **_EMPTY)
+                + unchanged.delete()[0]
+            )
+        else:
+            row_count = update_each(unchanged, columns, **_RELEASED)
+            if self.has_objects:
+                texts = {one.binding.pk: one.result.objects or "[]" for one in rows}
+                store_objects({pk: texts[pk] for pk in reported}, now=now)
+        if row_count < len(rows):
+            mine.update(**_RELEASED)
+
+        if self.needs_sync:
+            soon = _sync_soon(placements, now=now) if self.is_progress else set()
+            enqueue_rollout(placements - soon)
+        if reported and self.is_news:
+            self.report([one for one in rows if one.binding.pk in reported], now=now)
+
+    def report(self, rows: Collection["_Written"], *, now: datetime) -> None:
+        is_removed = self.outcome == ClusterUpdate.Outcome.REMOVED
+        messages: dict[tuple[int, str], str] = {}
+        for binding, result, columns in rows:
+            words = (
+                warning_words(json.loads(result.warnings or "[]"))
+                if is_removed
+                else columns.get("message", "")
+            )
+            messages[binding.placement_id, binding.cluster_name] = words
+        placements = {placement for placement, _ in messages}
+        keys = ClusterUpdate.objects.filter(
+            rollout__placement_id__in=placements,
+            cluster_name__in={name for _, name in messages},
+            outcome="",
+        ).values_list("pk", "rollout__placement_id", "cluster_name")
+        updates = {
+            pk: {"message": messages[placement, cluster]}
+            for pk, placement, cluster in keys
+            if (placement, cluster) in messages
+        }
+        same: dict[str, Any] = {"applied_at": now} if self.is_applied else {}
+        same |= {"outcome": self.outcome, "ended_at": now} if self.outcome else {}
+        update_each(ClusterUpdate.objects.all(), updates, **same)
+        Rollout.objects.filter(
+            placement_id__in=placements, state=Rollout.State.RUNNING
+        ).update(progress_version=F("progress_version") + 1)
+
 
 class _Written(NamedTuple):
     """A result, and the columns that it writes into its binding."""
@@ -583,52 +656,7 @@ def apply_results(
             unnoticed(when=not kind.is_news and not kind.has_objects),
             transaction.atomic(),
         ):
-            _write(kind, rows, now=now)
-
-
-def _write(kind: _ResultKind, rows: Sequence[_Written], *, now: datetime) -> None:
-    columns = {one.binding.pk: one.columns for one in rows}
-    mine = Binding.objects.filter(
-        pk__in=list(columns), call_lease_token=kind.lease_token
-    )
-    versions = {one.binding.pk: one.binding.applied_version for one in rows}
-    unchanged = mine.filter(
-        phase=kind.phase, applied_version=OfEachRow(_APPLIED_VERSION, versions)
-    )
-    placements = {one.binding.placement_id for one in rows}
-    # First, as a sync of a rollout starts with this row and then writes conditions: else a deadlock.
-    if kind.is_news or connection.features.has_select_for_update:
-        locked = (
-            Placement.objects.select_for_update()
-            .filter(pk__in=placements)
-            .order_by("pk")
-        )
-        list(locked.values_list("pk", flat=True))
-    needs_reported = kind.is_news or kind.has_objects
-    reported = set(unchanged.values_list("pk", flat=True)) if needs_reported else set()
-
-    if kind.outcome == ClusterUpdate.Outcome.REMOVED:
-        # A cluster that was selected again meanwhile starts from nothing.
-        selected = unchanged.exclude(state=BindingState.UNSCHEDULED).filter(
-            placement__deleting_since=None
-        )
-        row_count = (
-            update_each(selected, columns, **_RELEASED, **_EMPTY)
-            + unchanged.delete()[0]
-        )
-    else:
-        row_count = update_each(unchanged, columns, **_RELEASED)
-        if kind.has_objects:
-            texts = {one.binding.pk: one.result.objects or "[]" for one in rows}
-            store_objects({pk: texts[pk] for pk in reported}, now=now)
-    if row_count < len(rows):
-        mine.update(**_RELEASED)
-
-    if kind.needs_sync:
-        soon = _sync_soon(placements, now=now) if kind.is_progress else set()
-        enqueue_rollout(placements - soon)
-    if reported and kind.is_news:
-        _report(kind, [one for one in rows if one.binding.pk in reported], now=now)
+            kind.write(rows, now=now)
 
 
 def _sync_soon(placements: Collection[int], *, now: datetime) -> set[int]:
@@ -646,35 +674,3 @@ def _sync_soon(placements: Collection[int], *, now: datetime) -> set[int]:
     with unnoticed():
         Placement.objects.filter(is_later, pk__in=large).update(rollout_requeue_at=soon)
     return large
-
-
-def _report(kind: _ResultKind, rows: Collection[_Written], *, now: datetime) -> None:
-    """Record in the rollouts how the starts ended."""
-    is_removed = kind.outcome == ClusterUpdate.Outcome.REMOVED
-    messages: dict[tuple[int, str], str] = {}
-    for binding, result, columns in rows:
-        words = (
-            warning_words(json.loads(result.warnings or "[]"))
-            if is_removed
-            else columns.get("message", "")
-        )
-        messages[binding.placement_id, binding.cluster_name] = words
-    placements = {placement for placement, _ in messages}
-    started = ClusterUpdate.objects.filter(
-        rollout__placement_id__in=placements,
-        cluster_name__in={name for _, name in messages},
-        outcome="",
-    )
-    keys = started.values_list("pk", "rollout__placement_id", "cluster_name")
-    updates = {
-        pk: {"message": messages[placement, cluster]}
-        for pk, placement, cluster in keys
-        if (placement, cluster) in messages
-    }
-    same: dict[str, Any] = {"applied_at": now} if kind.is_applied else {}
-    same |= {"outcome": kind.outcome, "ended_at": now} if kind.outcome else {}
-    update_each(ClusterUpdate.objects.all(), updates, **same)
-    running = Rollout.objects.filter(
-        placement_id__in=placements, state=Rollout.State.RUNNING
-    )
-    running.update(progress_version=F("progress_version") + 1)

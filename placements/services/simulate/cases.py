@@ -76,9 +76,11 @@ def decide_hub_case(case: Mapping[str, Any]) -> Answer:
     try:
         now = parse_moment(case["now"]) if "now" in case else None
     except (TypeError, ValueError) as error:
-        message = "Invalid value: must be a time"
         raise InvalidManifest.of(
-            "now", "bad-format", message, "such as 2026-06-01T12:00:00Z"
+            "now",
+            "bad-format",
+            "Invalid value: must be a time",
+            "such as 2026-06-01T12:00:00Z",
         ) from error
     hub = parse_hub(objects)
     document = deepcopy(case.get("placement"))
@@ -222,9 +224,8 @@ _CHANGES = ("add", "remove", *_FIELDS)
 
 def run_scenario(case: Raw) -> list[dict[str, Any]]:
     """Run every step of a scenario; return the result of each. Raise InvalidManifest."""
-    semantics = parse_semantics(case.get("semantics") or Semantics.KUBEFLEET.value)
     hub = _Hub(
-        semantics,
+        parse_semantics(case.get("semantics") or Semantics.KUBEFLEET.value),
         {cluster.name: cluster for cluster in parse_clusters(case.get("clusters"))},
     )
     return [
@@ -375,9 +376,11 @@ def answers(lines: Iterable[bytes]) -> Iterator[Answer]:
         try:
             case = load_json(line.decode())
             if not isinstance(case, dict):
-                message = "Invalid value: must be a JSON object"
                 raise InvalidManifest.of(
-                    "", "wrong-type", message, "one object per line"
+                    "",
+                    "wrong-type",
+                    "Invalid value: must be a JSON object",
+                    "one object per line",
                 )
             if "id" in case:
                 identity = {"id": case["id"]}

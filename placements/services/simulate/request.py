@@ -41,6 +41,7 @@ from fleetui.apimachinery.yaml import (
     read_each,
     refuse_twice,
 )
+from fleetui.bulk import grouped
 from fleetui.errors import FleetError
 from placements.engine.checks.examination import fleet_warnings
 from placements.engine.ocm_hub import BlockedSetError, OcmHub, parse_hub
@@ -249,8 +250,12 @@ def read_placement(source: bytes, *, name: str | None = None) -> PlacementInput:
     if not inputs:
         allowed = f"one {PLACEMENT_KIND} or {NAMESPACED_PLACEMENT_KIND}, or a Placement of OCM"
         raise InvalidManifest.of("", "required", f"No {PLACEMENT_KIND} found", allowed)
-    message = f"{len(matches)} placements found: select one with --name"
-    raise InvalidManifest.of("metadata.name", "too-many", message, names)
+    raise InvalidManifest.of(
+        "metadata.name",
+        "too-many",
+        f"{len(matches)} placements found: select one with --name",
+        names,
+    )
 
 
 def read_bindings(
@@ -269,8 +274,12 @@ def read_bindings(
             snapshot,
         )
     if snapshot is not None:
-        message = "Forbidden: --snapshot is only allowed with bindings of KubeFleet"
-        raise InvalidManifest.of("", "conflict", message, "no --snapshot")
+        raise InvalidManifest.of(
+            "",
+            "conflict",
+            "Forbidden: --snapshot is only allowed with bindings of KubeFleet",
+            "no --snapshot",
+        )
     reads = read_each(items, _plain_bindings)
     refuse_twice(reads, lambda bindings: [one.cluster for one in bindings], "cluster")
     return BindingsFile(tuple(one for read in reads for one in read.value))
@@ -293,9 +302,7 @@ def read_all_bindings(
     if is_snapshot:
         return {}
     reads = read_each(items, _of_kinds(BINDING_KINDS, parse_binding))
-    by_name: dict[str, list[Read[BindingDocument]]] = {}
-    for read in reads:
-        by_name.setdefault(read.value.placement or "", []).append(read)
+    by_name = grouped((read.value.placement or "", read) for read in reads)
     if "" in by_name or not reads:
         raise InvalidManifest.of(
             "",
@@ -514,8 +521,11 @@ def _run(placement_input: PlacementInput, inputs: _Inputs) -> Simulation:
             try:
                 cycle = inputs.hub.cycle(cycle, placement_input.name)
             except BlockedSetError as blocked:
-                message = f"Invalid value: {blocked}: a hub would decide nothing"
-                error = FieldError("spec.clusterSelector", "bad-format", message)
+                error = FieldError(
+                    "spec.clusterSelector",
+                    "bad-format",
+                    f"Invalid value: {blocked}: a hub would decide nothing",
+                )
                 raise BadInputError([(inputs.clusters, error)]) from blocked
     decision = schedule(cycle)
     of_cycle = (*fleet_warnings(cycle), *decision_warnings(decision))
