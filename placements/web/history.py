@@ -22,7 +22,7 @@ from fleetui.htmx import render_page
 from fleetui.middleware import costly
 from fleetui.permissions import current_user, for_readers
 from placements.engine.scheduling.decision import ENGINE_VERSION
-from placements.explain.diff import FieldDifference, differences, line_diff
+from placements.explain.diff import FieldDifference, differences, document_diff
 from placements.explain.vocabulary import policy_sentence
 from placements.models import (
     CHANGES_CLUSTERS,
@@ -350,7 +350,7 @@ def _roll_back_context(
         draft, saved=placement, now=datetime.now(UTC), by=current_user(request)
     )
     context["refusal"] = "; ".join(one.message for one in preview.errors)
-    context["lines"] = line_diff(dump_yaml(placement.document), draft.text)
+    context["lines"] = document_diff(placement.document, restoration.document)
     if preview.schedule is None:
         return context
     snapshot = None

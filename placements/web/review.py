@@ -1,7 +1,6 @@
 """The review of a draft: what saving it would do, and saving just that."""
 
 from datetime import UTC, datetime
-from difflib import unified_diff
 from typing import Any
 
 from django.contrib import messages
@@ -21,7 +20,7 @@ from fleetui.middleware import costly
 from fleetui.permissions import current_user, for_operators
 from placements.engine.rollout.actions import Remove
 from placements.engine.rollout.waves import Wave
-from placements.explain.diff import differences
+from placements.explain.diff import differences, document_diff, line_diff
 from placements.explain.preview import beginning
 from placements.explain.vocabulary import policy_sentence
 from placements.manifests.policy import PlacementType
@@ -112,10 +111,10 @@ def _show_review(
     placement, preview = row.placement, preview_row(row, by=current_user(request))
     draft, schedule = preview.draft, preview.schedule
     outdated = results.get("outdated", "")
-    old = dump_yaml(placement.document).splitlines() if placement else []
-    new = (dump_yaml(draft.data) if draft.document else draft.text).splitlines()
-    kinds = {"+": "added", "-": "removed", "@": "place"}
-    lines = list(unified_diff(old, new, "live", "draft", lineterm="", n=3))
+    base = placement.document if placement else {}
+    lines = document_diff(base, draft.data)
+    if draft.document is None:
+        lines = line_diff(dump_yaml(base), draft.text)
     context = {
         **preview_context(preview),
         "draft": row,
@@ -130,7 +129,7 @@ def _show_review(
         else [],
         "after": names_after(schedule) if schedule else "",
         "sentence_before": "",
-        "manifest_diff": [(kinds.get(line[:1], "same"), line) for line in lines[2:]],
+        "lines": lines,
         "data": draft.data if isinstance(draft.data, dict) else {},
         "is_unchanged": placement is not None and draft.data == placement.document,
         "has_rules": "rules" in request.GET
