@@ -61,7 +61,11 @@ from placements.services.rollouts.operations import ActionNotAllowed, why_not_ro
 from placements.services.snapshots import policy_of
 from placements.web.placements import head_context
 from placements.web.request import PAGE_SIZE, for_action, is_confirmed, number_of
-from placements.web.review import preview_context, rollout_sentence
+from placements.web.review import (
+    cluster_changes,
+    preview_context,
+    rollout_sentence,
+)
 from placements.web.rollouts import RunRow, run_rows
 
 _CHANGES_SHOWN, _LATER_SHOWN, _NAMES_SHOWN = 4, 2, 20
@@ -433,4 +437,6 @@ def compare_two(
         ],
         "most": _NAMES_SHOWN,
     }
+    if comparison.decision:
+        context["changes"] = cluster_changes(comparison.decision)
     return render(request, "placements/compare.html", context)

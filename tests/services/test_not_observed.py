@@ -79,7 +79,7 @@ def test_a_placement_is_unknown_two_minutes_after_the_last_observation() -> None
     found = health(world)
     assert (found.level, found.word) == ("unknown", "Unknown")
     assert found.summary == "Not observed for 2m (3 clusters)"
-    assert found.title == "Unknown: Not observed for 2m (3 clusters)"
+    assert found.title == "Unknown: Not observed for 2m"
     world.now += 5 * MINUTE
     assert health(world).summary == "Not observed for 7m (3 clusters)"
 
