@@ -215,8 +215,11 @@ def document_diff(before: Any, after: Any, *, context: int = 3) -> list[Piece] |
 
 def _ordered(value: Any, like: Any) -> Any:
     if isinstance(value, Mapping) and isinstance(like, Mapping):
-        known = (key for key in like if key in value)
-        return {key: _ordered(value[key], like.get(key)) for key in (*known, *value)}
+        return {
+            key: _ordered(value[key], like.get(key))
+            for key in (*like, *value)
+            if key in value
+        }
     if isinstance(value, list) and isinstance(like, list):
         return list(map(_ordered, value, [*like, *[None] * len(value)]))
     return value

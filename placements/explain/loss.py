@@ -88,13 +88,14 @@ def stuck_words(decision: Decision) -> str:
 def impact_badges(row: PlacementLoss) -> list[tuple[str, str]]:
     """Return what becomes of a placement, as totals and filters count it, then what is wrong with it."""
     badges = [IMPACT_BADGES[row.impact]]
-    is_stuck = row.impact is PlacementImpact.STUCK
     if row.is_fulfilled and not row.leaves and row.impact is PlacementImpact.MOVES:
         badges.append(("healthy", "Fulfilled"))
-    if not row.is_fulfilled and row.decisions and not is_stuck:
-        words = "Not fulfilled"
-        if not row.gets_worse:
-            words = "Not fulfilled, as before"
+    if (
+        not row.is_fulfilled
+        and row.decisions
+        and row.impact is not PlacementImpact.STUCK
+    ):
+        words = "Not fulfilled" if row.gets_worse else "Not fulfilled, as before"
         badges.append(("attention", words))
     if row.exceeded_limits:
         badges.append(("attention", "Out of balance"))

@@ -169,9 +169,11 @@ def _object_previews(
     rows: list[ObjectPreview] = []
     for one in sorted(results, key=lambda one: one.did == UNCHANGED):
         change = by_object.get((one.kind, one.name))
-        lines: Sequence[Piece] | None = ()
-        if change and len(rows) < _MOST_SHOWN:
-            lines = document_diff(change.before, change.after)
+        lines = (
+            document_diff(change.before, change.after)
+            if change and len(rows) < _MOST_SHOWN
+            else ()
+        )
         label = object_label(one.kind, one.name)
         if one.kind != RESOURCE:
             label = f"{one.kind} {label}"

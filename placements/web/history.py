@@ -436,7 +436,6 @@ def compare_two(
             ("after", "To", comparison.after.key),
         ],
         "most": _NAMES_SHOWN,
+        "changes": comparison.decision and cluster_changes(comparison.decision),
     }
-    if comparison.decision:
-        context["changes"] = cluster_changes(comparison.decision)
     return render(request, "placements/compare.html", context)

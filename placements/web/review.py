@@ -114,9 +114,11 @@ def _show_review(
     draft, schedule = preview.draft, preview.schedule
     outdated = results.get("outdated", "")
     base = placement.document if placement else {}
-    lines = document_diff(base, draft.data)
-    if draft.document is None:
-        lines = line_diff(dump_yaml(base), draft.text)
+    lines = (
+        document_diff(base, draft.data)
+        if draft.document
+        else line_diff(dump_yaml(base), draft.text)
+    )
     context = {
         **preview_context(preview),
         "draft": row,

@@ -29,8 +29,7 @@ _HEAD, _NAMES, _DOT_ROW, _NAMED_ROW, _LINE, _TIMES = 40, 28, 26, 32, 136, 24
 _USUAL_WIDTH = 1000
 """The width of the columns in pixels, for the distance of two dots."""
 _LEFT = 60
-_NAMED_START = 0.12
-"""Where a column starts its clusters with names, as a part of its width."""
+_NAMED_START = 0.12  # of the width of a column: where its clusters with names start
 _HIDDEN = {
     "showgrid": False,
     "zeroline": False,
@@ -135,8 +134,12 @@ def words_of(picture: RunPicture, height: float) -> Iterator[dict[str, Any]]:
     for place, column in picture.placed_columns:
         edge: dict[str, Any] = {"x": place + column.width / 2}
         if picture.is_named and not column.is_break:
-            start = place + _NAMED_START * column.width
-            edge = {"x": start, "xanchor": "left", "xshift": -8, "align": "left"}
+            edge = {
+                "x": place + _NAMED_START * column.width,
+                "xanchor": "left",
+                "xshift": -8,
+                "align": "left",
+            }
         yield {
             **edge,
             "yref": "paper",
