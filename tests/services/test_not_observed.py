@@ -33,6 +33,7 @@ from placements.services.metrics import metrics_registry
 from placements.services.notifications.evaluation import evaluate
 from placements.services.problems.book import compare
 from placements.services.rollouts.worker import run_cluster_calls
+from placements.web.badges import status_bar
 from tests.database import compare_all
 from tests.rows import NOW, pick_n_spec, simulated
 from tests.services.rollouts.test_health import health
@@ -80,6 +81,8 @@ def test_a_placement_is_unknown_two_minutes_after_the_last_observation() -> None
     assert (found.level, found.word) == ("unknown", "Unknown")
     assert found.summary == "Not observed for 2m (3 clusters)"
     assert found.title == "Unknown: Not observed for 2m"
+    bar = status_bar(Placement.objects.get(), found, None)
+    assert [part.level for part in bar] == ["unknown"]
     world.now += 5 * MINUTE
     assert health(world).summary == "Not observed for 7m (3 clusters)"
 
