@@ -53,8 +53,3 @@ def unhealthy_since(cluster: MemberCluster, *, now: datetime) -> datetime | None
     if not cluster.is_unhealthy or silence_of(cluster, now=now):
         return None
     return cluster.healthy_since or cluster.verdict_since
-
-
-def silence_words(silence: timedelta) -> str:
-    minutes = int(silence.total_seconds() // 60)
-    return f"Not observed for {minutes} minute{'' if minutes == 1 else 's'}"

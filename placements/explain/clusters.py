@@ -4,8 +4,8 @@ from django.utils import timezone
 
 from clusters.fleet import EligibilityKind
 from clusters.models import MemberCluster, Membership
-from clusters.observation import silence_of, silence_words, unhealthy_since
-from placements.explain.vocabulary import ELIGIBILITY_WORDS
+from clusters.observation import silence_of, unhealthy_since
+from placements.explain.vocabulary import ELIGIBILITY_WORDS, silence_words
 
 
 def cluster_status(cluster: MemberCluster, *, is_cordoned: bool) -> tuple[str, str]:

@@ -204,6 +204,27 @@ def side_by_side(lines: Iterable[Piece]) -> Iterator[LinePair]:
             yield LinePair(before, after)
 
 
+def document_diff(before: Any, after: Any, *, context: int = 3) -> list[Piece] | None:
+    """Compare two documents by the lines of their YAML, as `line_diff`; one that is empty has no lines.
+
+    The keys of both are in the order of the first: another order is no difference.
+    """
+    texts = [dump_yaml(one) if one else "" for one in (before, _ordered(after, before))]
+    return line_diff(*texts, context=context)
+
+
+def _ordered(value: Any, like: Any) -> Any:
+    if isinstance(value, Mapping) and isinstance(like, Mapping):
+        return {
+            key: _ordered(value[key], like.get(key))
+            for key in (*like, *value)
+            if key in value
+        }
+    if isinstance(value, list) and isinstance(like, list):
+        return list(map(_ordered, value, [*like, *[None] * len(value)]))
+    return value
+
+
 class ObjectChange(Protocol):
     """A change of an object on the hub; None: there was, or is, no object."""
 
@@ -214,18 +235,13 @@ class ObjectChange(Protocol):
     after: Any
 
 
-def object_diff(change: ObjectChange) -> list[Piece] | None:
-    """Compare the manifests of an object line by line, as `line_diff`."""
-    texts = [dump_yaml(one) if one else "" for one in (change.before, change.after)]
-    return line_diff(*texts)
-
-
 _PREFIXES = {"+": "+", "−": "-", "@": "", "": " "}
 
 
 def unified_text(change: ObjectChange) -> str:
-    """Return `object_diff` as a unified diff, as programs read it."""
-    title, lines = f"{change.kind} {change.name}", object_diff(change)
+    """Return the difference of an object as a unified diff, as programs read it."""
+    title = f"{change.kind} {change.name}"
+    lines = document_diff(change.before, change.after)
     if not lines:  # of a cluster the status may differ alone
         reason = "" if lines is not None else ": too long to compare line by line"
         return f"{title} {change.verb}{reason}"

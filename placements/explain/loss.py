@@ -85,20 +85,23 @@ def stuck_words(decision: Decision) -> str:
     return "; ".join(sentences) or "no other cluster passes its filters"
 
 
-def impact_badge(row: PlacementLoss) -> tuple[str, str]:
-    level, words = IMPACT_BADGES[row.impact]
+def impact_badges(row: PlacementLoss) -> list[tuple[str, str]]:
+    """Return what becomes of a placement, as totals and filters count it, then what is wrong with it."""
+    badges = [IMPACT_BADGES[row.impact]]
+    if row.is_fulfilled and not row.leaves and row.impact is PlacementImpact.MOVES:
+        badges.append(("healthy", "Fulfilled"))
     if (
         not row.is_fulfilled
         and row.decisions
         and row.impact is not PlacementImpact.STUCK
     ):
-        return (
-            "attention",
-            "Not fulfilled" if row.gets_worse else "Not fulfilled, as before",
-        )
-    if row.is_fulfilled and not row.leaves and row.impact is PlacementImpact.MOVES:
-        return ("healthy", "Fulfilled")
-    return level, words
+        words = "Not fulfilled" if row.gets_worse else "Not fulfilled, as before"
+        badges.append(("attention", words))
+    if row.exceeded_limits:
+        badges.append(("attention", "Out of balance"))
+    if row.is_empty:
+        badges.append(("failed", "No clusters left"))
+    return badges
 
 
 def loss_message(row: PlacementLoss) -> str:

@@ -29,7 +29,7 @@ from placements.engine.rollout.budget import (
 )
 from placements.engine.rollout.state import Phase, RolloutState
 from placements.engine.rollout.waves import WavePlan
-from placements.explain.vocabulary import verb
+from placements.explain.vocabulary import duration_text, verb
 
 # Of thousands of blocked clusters, the document lists this number by name, and counts
 # all of them.
@@ -656,10 +656,9 @@ def eta_sentence(eta: Document, *, now: datetime) -> str:
     if not eta.get("left"):
         return ""
     left = eta_document(eta, started_at=now, ended_at=None, now=now)["remaining"]
-    step, unit = (60, "min") if left["seconds"] >= _TWO_MINUTES else (10, "s")
+    step = 60 if left["seconds"] >= _TWO_MINUTES else 10
     # Rounded up, so that the last step does not show that nothing is left.
     steps = max(1, math.ceil(left["seconds"] / step))
-    number = steps if unit == "min" else steps * step
     of_work = (
         f" of work, without {counted(eta['approvals'], 'approval')}"
         if eta.get("approvals")
@@ -670,7 +669,7 @@ def eta_sentence(eta: Document, *, now: datetime) -> str:
         if left["runs"]
         else "at the rate until now"
     )
-    return f"about {number:,} {unit}{of_work or ' left'} ({basis})"
+    return f"about {duration_text(steps * step)}{of_work or ' left'} ({basis})"
 
 
 def eta_words(eta: Document, *, is_paused: bool, now: datetime) -> str:

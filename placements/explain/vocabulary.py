@@ -4,7 +4,7 @@ The status in a manifest has the words of KubeFleet instead (`hub_status.py`).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from clusters.fleet import CORDON_KEY, CORDON_VALUE, EligibilityKind
@@ -699,6 +699,11 @@ def _weighted(words: str, weight: int) -> str:
 
 def seconds_between(since: datetime, until: datetime) -> float:
     return max(0.0, (until - since).total_seconds())
+
+
+def silence_words(silence: timedelta) -> str:
+    minutes = silence // timedelta(minutes=1)
+    return f"Not observed for {duration_text(60 * minutes)}"
 
 
 def duration_text(seconds: float) -> str:

@@ -31,7 +31,7 @@ from django.db.models.functions import Coalesce
 from clusters.drivers.registry import DRIVERS
 from clusters.fleet import EligibilityKind
 from clusters.models import MemberCluster
-from clusters.observation import not_observed, silence_words, unhealthy
+from clusters.observation import not_observed, unhealthy
 from fleetui.bulk import batched, number_of
 from fleetui.hub_scope import LOCAL_HUB
 from fleetui.prepared import PreparedQuery
@@ -53,6 +53,7 @@ from placements.engine.status import (
     cluster_status,
     placement_health,
 )
+from placements.explain.vocabulary import silence_words
 from placements.manifests.binding import BindingState
 from placements.manifests.strategy import StrategyType
 from placements.models import (

@@ -23,7 +23,7 @@ from fleetui.hub_scope import LOCAL_HUB, current_hub_id
 from placements.engine.loss import PlacementLoss
 from placements.explain.clusters import cluster_status
 from placements.explain.diff import side_by_side
-from placements.explain.loss import impact_badge
+from placements.explain.loss import impact_badges
 from placements.explain.vocabulary import (
     NONE,
     duration_text,
@@ -257,12 +257,7 @@ def member_badge(cluster: Any) -> str:
 @register.simple_tag
 def impact(row: PlacementLoss) -> str:
     """Show what becomes of a placement, and the limits that it exceeds."""
-    marks = [impact_badge(row)]
-    if row.exceeded_limits:
-        marks.append(("attention", "Out of balance"))
-    if row.is_empty:
-        marks.append(("failed", "No clusters left"))
-    return mark_safe(" ".join(badge(*mark) for mark in marks))  # noqa: S308 - badges
+    return mark_safe(" ".join(badge(*one) for one in impact_badges(row)))  # noqa: S308 - badges
 
 
 @register.simple_tag

@@ -14,7 +14,12 @@ from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.htmx import render_page
 from fleetui.models import AuditEventType, Event
 from fleetui.permissions import for_readers
-from placements.explain.diff import FieldDifference, differences, line_diff
+from placements.explain.diff import (
+    FieldDifference,
+    Piece,
+    differences,
+    document_diff,
+)
 from placements.models import Placement, Resource
 from placements.services.filters import EVENT_KINDS, LIST_FILTERS, events_matching
 from placements.services.history.queries import revisions_of
@@ -191,7 +196,9 @@ def event(request: HttpRequest, number: int) -> HttpResponse:
     [row] = event_rows([event])
     sides = {"Before": event.before, "After": event.after}
     texts = {title: dump_yaml(side) for title, side in sides.items() if side}
-    lines = line_diff(*texts.values(), context=_EVERY_LINE) if len(texts) == 2 else []
+    lines: list[Piece] | None = []
+    if len(texts) == 2:
+        lines = document_diff(event.before, event.after, context=_EVERY_LINE)
     revision = event.revision
     if event.kind == "placement":
         revision = _revision_at(event)

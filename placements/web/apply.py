@@ -23,7 +23,7 @@ from fleetui.permissions import (
     current_user,
     for_operators,
 )
-from placements.explain.diff import Piece, object_diff
+from placements.explain.diff import Piece, document_diff
 from placements.models import Resource
 from placements.services.apply import (
     CLUSTER,
@@ -169,7 +169,11 @@ def _object_previews(
     rows: list[ObjectPreview] = []
     for one in sorted(results, key=lambda one: one.did == UNCHANGED):
         change = by_object.get((one.kind, one.name))
-        lines = object_diff(change) if change and len(rows) < _MOST_SHOWN else ()
+        lines = (
+            document_diff(change.before, change.after)
+            if change and len(rows) < _MOST_SHOWN
+            else ()
+        )
         label = object_label(one.kind, one.name)
         if one.kind != RESOURCE:
             label = f"{one.kind} {label}"

@@ -79,7 +79,7 @@ def status_bar(
         or placement.paused_since is not None
     )
     rest = HealthLevel.SUSPENDED if is_suspended else HealthLevel.PROGRESS
-    away = counts.unreachable + counts.not_monitored
+    away = counts.unreachable + counts.not_observed + counts.not_monitored
     seen = counts.available + counts.failed + counts.not_available + away
     parts = (
         (HealthLevel.HEALTHY, counts.available),

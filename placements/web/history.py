@@ -22,7 +22,7 @@ from fleetui.htmx import render_page
 from fleetui.middleware import costly
 from fleetui.permissions import current_user, for_readers
 from placements.engine.scheduling.decision import ENGINE_VERSION
-from placements.explain.diff import FieldDifference, differences, line_diff
+from placements.explain.diff import FieldDifference, differences, document_diff
 from placements.explain.vocabulary import policy_sentence
 from placements.models import (
     CHANGES_CLUSTERS,
@@ -61,7 +61,11 @@ from placements.services.rollouts.operations import ActionNotAllowed, why_not_ro
 from placements.services.snapshots import policy_of
 from placements.web.placements import head_context
 from placements.web.request import PAGE_SIZE, for_action, is_confirmed, number_of
-from placements.web.review import preview_context, rollout_sentence
+from placements.web.review import (
+    cluster_changes,
+    preview_context,
+    rollout_sentence,
+)
 from placements.web.rollouts import RunRow, run_rows
 
 _CHANGES_SHOWN, _LATER_SHOWN, _NAMES_SHOWN = 4, 2, 20
@@ -350,7 +354,7 @@ def _roll_back_context(
         draft, saved=placement, now=datetime.now(UTC), by=current_user(request)
     )
     context["refusal"] = "; ".join(one.message for one in preview.errors)
-    context["lines"] = line_diff(dump_yaml(placement.document), draft.text)
+    context["lines"] = document_diff(placement.document, restoration.document)
     if preview.schedule is None:
         return context
     snapshot = None
@@ -432,5 +436,6 @@ def compare_two(
             ("after", "To", comparison.after.key),
         ],
         "most": _NAMES_SHOWN,
+        "changes": comparison.decision and cluster_changes(comparison.decision),
     }
     return render(request, "placements/compare.html", context)

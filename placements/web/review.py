@@ -1,7 +1,7 @@
 """The review of a draft: what saving it would do, and saving just that."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from difflib import unified_diff
 from typing import Any
 
 from django.contrib import messages
@@ -21,7 +21,8 @@ from fleetui.middleware import costly
 from fleetui.permissions import current_user, for_operators
 from placements.engine.rollout.actions import Remove
 from placements.engine.rollout.waves import Wave
-from placements.explain.diff import differences
+from placements.explain.decision_diffs import DecisionDiff
+from placements.explain.diff import differences, document_diff, line_diff, sentence_diff
 from placements.explain.preview import beginning
 from placements.explain.vocabulary import policy_sentence
 from placements.manifests.policy import PlacementType
@@ -112,10 +113,12 @@ def _show_review(
     placement, preview = row.placement, preview_row(row, by=current_user(request))
     draft, schedule = preview.draft, preview.schedule
     outdated = results.get("outdated", "")
-    old = dump_yaml(placement.document).splitlines() if placement else []
-    new = (dump_yaml(draft.data) if draft.document else draft.text).splitlines()
-    kinds = {"+": "added", "-": "removed", "@": "place"}
-    lines = list(unified_diff(old, new, "live", "draft", lineterm="", n=3))
+    base = placement.document if placement else {}
+    lines = (
+        document_diff(base, draft.data)
+        if draft.document
+        else line_diff(dump_yaml(base), draft.text)
+    )
     context = {
         **preview_context(preview),
         "draft": row,
@@ -129,8 +132,7 @@ def _show_review(
         if outdated == "fleet" and schedule
         else [],
         "after": names_after(schedule) if schedule else "",
-        "sentence_before": "",
-        "manifest_diff": [(kinds.get(line[:1], "same"), line) for line in lines[2:]],
+        "lines": lines,
         "data": draft.data if isinstance(draft.data, dict) else {},
         "is_unchanged": placement is not None and draft.data == placement.document,
         "has_rules": "rules" in request.GET
@@ -140,11 +142,10 @@ def _show_review(
     saved = (
         placement.policy_snapshots.filter(is_latest=True).first() if placement else None
     )
-    if placement is not None and saved is not None:
+    if placement is not None and saved is not None and schedule is not None:
         policy = policy_of(saved, placement.number_of_clusters)
-        context["sentence_before"] = policy_sentence(
-            policy, Semantics(saved.semantics), saved.options
-        )
+        before = policy_sentence(policy, Semantics(saved.semantics), saved.options)
+        context["sentence"] = sentence_diff(before, schedule.sentence)
     if context["has_rules"] and draft.manifest is not None:
         context |= draft_sides(draft.manifest)
     if request.GET.get("panel") != "rollout":
@@ -218,11 +219,6 @@ def decision_context(schedule: SchedulePreview) -> dict[str, Any]:
         )
         result = f"{placed:,} of {counted(wanted, 'cluster')} selected"
         names_none = not is_pick_n and not wanted
-    changes = (
-        ("selected", "joins", schedule.joins),
-        ("deselected", "leaves", schedule.leaves),
-        ("kept", "", schedule.stays),
-    )
     return {
         "schedule": schedule,
         "result": "No clusters named" if names_none else result,
@@ -230,17 +226,29 @@ def decision_context(schedule: SchedulePreview) -> dict[str, Any]:
         "beginning": beginning(
             schedule.decision.cycle, is_incremental=schedule.is_incremental
         ),
-        "changes": [
-            (
-                words,
-                sign,
-                names[:NAMES_SHOWN],
-                max(0, len(names) - NAMES_SHOWN),
-                len(names),
-            )
-            for words, sign, names in changes
-        ],
+        "changes": cluster_changes(schedule),
     }
+
+
+def cluster_changes(
+    change: SchedulePreview | DecisionDiff,
+) -> list[tuple[str, str, Sequence[str], int, int]]:
+    """Return what a change selects, deselects and keeps: words, sign, names, how many more, in all."""
+    several: tuple[tuple[str, str, Sequence[str]], ...] = (
+        ("selected", "joins", change.joins),
+        ("deselected", "leaves", change.leaves),
+        ("kept", "", change.stays),
+    )
+    return [
+        (
+            words,
+            sign,
+            names[:NAMES_SHOWN],
+            max(0, len(names) - NAMES_SHOWN),
+            len(names),
+        )
+        for words, sign, names in several
+    ]
 
 
 def rollout_sentence(schedule: SchedulePreview, waves: tuple[Wave, ...] | None) -> str:

@@ -189,7 +189,7 @@ async function takeOver(lanes) {
   lanes.append(...known.parts);
   lanes.dataset.chart = "";
   lanes.dataset.view = wanted.get(lanes.id) ?? "chart";
-  if (!isSame) show(lanes, lanes.dataset.view);
+  if (!isSame && lanes.dataset.view === "chart") draw(known.parts[2]); // at once: its lanes are hidden now
   switcher(lanes);
 }
 

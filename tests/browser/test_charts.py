@@ -11,6 +11,12 @@ from placements.models import Decision
 pytestmark = pytest.mark.nightly
 
 Enter = Callable[..., Page]
+HEIGHTS = """window.heights = [];
+(function look() {
+  const lanes = document.querySelector("[data-lanes]");
+  if (lanes) heights.push(lanes.offsetHeight);
+  requestAnimationFrame(look);
+})();"""
 
 
 @pytest.fixture
@@ -102,6 +108,17 @@ def test_a_press_on_a_cluster_of_a_lane_explains_it(
         page.get_by_role("heading", name="Why bravelion was not selected")
     ).to_be_visible()
     expect(page).to_have_url(re.compile(r"\?step=5&cluster=bravelion$"))
+
+
+@pytest.mark.usefixtures("nine")
+def test_lanes_keep_their_room_until_their_chart_is_drawn(enter: Enter) -> None:
+    page = enter("/")
+    page.add_init_script(HEIGHTS)
+
+    page.goto(f"{page.url}placements/web/")
+
+    expect(page.locator("[data-lanes] svg.main-svg").first).to_be_visible()
+    assert min(page.evaluate("heights")) > 80
 
 
 @pytest.mark.usefixtures("nine")

@@ -79,7 +79,7 @@ def test_a_placement_is_made_by_form_previewed_reviewed_and_carried_out(
     for title in ("Scheduling preview", "Policy summary", "Manifest"):
         expect(page.get_by_role("heading", name=title)).to_be_visible()
     expect(
-        page.locator("pre.unified .added").filter(has_text="numberOfClusters: 4")
+        page.locator(".line-diff .came").filter(has_text="numberOfClusters: 4")
     ).to_be_visible()
     page.get_by_role("button", name="Save shop").click()
 

@@ -10,6 +10,7 @@ from placements.explain.diff import (
     FieldDifference,
     Piece,
     differences,
+    document_diff,
     line_diff,
     side_by_side,
 )
@@ -98,3 +99,17 @@ def test_nothing_is_left_out_before_the_first_line() -> None:
     changed = side_by_side(line_diff("a: 1\nb: 2", "a: 1\nb: 3") or ())
 
     assert not any(one.is_gap for one in (*created, *changed))
+
+
+def test_another_order_of_keys_is_no_difference() -> None:
+    before = {"policy": {"placementType": "PickN", "numberOfClusters": 5}, "terms": [1]}
+    after = {
+        "terms": [1, 2],
+        "policy": {"numberOfClusters": 5, "placementType": "PickN"},
+    }
+
+    lines = document_diff(before, after) or []
+
+    assert [(one.sign, one.text) for one in lines if one.sign in "+−" and one.sign] == [
+        ("+", "- 2")
+    ]

@@ -33,6 +33,7 @@ from placements.services.metrics import metrics_registry
 from placements.services.notifications.evaluation import evaluate
 from placements.services.problems.book import compare
 from placements.services.rollouts.worker import run_cluster_calls
+from placements.web.badges import status_bar
 from tests.database import compare_all
 from tests.rows import NOW, pick_n_spec, simulated
 from tests.services.rollouts.test_health import health
@@ -78,10 +79,12 @@ def test_a_placement_is_unknown_two_minutes_after_the_last_observation() -> None
     world.now += timedelta(seconds=1)
     found = health(world)
     assert (found.level, found.word) == ("unknown", "Unknown")
-    assert found.summary == "Not observed for 2 minutes (3 clusters)"
-    assert found.title == "Unknown: Not observed for 2 minutes (3 clusters)"
+    assert found.summary == "Not observed for 2m (3 clusters)"
+    assert found.title == "Unknown: Not observed for 2m"
+    bar = status_bar(Placement.objects.get(), found, None)
+    assert [part.level for part in bar] == ["unknown"]
     world.now += 5 * MINUTE
-    assert health(world).summary == "Not observed for 7 minutes (3 clusters)"
+    assert health(world).summary == "Not observed for 7m (3 clusters)"
 
 
 def test_one_cluster_that_is_not_observed_degrades_its_placements() -> None:
@@ -99,7 +102,7 @@ def test_what_does_not_answer_is_unreachable_and_not_unobserved() -> None:
         unanswered_since=world.now - MINUTE
     )
 
-    assert health(world).summary == "Not observed for 3 minutes (2 clusters)"
+    assert health(world).summary == "Not observed for 3m (2 clusters)"
     MemberCluster.objects.update(unanswered_since=world.now - MINUTE)
     assert health(world).summary == "Unknown (0 of 3 available, 3 unreachable)"
 
@@ -133,7 +136,7 @@ def test_every_page_says_it(client: Client, path: str) -> None:
     page = client.get(path).content.decode()
 
     assert "Not observed" in page
-    assert "Not observed for 7 minutes" in page or path == "/"
+    assert "Not observed for 7m" in page or path == "/"
     assert not re.search(
         r'class="mark healthy">.{0,200}?(Ready|Healthy|Available)<', page
     )
@@ -182,7 +185,7 @@ def test_rest_says_it(client: Client) -> None:
         "Unknown",
         3,
     )
-    assert "Not observed for 3 minutes" in one["health"]["message"]
+    assert "Not observed for 3m" in one["health"]["message"]
     overview = get("overview")
     assert overview["notObserved"] == 3
     worker = overview["worker"]

@@ -176,7 +176,7 @@ def test_the_time_left_is_on_page_list_and_rest_or_why_it_is_not_known(
     run.update(
         eta={"at": now, "left": {"seconds": 290.0, "runs": 3}}, progress_version=77
     )
-    words = "About 5 min left (median of 3 past runs)"
+    words = "About 5m left (median of 3 past runs)"
 
     assert words in text_of(viewer, RUN)
     assert words in text_of(viewer, "/rollouts/")

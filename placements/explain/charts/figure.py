@@ -13,6 +13,7 @@ class Color:
     """Colors by the names of `tokens.css`: of states, and of series that are no state (SERIES, NEUTRAL)."""
 
     HEALTHY = "var(--healthy)"
+    WELL = "var(--well)"
     PROGRESS = "var(--progress)"
     ATTENTION = "var(--attention)"
     FAILED = "var(--failed)"

@@ -12,7 +12,7 @@ from placements.explain.charts.figure import (
 from placements.explain.run_pictures import RunColumn, RunPicture
 
 _SYMBOLS = {
-    "healthy": ("circle", Color.HEALTHY),
+    "healthy": ("circle", Color.WELL),
     "progress": ("circle-cross-open", Color.PROGRESS),
     "attention": ("triangle-up", Color.ATTENTION),
     "failed": ("x", Color.FAILED),
@@ -20,7 +20,7 @@ _SYMBOLS = {
     "pending": ("circle-open", Color.QUIET),
 }
 _AREAS = (
-    ("new", "updated", Color.HEALTHY, Color.CALM),
+    ("new", "updated", Color.WELL, Color.CALM),
     ("old", "before", Color.BAND, Color.HOVER),
 )
 """The areas of a revision: its part of a point, its words, its color, and that of what is planned."""
@@ -29,6 +29,7 @@ _HEAD, _NAMES, _DOT_ROW, _NAMED_ROW, _LINE, _TIMES = 40, 28, 26, 32, 136, 24
 _USUAL_WIDTH = 1000
 """The width of the columns in pixels, for the distance of two dots."""
 _LEFT = 60
+_NAMED_START = 0.12  # of the width of a column: where its clusters with names start
 _HIDDEN = {
     "showgrid": False,
     "zeroline": False,
@@ -131,8 +132,16 @@ def lines_of(picture: RunPicture, height: float) -> Iterator[dict[str, Any]]:
 
 def words_of(picture: RunPicture, height: float) -> Iterator[dict[str, Any]]:
     for place, column in picture.placed_columns:
+        edge: dict[str, Any] = {"x": place + column.width / 2}
+        if picture.is_named and not column.is_break:
+            edge = {
+                "x": place + _NAMED_START * column.width,
+                "xanchor": "left",
+                "xshift": -8,
+                "align": "left",
+            }
         yield {
-            "x": place + column.width / 2,
+            **edge,
             "yref": "paper",
             "y": 0.72 if column.is_break else 1,
             "yanchor": "top",
@@ -171,7 +180,7 @@ def _dot_traces(picture: RunPicture) -> Iterator[go.Scatter]:
         # The first, which is in trouble, is on top.
         for turn, dot in enumerate([] if column.is_crowded else reversed(column.dots)):
             shift = 0.0 if across == 1 else (turn % 2 - 0.5) * gap
-            start = place + 0.12 * column.width if across == 1 else middle
+            start = place + _NAMED_START * column.width if across == 1 else middle
             row = turn // across
             if across == 1:
                 row += picture.rows - len(column.dots)

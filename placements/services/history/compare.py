@@ -14,10 +14,14 @@ from fleetui.access.secret_values import plain_manifest
 from fleetui.apimachinery.model import Semantics
 from fleetui.apimachinery.secrets import HubObject, sanitise, without_secrets
 from fleetui.apimachinery.words import counted, full_name, names_and_more
-from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.errors import FleetError, UnknownObject
 from placements.explain.decision_diffs import DecisionDiff, decision_diff
-from placements.explain.diff import Piece, cause_words, line_diff, sentence_diff
+from placements.explain.diff import (
+    Piece,
+    cause_words,
+    document_diff,
+    sentence_diff,
+)
 from placements.explain.vocabulary import policy_sentence
 from placements.manifests.policy import PlacementPolicy
 from placements.models import (
@@ -140,7 +144,7 @@ def compare(placement: Placement, before: str, after: str) -> RevisionComparison
         old,
         new,
         sentence_diff(old.sentence, new.sentence),
-        line_diff(dump_yaml(old.manifest), dump_yaml(new.manifest)),
+        document_diff(old.manifest, new.manifest),
         decision,
     )
 
@@ -251,7 +255,7 @@ def resource_words(
 def _resource_changes(old: Contents, new: Contents) -> list[ResourceChange]:
     changes = []
     for did, name, texts in _differing(old, new):
-        lines = line_diff(*map(dump_yaml, texts)) if texts else None
+        lines = document_diff(*texts) if texts else None
         changes.append(ResourceChange(did, name, lines))
     return changes
 

@@ -152,9 +152,9 @@ def test_the_document_and_the_sentence_pass_with_time(world: World) -> None:
         "waiting": WAITS,
     }
 
-    assert eta_sentence(eta, now=at) == "about 12 min left (at the rate until now)"
+    assert eta_sentence(eta, now=at) == "about 12m left (at the rate until now)"
     later = at + timedelta(seconds=620)
-    assert eta_sentence(eta, now=later) == "about 80 s left (at the rate until now)"
+    assert eta_sentence(eta, now=later) == "about 1m20s left (at the rate until now)"
     ended = eta_document(
         eta, started_at=at, ended_at=later, now=later + timedelta(hours=1)
     )
