@@ -461,7 +461,6 @@ def lacks_namespace(cluster: Cluster, namespace: str) -> str | None:
 
 
 def _texts_reader(sort: _Sort, key: str) -> _Reader:
-    """Return what reads one text of each cluster."""
     if sort is _Sort.LABEL:
         return partial(_values_of, "labels", key)
     if sort is _Sort.CLAIM:

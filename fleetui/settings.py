@@ -164,14 +164,23 @@ TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
         "DIRS": [assets_folder() / "templates"],
-        "APP_DIRS": True,  # the admin brings its own
         "OPTIONS": {
+            "loaders": [
+                (
+                    "django.template.loaders.cached.Loader",
+                    [
+                        "fleetui.template_loader.Loader",
+                        # the admin brings its own
+                        "django.template.loaders.app_directories.Loader",
+                    ],
+                )
+            ],
             "context_processors": [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
                 "placements.web.layout.base_context",
-            ]
+            ],
         },
     }
 ]

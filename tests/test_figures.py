@@ -12,7 +12,7 @@ MOST = {
     "complex functions": 342,
     "arrows between packages": 581,
     "functions with one caller, %": 9.7,
-    "wide template lines, %": 6.8,
+    "wide template lines, %": 0.1,
 }
 """Lower them, never raise them."""
 

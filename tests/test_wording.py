@@ -1,4 +1,4 @@
-"""Texts for people use the words of the glossary: no word of `data/wording.tsv` in templates and messages."""
+"""Texts for people use the words of the glossary: no word of `data/wording.tsv` in pages and documents."""
 
 import ast
 import re
@@ -102,10 +102,22 @@ def _in_docstrings_and_comments() -> list[str]:
     )
 
 
+def _in_scripts_style_sheets_and_documents() -> list[str]:
+    files = [
+        path
+        for pattern in ("static/**/*.js", "static/**/*.css", "docs/**/*.md", "*.md")
+        for path in sorted(ROOT.glob(pattern))
+    ]
+    return _matches(
+        ((path, re.sub("`[^`]*`", " ", path.read_text())) for path in files), "GD"
+    )
+
+
 @pytest.mark.parametrize(
     ("find", "most"),
     [
         (_in_templates, 0),
+        (_in_scripts_style_sheets_and_documents, 0),
         (_in_strings, MOST_IN_STRINGS),
         (_in_docstrings_and_comments, 0),
     ],

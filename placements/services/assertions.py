@@ -164,7 +164,6 @@ def save_checks_file(
 
 
 def _have_checked(entries: Collection[AssertionEntry]) -> None:
-    """Have all placements with assertions checked."""
     AssertionCheck.objects.update(decisions_made=0)
     pks_by_state = dict[bool, list[int]]()
     for placement in Placement.objects.only(

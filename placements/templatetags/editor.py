@@ -21,7 +21,6 @@ def notes_oob(one: Any) -> dict[str, Any]:
 
 @register.inclusion_tag("editor/_field.html", takes_context=True)
 def field(context: dict[str, Any], one: Any, *, style: str = "") -> dict[str, Any]:
-    """Show a field with its label and its notes."""
     note = context["preview"].notes.by_name.get(one.name)
     return {
         "field": one,
@@ -38,7 +37,6 @@ def field(context: dict[str, Any], one: Any, *, style: str = "") -> dict[str, An
 def group(
     context: dict[str, Any], one: Any, *, is_only: bool = False
 ) -> dict[str, Any]:
-    """Show a list inside a row."""
     passed_on = {key: context[key] for key in ("preview", "focus", "is_saved")}
     return {"group": one, "is_only": is_only, **passed_on}
 

@@ -247,7 +247,6 @@ def rows_of(
 
 
 def approval_url(item: AttentionItem) -> str:
-    """Return the page that confirms an approval."""
     run, stage, _ = item.key.removeprefix(f"{ProblemKind.APPROVAL_PENDING}/").rsplit(
         "/", 2
     )

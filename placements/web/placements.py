@@ -496,7 +496,6 @@ def _tab_context(
     *,
     run: Rollout | None,
 ) -> dict[str, Any]:
-    """Return what another tab shows."""
     if tab == "decision":
         return _decision_tab(request, placement, latest)
     if tab == "manifest":

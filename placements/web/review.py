@@ -204,7 +204,6 @@ def preview_context(preview: DraftPreview) -> dict[str, Any]:
 
 
 def decision_context(schedule: SchedulePreview) -> dict[str, Any]:
-    """Return the context of what a preview says of the decision."""
     policy, placed, names_none = (
         schedule.decision.cycle.policy,
         len(schedule.placed_after),

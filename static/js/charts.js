@@ -158,7 +158,7 @@ function mount(root) {
 }
 /* What Plotly drew for lanes, by their id, and of which page: a poll that brings the same picture draws nothing. */
 const taken = new Map();
-const claimed = new WeakSet(); // htmx loads the first page once more
+const claimed = new WeakSet(); // htmx loads the first page a second time
 
 function partsFor(lanes) {
   const [head, plot, script] = ["div", "div", "script"].map((name) => document.createElement(name));

@@ -39,7 +39,7 @@ document.addEventListener("click", (event) => {
   else advance(document.getElementById("step-later") ?? document.querySelector("[data-first]"));
 });
 /* A link with #play starts at once. */
-function begin() {
+function start() {
   label();
   if (location.hash !== "#play") return;
   history.replaceState(history.state, "", location.pathname + location.search);
@@ -47,6 +47,6 @@ function begin() {
   label();
 }
 
-document.addEventListener("htmx:load", begin);
+document.addEventListener("htmx:load", start);
 document.addEventListener("htmx:responseError", stop);
-begin();
+start();

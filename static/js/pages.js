@@ -1,4 +1,4 @@
-/* htmx swaps pages (`hx-boost` on the body), so that scripts are compiled once. Here is what a browser does by itself
+/* htmx swaps pages (`hx-boost` on the body), so that scripts are compiled once. Here is what a browser does without help
    when it opens a page: which links and forms are not swapped, style sheets, focus, scroll position, errors. */
 
 /* Opened by the browser itself: what has scripts or a security policy of its own (the editor, the admin site, the API),
@@ -76,7 +76,7 @@ document.addEventListener("htmx:beforeSwap", (event) => {
   return dress(head);
 });
 
-/* The focus goes where a screen reader begins to read: what the page or the address names, or its heading. */
+/* The focus goes where a screen reader starts to read: what the page or the address names, or its heading. */
 function arrive(anchor) {
   pending = null;
   delete document.documentElement.dataset.loading;

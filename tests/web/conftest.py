@@ -22,6 +22,7 @@ from tests.rows import (
     person,
     pick_n_spec,
 )
+from tests.web.reading import page_text
 
 
 @pytest.fixture(autouse=True)
@@ -87,6 +88,6 @@ def text_of() -> Callable[[Client, str], str]:
     def fetch(client: Client, address: str) -> str:
         answer = client.get(address)
         assert answer.status_code == 200, (address, answer.status_code)
-        return answer.content.decode()
+        return page_text(answer)
 
     return fetch

@@ -6,12 +6,13 @@ from typing import Any
 from django.test import Client
 
 from placements.models import Draft
+from tests.web.reading import page_text
 
 
 def typed(client: Client, address: str, text: str) -> str:
     """Type a text into the YAML of the editor; return the page of the draft."""
     client.post(address, {"mode": "yaml", "manifest": text})
-    return client.get(f"{draft_address()}?as=yaml").content.decode()
+    return page_text(client.get(f"{draft_address()}?as=yaml"))
 
 
 def draft_address() -> str:
@@ -21,7 +22,7 @@ def draft_address() -> str:
 
 def reviewed(client: Client) -> str:
     """Open the review of the latest draft."""
-    return client.get(f"{draft_address()}review/").content.decode()
+    return page_text(client.get(f"{draft_address()}review/"))
 
 
 def confirmed(client: Client, page: str, **more: str) -> Any:
@@ -43,6 +44,6 @@ def digest_in(page: str) -> str:
 
 def applied(client: Client, text: str, **more: str) -> Any:
     """Preview manifests and apply what was previewed."""
-    page = client.post(APPLY, {"manifest": text, **more}).content.decode()
+    page = page_text(client.post(APPLY, {"manifest": text, **more}))
     sent = {"manifest": text, "previewed": digest_in(page), **more}
     return client.post(APPLY, sent)

@@ -2,11 +2,43 @@
 
 import re
 from html.parser import HTMLParser
+from typing import Any
 
 _NUMBERS = re.compile(r"height: \d+px|(--[a-z]+:-?\d+(\.\d+)?(;(?!$)|$))+")
 """A style of numbers alone, which style sheets calculate with: a picture is right without scripts, too."""
 _VOID = {"meta", "link", "br", "hr", "img", "input"}
 _ALONE = {"circle", "path"}
+_BLOCK = (
+    "body|main|header|footer|nav|section|article|aside|div|p|ul|ol|li|dl|dt|dd|table|caption|colgroup|col|thead|tbody"
+    "|tr|th|td|form|fieldset|legend|details|summary|figure|h[1-6]|option|datalist|dialog|br"
+)
+_UNSEEN = re.compile(
+    rf" ?(</?(?:{_BLOCK})\b[^>]*>) ?"  # around and at the edges of a block
+    r"|(<(?:a|button|select|span class=\"(?:button|label))\b[^>]*>) | (</(?:a|button|select)>)"  # in a box
+)
+"""White space beside a tag that no browser shows."""
+_AS_IT_IS = re.compile(
+    r"(<(?:pre|textarea|code)\b.*?</(?:pre|textarea|code)>|value=\"[^\"\n]*\n[^\"]*\")",
+    re.S,
+)
+"""Text and values with lines of their own."""
+
+
+def page_text(answer: Any) -> str:
+    """Return a page on one line, without the white space that does not show; text as it is stays so."""
+    pieces = _AS_IT_IS.split(answer.content.decode())
+    for place in range(0, len(pieces), 2):
+        line = re.sub(r"[ \n]+", " ", pieces[place]).replace(" >", ">")
+        pieces[place] = _UNSEEN.sub(
+            lambda match: match[1] or match[2] or match[3], line
+        )
+    return "".join(pieces)
+
+
+def words_of(page: str) -> str:
+    """Return what a page says, without tags: a space between blocks, and what shows between the rest."""
+    text = re.sub(rf"</?(?:{_BLOCK})\b[^>]*>", " ", page)
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", "", text))
 
 
 class Outline(HTMLParser):

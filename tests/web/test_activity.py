@@ -18,6 +18,7 @@ from placements.services.results import stored_document
 from placements.templatetags.fleet import plain
 from tests.rows import NOW, joined, namespace, person
 from tests.services.rollouts.overrides import for_resource, rule
+from tests.web.reading import page_text
 
 pytestmark = pytest.mark.django_db
 
@@ -201,7 +202,7 @@ def test_the_override_itself_stays_complete_over_rest(
 
 
 def test_kinds_and_filters_are_words(viewer: Client) -> None:
-    page = viewer.get("/activity/").content.decode()
+    page = page_text(viewer.get("/activity/"))
 
     assert '<option value="kind=staged-run">Staged run</option>' in page
     assert '<a href="?kind=staged-run">Staged run</a>' in page
@@ -252,5 +253,5 @@ def test_activity_is_ordered_by_time_whatever_was_written_first(
     assert ">later<" not in text_of(viewer, "/activity/?q=type%3DWarning")
     assert page.index(">later<") < page.index(">earlier<")
     assert "1–3 of 3" in page  # noqa: RUF001
-    assert "1–2</span>" in text_of(viewer, "/activity/?q=er")  # noqa: RUF001 -- too many to count
+    assert "1–2 </span>" in text_of(viewer, "/activity/?q=er")  # noqa: RUF001 -- too many to count
     assert [one["name"] for one in answer["items"]] == ["later", "earlier"]

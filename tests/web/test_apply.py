@@ -21,6 +21,7 @@ from tests.rows import (
     placement_document,
 )
 from tests.web.editing import APPLY, applied, digest_in
+from tests.web.reading import page_text
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("web")]
 SETTINGS = config_map("settings", data={"color": "blue"})
@@ -31,7 +32,7 @@ def text_of(*documents: dict[str, Any]) -> str:
 
 
 def preview(client: Client, text: str) -> str:
-    page: str = client.post(APPLY, {"manifest": text}).content.decode()
+    page: str = page_text(client.post(APPLY, {"manifest": text}))
     return page
 
 
@@ -67,16 +68,16 @@ def test_a_preview_shows_the_difference_of_each_object_and_writes_nothing(
 def test_what_was_previewed_is_applied(operator: Client) -> None:
     done = applied(operator, text_of(SETTINGS))
 
-    assert "1 document applied" in done.content.decode()
+    assert "1 document applied" in page_text(done)
     assert Resource.objects.get(name="settings").content["data"] == {"color": "blue"}
 
 
 def test_a_placement_is_the_next_step_after_what_no_placement_selects(
     operator: Client,
 ) -> None:
-    done = applied(operator, text_of(namespace("other"))).content.decode()
-    joined = applied(operator, text_of(member_document("a"))).content.decode()
-    selected = applied(operator, text_of(SETTINGS)).content.decode()
+    done = page_text(applied(operator, text_of(namespace("other"))))
+    joined = page_text(applied(operator, text_of(member_document("a"))))
+    selected = page_text(applied(operator, text_of(SETTINGS)))
 
     assert [
         page.count(">Create placement</a>") for page in (done, joined, selected)
@@ -89,7 +90,7 @@ def test_nothing_is_applied_without_a_preview(operator: Client, how: str) -> Non
     if how == "file":
         text = SimpleUploadedFile("other.yaml", text.encode())
 
-    page = operator.post(APPLY, {how: text}).content.decode()
+    page = page_text(operator.post(APPLY, {how: text}))
 
     assert not Resource.objects.filter(name="other").exists()
     assert "name: other" in page.partition('name="manifest"')[2]
@@ -102,7 +103,7 @@ def test_a_change_in_between_shows_the_preview_again(operator: Client) -> None:
     apply_resources([config_map("settings", data={"color": "red"})], by=None, now=NOW)
 
     again = operator.post(APPLY, {"manifest": text, "previewed": digest})
-    page = again.content.decode()
+    page = page_text(again)
 
     assert again.status_code == 409
     assert "has changed since your preview" in page
@@ -123,7 +124,7 @@ def test_another_text_than_the_previewed_one_is_previewed_first(
     )
 
     assert answer.status_code == 409
-    assert objects_in(answer.content.decode()) == [("Created", "Namespace third")]
+    assert objects_in(page_text(answer)) == [("Created", "Namespace third")]
     assert not Resource.objects.filter(name__in=("other", "third")).exists()
 
 
@@ -136,7 +137,7 @@ def test_a_change_in_between_stops_an_apply_in_batches(
     apply_resources([namespace("other", team="a")], by=None, now=NOW)
 
     stopped = operator.post(APPLY, {"manifest": text, "previewed": digest})
-    current = digest_in(stopped.content.decode())
+    current = digest_in(page_text(stopped))
     done = operator.post(APPLY, {"manifest": text, "previewed": current})
 
     assert (stopped.status_code, done.status_code) == (409, 200)
@@ -177,7 +178,7 @@ def test_refused_documents_are_named_beside_those_that_would_be_applied(
     )
 
     answer = operator.post(APPLY, {"manifest": text})
-    page = answer.content.decode()
+    page = page_text(answer)
 
     assert answer.status_code == 422
     assert objects_in(page) == [
@@ -229,8 +230,8 @@ def test_what_cannot_be_applied_says_why(
     answer = operator.post(APPLY, {"manifest": text})
 
     assert answer.status_code == 422
-    assert words in answer.content.decode()
-    assert not digest_in(answer.content.decode())
+    assert words in page_text(answer)
+    assert not digest_in(page_text(answer))
 
 
 def test_what_was_written_before_an_error_is_listed(
@@ -244,7 +245,7 @@ def test_what_was_written_before_an_error_is_listed(
 
     answer = operator.post(APPLY, {"manifest": text_of(SETTINGS), "previewed": "any"})
 
-    page = answer.content.decode()
+    page = page_text(answer)
     assert answer.status_code == 409
     assert "1 of 2 documents are applied" in page
     assert page.count('<th scope="row">') == 1

@@ -11,6 +11,7 @@ from clusters.operations.edit import change_labels, cordon
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.models import Event
 from tests.rows import NOW, joined, member_document, person
+from tests.web.reading import page_text
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("web")]
 
@@ -137,9 +138,7 @@ def test_faults_stand_beside_their_field(
 
 
 def test_comes_up_as_its_address_suggests_and_saves_nothing(operator: Client) -> None:
-    page = operator.get(
-        EDIT, {"label": "env=canary", "without": "region"}
-    ).content.decode()
+    page = page_text(operator.get(EDIT, {"label": "env=canary", "without": "region"}))
 
     assert re.search(
         r'name="label_key" value="env".*name="label_value" value="canary"', page
@@ -219,7 +218,7 @@ def test_previews_an_import_and_imports_it(operator: Client) -> None:
     count = MemberCluster.objects.count()
     done = operator.post("/clusters/import/", {"text": text, "do": "import"})
 
-    assert "1 added, 1 changed, 0 unchanged" in preview.content.decode()
+    assert "1 added, 1 changed, 0 unchanged" in page_text(preview)
     assert count == 3
     assert (done.status_code, done["Location"]) == (302, "/clusters/")
     assert _labels("palemoth") == {"region": "south"}

@@ -15,6 +15,7 @@ from placements.services.disruption.drains import Pace, advance_drains, drain
 from tests.database import compare_for_long, forget_caches
 from tests.rows import NOW, all_joined, decided, joined, pick_n_spec
 from tests.services.rollouts.test_restore import drained
+from tests.web.reading import page_text
 
 pytestmark = pytest.mark.django_db
 
@@ -70,11 +71,8 @@ def test_what_gets_worse_wants_the_name_typed(operator: Client, typed: str) -> N
     )
 
     assert answer.status_code == 422
-    assert (
-        "some placements lose a cluster without a replacement"
-        in answer.content.decode()
-    )
-    assert 'name="at_once" min="1" max="100" value="2"' in answer.content.decode()
+    assert "some placements lose a cluster without a replacement" in page_text(answer)
+    assert 'name="at_once" min="1" max="100" value="2"' in page_text(answer)
     assert not Drain.objects.exists()
     assert not ClusterTaint.objects.exists()
 

@@ -20,7 +20,7 @@ from tests.rows import (
     pick_n_spec,
     placement_document,
 )
-from tests.web.reading import Outline
+from tests.web.reading import Outline, page_text
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("web")]
 
@@ -45,7 +45,7 @@ def _fields(page: str) -> dict[str, str]:
 def _post(
     client: Client, address: str, more: dict[str, Any], *, htmx: bool = True
 ) -> Any:
-    page = client.get(address).content.decode()
+    page = page_text(client.get(address))
     return client.post(address, {**_fields(page), **more}, headers=HTMX if htmx else {})
 
 
@@ -98,9 +98,11 @@ def test_a_form_sent_back_as_it_was_begins_no_draft(operator: Client) -> None:
 
 @pytest.mark.nightly
 def test_a_change_answers_with_hints_and_preview_but_no_field(operator: Client) -> None:
-    text = _post(
-        operator, EDIT, {NUMBER: "3", "spec.strategy.rollingUpdate.maxSurge": "50%"}
-    ).content.decode()
+    text = page_text(
+        _post(
+            operator, EDIT, {NUMBER: "3", "spec.strategy.rollingUpdate.maxSurge": "50%"}
+        )
+    )
     fields = [given for _, given in Outline(text).fields]
 
     assert fields == []
@@ -117,7 +119,7 @@ def test_a_change_answers_with_hints_and_preview_but_no_field(operator: Client) 
 def test_the_number_alone_is_incremental_and_anything_else_is_not(
     operator: Client,
 ) -> None:
-    first = _post(operator, EDIT, {NUMBER: "3"}).content.decode()
+    first = page_text(_post(operator, EDIT, {NUMBER: "3"}))
     address = f"/drafts/{Draft.objects.get().pk}/"
     operator.post(
         address,
@@ -125,7 +127,7 @@ def test_the_number_alone_is_incremental_and_anything_else_is_not(
         headers=HTMX,
     )
     more = {"spec.policy.topologySpreadConstraints[0].topologyKey": "region"}
-    second = _post(operator, address, more).content.decode()
+    second = page_text(_post(operator, address, more))
 
     assert ("Incremental" in first, "Reschedules" in first) == (True, False)
     assert ("Incremental" in second, "Reschedules" in second) == (False, True)
@@ -139,7 +141,7 @@ def test_new_placements_that_were_started_are_listed_by_name_with_their_changes(
     _post(operator, NEW, {"metadata.name": "shop", NUMBER: "2"})
     operator.post(NEW, {"mode": "yaml", "manifest": "a: ["})
 
-    page = re.sub(r"\d\d:\d\d", "TIME", operator.get(NEW).content.decode())
+    page = re.sub(r"\d\d:\d\d", "TIME", page_text(operator.get(NEW)))
 
     assert "New placement shop (TIME, 2 changes)" in page
     assert "New placement (TIME, Invalid YAML)" in page
@@ -166,14 +168,14 @@ def test_a_reader_gets_what_is_valid_at_a_cursor(viewer: Client) -> None:
 def test_works_without_a_script(operator: Client) -> None:
     answer = _post(operator, EDIT, {NUMBER: "3"}, htmx=False)
     address = answer["Location"]
-    page = operator.get(address).content.decode()
+    page = page_text(operator.get(address))
 
     draft = f"/drafts/{Draft.objects.get().pk}/"
     assert (answer.status_code, address) == (302, f"{draft}?errors=all")
     assert "3 of 3 clusters selected" in page
     yaml = _post(operator, draft, {"as": "yaml"}, htmx=False)
     assert yaml["Location"] == f"{draft}?as=yaml&errors=all"
-    assert 'id="manifest"' in operator.get(yaml["Location"]).content.decode()
+    assert 'id="manifest"' in page_text(operator.get(yaml["Location"]))
 
 
 def test_the_yaml_keeps_what_is_typed_and_says_faults_at_their_lines(
@@ -185,7 +187,7 @@ def test_the_yaml_keeps_what_is_typed_and_says_faults_at_their_lines(
     answer = operator.post(
         EDIT, {"mode": "yaml", "manifest": text.replace("\n", "\r\n")}, headers=HTMX
     )
-    page = answer.content.decode()
+    page = page_text(answer)
     line = text.splitlines().index("    foo: 1") + 1
 
     assert _text() == text
@@ -205,7 +207,7 @@ def test_a_form_edit_keeps_comments_and_what_no_field_shows(operator: Client) ->
     operator.post(EDIT, {"mode": "yaml", "manifest": text}, headers=HTMX)
     address = f"/drafts/{Draft.objects.get().pk}/"
 
-    page = operator.get(address).content.decode()
+    page = page_text(operator.get(address))
     _post(operator, address, {NUMBER: "3"})
 
     assert (
@@ -217,7 +219,7 @@ def test_a_form_edit_keeps_comments_and_what_no_field_shows(operator: Client) ->
 
 def test_what_cannot_be_read_stays_and_the_form_says_so(operator: Client) -> None:
     operator.post(EDIT, {"mode": "yaml", "manifest": "a: ["}, headers=HTMX)
-    page = operator.get(f"/drafts/{Draft.objects.get().pk}/").content.decode()
+    page = page_text(operator.get(f"/drafts/{Draft.objects.get().pk}/"))
 
     assert _text() == "a: ["
     assert "The manifest cannot be read. Edit it as YAML." in page
@@ -228,7 +230,7 @@ def test_a_document_of_ocm_has_no_form(operator: Client) -> None:
     text = "apiVersion: cluster.open-cluster-management.io/v1beta1\nkind: Placement\n"
     operator.post(NEW, {"mode": "yaml", "manifest": text}, headers=HTMX)
 
-    page = operator.get(f"/drafts/{Draft.objects.get().pk}/").content.decode()
+    page = page_text(operator.get(f"/drafts/{Draft.objects.get().pk}/"))
 
     assert "OCM manifests have no form. Edit the manifest as YAML." in page
     assert 'value="yaml" aria-current="true"' in page
@@ -244,10 +246,8 @@ def test_rows_come_and_go_with_buttons(operator: Client) -> None:
 
     assert row["preferredDuringSchedulingIgnoredDuringExecution"][0]["weight"] == 10
     assert (added["HX-Retarget"], added["HX-Reswap"]) == ("#editor", "outerHTML")
-    assert re.search(
-        r'name="[^"]*\[0\]\.weight"[^>]* autofocus', added.content.decode()
-    )
-    assert "Not in the preview yet" in added.content.decode()
+    assert re.search(r'name="[^"]*\[0\]\.weight"[^>]* autofocus', page_text(added))
+    assert "Not in the preview yet" in page_text(added)
     assert "affinity" not in _data()["spec"]["policy"]
     assert removed.status_code == 200
 
@@ -259,7 +259,7 @@ def test_a_new_row_is_left_out_and_not_marked_yet(operator: Client) -> None:
         {"mode": "form", "add": "spec.policy.topologySpreadConstraints"},
         headers=HTMX,
     )
-    page = operator.get(f"/drafts/{Draft.objects.get().pk}/").content.decode()
+    page = page_text(operator.get(f"/drafts/{Draft.objects.get().pk}/"))
     preview = page.partition('id="preview"')[2]
 
     assert "2 of 2 clusters selected" in preview
@@ -270,7 +270,7 @@ def test_a_new_row_is_left_out_and_not_marked_yet(operator: Client) -> None:
 def test_labels_are_offered_with_counts(operator: Client) -> None:
     spec = pick_n_spec(1, topologySpreadConstraints=[{"topologyKey": "region"}])
     decided("spread", spec)
-    page = operator.get("/placements/spread/edit/").content.decode()
+    page = page_text(operator.get("/placements/spread/edit/"))
 
     offered = page.partition('<datalist id="label-keys">')[2].partition("</datalist>")[
         0
@@ -283,7 +283,7 @@ def test_another_type_brings_other_fields_and_offers_to_take_out_the_rest(
 ) -> None:
     changed = _post(operator, NEW, {"spec.policy.placementType": "PickAll"})
     address = f"/drafts/{Draft.objects.get().pk}/"
-    page = changed.content.decode()
+    page = page_text(changed)
     tidied = _post(
         operator,
         address,
@@ -296,12 +296,12 @@ def test_another_type_brings_other_fields_and_offers_to_take_out_the_rest(
     assert changed["HX-Retarget"] == "#editor"
     assert "Conflicting fields" in page
     assert _data()["spec"]["policy"] == {"placementType": "PickAll"}
-    assert "3 clusters selected" in tidied.content.decode()
+    assert "3 clusters selected" in page_text(tidied)
 
 
 @pytest.mark.nightly
 def test_a_form_made_for_other_rows_changes_nothing(operator: Client) -> None:
-    old = _fields(operator.get(EDIT).content.decode())
+    old = _fields(page_text(operator.get(EDIT)))
     operator.post(
         EDIT, {"mode": "form", "add": "spec.policy.tolerations"}, headers=HTMX
     )
@@ -311,27 +311,27 @@ def test_a_form_made_for_other_rows_changes_nothing(operator: Client) -> None:
         f"/drafts/{Draft.objects.get().pk}/", {**old, NUMBER: "3"}, headers=HTMX
     )
 
-    assert "changed in another window" in answer.content.decode()
+    assert "changed in another window" in page_text(answer)
     assert _text() == before
 
 
 def test_a_second_window_does_not_overwrite_the_draft_of_the_first(
     operator: Client,
 ) -> None:
-    second = _fields(operator.get(EDIT).content.decode())
+    second = _fields(page_text(operator.get(EDIT)))
     _post(operator, EDIT, {NUMBER: "3"})
 
     answer = operator.post(EDIT, {**second, NUMBER: "1"}, headers=HTMX)
 
-    assert "You have a draft from another window" in answer.content.decode()
+    assert "You have a draft from another window" in page_text(answer)
     assert _data()["spec"]["policy"]["numberOfClusters"] == 3
 
 
 @pytest.mark.nightly
 def test_typing_goes_on_in_the_draft_that_the_page_has_begun(operator: Client) -> None:
-    page = operator.get(NEW).content.decode()
+    page = page_text(operator.get(NEW))
     first = operator.post(NEW, {**_fields(page), NUMBER: "2"}, headers=HTMX)
-    number = re.findall(r'name="draft" value="(\d+)"', first.content.decode())[0]
+    number = re.findall(r'name="draft" value="(\d+)"', page_text(first))[0]
 
     operator.post(NEW, {**_fields(page), NUMBER: "1", "draft": number}, headers=HTMX)
 
@@ -342,13 +342,13 @@ def test_typing_goes_on_in_the_draft_that_the_page_has_begun(operator: Client) -
 def test_a_page_from_before_another_save_keeps_what_it_started_from(
     operator: Client,
 ) -> None:
-    page = _fields(operator.get(EDIT).content.decode())
+    page = _fields(page_text(operator.get(EDIT)))
     changed = placement_document("web", pick_n_spec(3), note="theirs")
     save_placement(changed, by=person("li", "operator"), now=NOW)
 
     operator.post(EDIT, {**page, NUMBER: "1"}, headers=HTMX)
     draft = Draft.objects.get()
-    draft_page = operator.get(f"/drafts/{draft.pk}/").content.decode()
+    draft_page = page_text(operator.get(f"/drafts/{draft.pk}/"))
 
     assert draft.revision == 1
     assert _data()["metadata"] == {"name": "web"}
@@ -360,7 +360,7 @@ def test_an_edit_page_says_that_there_is_a_draft(operator: Client) -> None:
     _post(operator, EDIT, {NUMBER: "3"})
     number = Draft.objects.get().pk
 
-    page = operator.get(EDIT).content.decode()
+    page = page_text(operator.get(EDIT))
     operator.post(f"/drafts/{number}/discard/")
 
     assert "You have a draft of web" in page
@@ -370,9 +370,7 @@ def test_an_edit_page_says_that_there_is_a_draft(operator: Client) -> None:
 
 @pytest.mark.nightly
 def test_what_may_not_be_changed_is_reported_while_typing(operator: Client) -> None:
-    page = _post(
-        operator, EDIT, {"spec.policy.placementType": "PickAll"}
-    ).content.decode()
+    page = page_text(_post(operator, EDIT, {"spec.policy.placementType": "PickAll"}))
 
     assert (
         "cannot change from PickN to PickAll" in page
@@ -388,21 +386,21 @@ def test_a_name_that_is_taken_is_reported_while_typing_and_in_the_review(
     review = f"/drafts/{Draft.objects.get().pk}/review/"
     message = "a placement web exists already"
 
-    assert message in answer.content.decode()
-    assert message in operator.get(review).content.decode()
-    assert message in operator.post(review).content.decode()
+    assert message in page_text(answer)
+    assert message in page_text(operator.get(review))
+    assert message in page_text(operator.post(review))
     assert [one.name for one in Placement.objects.all()] == ["web"]
 
 
 def test_a_recipe_starts_from_the_labels_of_the_fleet(operator: Client) -> None:
-    page = operator.get(f"{NEW}?template=one-each&as=yaml").content.decode()
+    page = page_text(operator.get(f"{NEW}?template=one-each&as=yaml"))
 
     assert "numberOfClusters: 2  # one for each region there is now" in page
     assert "topologyKey: region" in page
 
 
 def test_a_copy_has_another_name(operator: Client) -> None:
-    page = operator.get(f"{NEW}?from=web").content.decode()
+    page = page_text(operator.get(f"{NEW}?from=web"))
 
     assert _fields(page)["metadata.name"] == "web-copy"
 
@@ -414,11 +412,10 @@ def test_a_placement_page_says_that_there_is_a_draft(
     _post(operator, EDIT, {NUMBER: "3"})
     number = Draft.objects.get().pk
 
-    assert (
-        f'href="/drafts/{number}/">Continue'
-        in operator.get("/placements/web/").content.decode()
+    assert f'href="/drafts/{number}/">Continue' in page_text(
+        operator.get("/placements/web/")
     )
-    assert "You have a draft" not in viewer.get("/placements/web/").content.decode()
+    assert "You have a draft" not in page_text(viewer.get("/placements/web/"))
 
 
 @pytest.mark.nightly
@@ -431,7 +428,7 @@ def test_a_key_that_some_clusters_lack_is_a_warning_beside_its_row(
     )
     operator.post(EDIT, {"mode": "yaml", "manifest": dump_yaml(document)}, headers=HTMX)
 
-    page = operator.get(f"/drafts/{Draft.objects.get().pk}/").content.decode()
+    page = page_text(operator.get(f"/drafts/{Draft.objects.get().pk}/"))
 
     effect = "not limited by the constraint, and often selected first"
     assert (
@@ -456,7 +453,7 @@ def test_half_of_the_fields_may_be_at_fault_at_once(operator: Client) -> None:
     )
     second = {"spec.policy.topologySpreadConstraints[1].topologyKey": "moon"}
 
-    page = _post(operator, address, second).content.decode()
+    page = page_text(_post(operator, address, second))
 
     assert "Not in the preview yet: topologySpreadConstraints[0]" in page
     assert "No cluster has the label moon" in page
@@ -468,13 +465,13 @@ def test_names_of_what_is_on_the_hub_are_offered(operator: Client) -> None:
         by=None,
         now=NOW,
     )
-    page = operator.get(f"{NEW}?from=web").content.decode()
+    page = page_text(operator.get(f"{NEW}?from=web"))
 
     assert _offered(page) == {"bank", "shop"}
 
-    answer = _post(
-        operator, f"{NEW}?from=web", {f"{SELECTOR}.kind": "ClusterRole"}
-    ).content.decode()
+    answer = page_text(
+        _post(operator, f"{NEW}?from=web", {f"{SELECTOR}.kind": "ClusterRole"})
+    )
 
     assert _offered(answer) == set()
 
@@ -487,9 +484,9 @@ def test_of_many_names_those_that_hold_what_is_typed_come_first(
         [namespace(f"team-{number:03}") for number in range(80)], by=None, now=NOW
     )
 
-    answer = _post(
-        operator, f"{NEW}?from=web", {f"{SELECTOR}.name": "m-079"}
-    ).content.decode()
+    answer = page_text(
+        _post(operator, f"{NEW}?from=web", {f"{SELECTOR}.name": "m-079"})
+    )
 
     assert len(_offered(answer)) == 50
     assert "team-079" in _offered(answer)
@@ -504,14 +501,14 @@ def _offered(page: str) -> set[str]:
 
 
 def test_a_number_that_is_none_reports_its_range_once(operator: Client) -> None:
-    answer = _post(operator, EDIT, {NUMBER: "abc"}).content.decode()
+    answer = page_text(_post(operator, EDIT, {NUMBER: "abc"}))
 
     assert answer.count("an integer from 0 to 2147483647") == 1
 
 
 @pytest.mark.nightly
 def test_no_field_is_called_like_its_section(operator: Client) -> None:
-    page = operator.get(f"{NEW}?from=web").content.decode()
+    page = page_text(operator.get(f"{NEW}?from=web"))
     form = page.partition('id="editing"')[2].partition("</form>")[0]
     legends = set(re.findall(r"<legend>([^<]*)</legend>", form))
 
@@ -524,11 +521,11 @@ def test_a_fault_without_a_field_is_led_to_from_the_bar(operator: Client) -> Non
     both = _post(
         operator, NEW, {f"{rolling}.maxUnavailable": "0", f"{rolling}.maxSurge": "0"}
     )
-    page = both.content.decode()
+    page = page_text(both)
     assert "maxUnavailable and maxSurge must not both be 0" in page
     assert page.count('<a href="#errors">Show errors</a>') == 1
 
-    answer = _post(operator, EDIT, {NUMBER: "abc"}).content.decode()
+    answer = page_text(_post(operator, EDIT, {NUMBER: "abc"}))
 
     assert "1 error" in answer
     assert "#errors" not in answer
@@ -538,7 +535,7 @@ def test_a_new_placement_requires_a_resource_and_offers_those_of_the_hub(
     operator: Client,
 ) -> None:
     apply_resources([namespace("shop"), namespace("kube-system")], by=None, now=NOW)
-    page = operator.get(NEW).content.decode()
+    page = page_text(operator.get(NEW))
 
     assert _fields(page)[f"{SELECTOR}.kind"] == ""
     picker = page.partition('<datalist id="resources-of-hub">')[2].partition(
@@ -594,7 +591,7 @@ def test_a_typed_resource_is_selected_by_every_button(
     answer = _picked(operator, typed, button)
 
     assert [one["name"] for one in _data()["spec"]["resourceSelectors"]] == ["shop"]
-    assert typed not in _fields(answer.content.decode()).values()
+    assert typed not in _fields(page_text(answer)).values()
 
 
 @pytest.mark.parametrize(
@@ -606,8 +603,8 @@ def test_a_typed_resource_that_is_unclear_is_kept_with_a_message(
 ) -> None:
     apply_resources([namespace("shop"), namespace("shop-2")], by=None, now=NOW)
 
-    unknown = _picked(operator, "helo", button, htmx=htmx).content.decode()
-    several = _picked(operator, "sho", button, htmx=htmx).content.decode()
+    unknown = page_text(_picked(operator, "helo", button, htmx=htmx))
+    several = page_text(_picked(operator, "sho", button, htmx=htmx))
 
     assert "No resource helo on the hub." in unknown
     assert "Several resources match: Namespace shop, Namespace shop-2." in several
@@ -621,7 +618,7 @@ def test_a_typed_resource_is_kept_while_the_form_changes(operator: Client) -> No
         operator, NEW, {"picked": "sh", "spec.policy.placementType": "PickAll"}
     )
 
-    assert _fields(page.content.decode())["picked"] == "sh"
+    assert _fields(page_text(page))["picked"] == "sh"
     assert "spec.resourceSelectors[0].name" not in Draft.objects.get().text
 
 
@@ -634,7 +631,7 @@ def _is_red(page: str) -> bool:
 
 @pytest.mark.parametrize("query", ["", "?scope=namespace", "?as=yaml", "?from=web"])
 def test_nothing_is_red_on_a_new_placement(operator: Client, query: str) -> None:
-    page = operator.get(NEW + query).content.decode()
+    page = page_text(operator.get(NEW + query))
 
     assert not _is_red(page)
     assert query == "?from=web" or "missing" in page
@@ -645,7 +642,7 @@ def test_a_name_that_the_start_has_is_free(operator: Client) -> None:
     decided("web-copy", pick_n_spec(1))
 
     names = [
-        _fields(operator.get(address).content.decode())["metadata.name"]
+        _fields(page_text(operator.get(address)))["metadata.name"]
         for address in (NEW, f"{NEW}?from=web")
     ]
 
@@ -654,14 +651,14 @@ def test_a_name_that_the_start_has_is_free(operator: Client) -> None:
 
 def test_an_error_is_shown_once_its_field_was_touched(operator: Client) -> None:
     first = {"metadata.name": "shop", "touched": "metadata.name"}
-    before = _post(operator, NEW, first).content.decode()
+    before = page_text(_post(operator, NEW, first))
     address = f"/drafts/{Draft.objects.get().pk}/"
 
     after = _post(operator, address, {"touched": f"metadata.name {SELECTOR}.kind"})
 
     assert not _is_red(f'id="editor"{before}')
     assert f'data-pending="{SELECTOR}.kind"' in before
-    assert "✗ Required value" in after.content.decode()
+    assert "✗ Required value" in page_text(after)
 
 
 def test_a_value_that_is_wrong_is_shown_again_when_the_draft_is_opened(
@@ -669,7 +666,7 @@ def test_a_value_that_is_wrong_is_shown_again_when_the_draft_is_opened(
 ) -> None:
     _post(operator, NEW, {NUMBER: "-3"})
 
-    page = operator.get(f"/drafts/{Draft.objects.get().pk}/").content.decode()
+    page = page_text(operator.get(f"/drafts/{Draft.objects.get().pk}/"))
 
     assert "Invalid value: -3" in page
     assert "Required value" not in page
@@ -685,7 +682,7 @@ def test_a_submitted_form_shows_all_errors_with_path_and_allowed_values(
     if not htmx:
         assert answer["Location"].endswith("?errors=all")
         answer = operator.get(answer["Location"])
-    page = answer.content.decode()
+    page = page_text(answer)
 
     assert f"<code>{SELECTOR}.kind</code>" in page
     assert f"<code>{NUMBER}</code>" in page
@@ -696,7 +693,7 @@ def test_a_submitted_form_shows_all_errors_with_path_and_allowed_values(
 
 
 def test_a_review_of_no_changes_says_so(operator: Client) -> None:
-    page = _post(operator, EDIT, {"review": "1"}).content.decode()
+    page = page_text(_post(operator, EDIT, {"review": "1"}))
 
     assert "There are no changes to review." in page
 
@@ -704,7 +701,7 @@ def test_a_review_of_no_changes_says_so(operator: Client) -> None:
 def test_what_an_edit_changes_is_marked(operator: Client) -> None:
     _post(operator, EDIT, {NUMBER: "3", "add": "spec.policy.topologySpreadConstraints"})
 
-    page = operator.get(f"/drafts/{Draft.objects.get().pk}/").content.decode()
+    page = page_text(operator.get(f"/drafts/{Draft.objects.get().pk}/"))
 
     assert re.findall('<strong class="was">([^<]*)<', page) == ["was 2", "added"]
     assert "2 changes" in page
@@ -712,10 +709,10 @@ def test_what_an_edit_changes_is_marked(operator: Client) -> None:
 
 def _create_namespace(client: Client, address: str, values: dict[str, str]) -> str:
     """Type values into the editor, and press the button beside the field of the last one."""
-    page = _post(client, address, values).content.decode()
+    page = page_text(_post(client, address, values))
     draft = f"/drafts/{Draft.objects.get().pk}/"
     [field] = re.findall(r'name="namespace" value="([^"]+)"', page)
-    return str(_post(client, draft, {"namespace": field}).content.decode())
+    return str(page_text(_post(client, draft, {"namespace": field})))
 
 
 def test_a_namespace_is_created_from_its_field_and_nothing_is_lost(
@@ -768,6 +765,6 @@ def test_no_namespace_is_offered_that_exists_or_is_of_the_hub(
 ) -> None:
     typed = {f"{SELECTOR}.kind": "Namespace", f"{SELECTOR}.name": name}
 
-    page = _post(operator, NEW, typed).content.decode()
+    page = page_text(_post(operator, NEW, typed))
 
     assert 'name="namespace"' not in page

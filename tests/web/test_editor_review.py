@@ -13,6 +13,7 @@ from placements.models import Decision, Draft, Placement
 from placements.services.editor.operations import start_draft
 from placements.services.placements import save_placement
 from tests.rows import NOW, joined, person, pick_n_spec, placed, placement_document
+from tests.web.reading import page_text
 
 pytestmark = pytest.mark.django_db
 CONSTRAINT = {"topologyKey": "region", "maxSkew": 1}
@@ -30,7 +31,7 @@ def _begun(operator: Client, web: Placement | None, document: Any) -> Draft:
 
 
 def _review(operator: Client, draft: Draft) -> str:
-    return operator.get(f"/drafts/{draft.pk}/review/").content.decode()
+    return page_text(operator.get(f"/drafts/{draft.pk}/review/"))
 
 
 def _confirm(operator: Client, draft: Draft, page: str) -> Any:
@@ -55,9 +56,8 @@ def test_shows_who_moves_the_policy_in_words_and_the_manifest(
     assert '<span class="removed">-    numberOfClusters: 2</span>' in page
     assert '<span class="added">+    numberOfClusters: 3</span>' in page
     assert "Incremental" in page
-    assert (
-        "Rolls out in"
-        in operator.get(f"/drafts/{draft.pk}/review/?panel=rollout").content.decode()
+    assert "Rolls out in" in page_text(
+        operator.get(f"/drafts/{draft.pk}/review/?panel=rollout")
     )
     assert Placement.objects.get().revision == 1
 
@@ -70,11 +70,10 @@ def test_fetches_the_rollout_plan_by_itself(operator: Client, draft: Draft) -> N
         r"<dt>(\d) resources? selected</dt><dd><span class=\"label\">(\w+) (\w+)</span>",
         page,
     )
-    assert (
-        f'href="/drafts/{draft.pk}/?as=yaml">Cancel<'
-        in operator.get(f"/drafts/{draft.pk}/review/?as=yaml").content.decode()
+    assert f'href="/drafts/{draft.pk}/?as=yaml">Cancel<' in page_text(
+        operator.get(f"/drafts/{draft.pk}/review/?as=yaml")
     )
-    panel = operator.get(address, headers={"HX-Request": "true"}).content.decode()
+    panel = page_text(operator.get(address, headers={"HX-Request": "true"}))
 
     assert 'hx-get="?panel=rollout" hx-trigger="load"' in page
     assert panel.startswith('<section id="rollout"')
@@ -108,7 +107,7 @@ def test_says_what_changed_when_the_fleet_did(operator: Client, draft: Draft) ->
     page = _review(operator, draft)
     joined("zebra", region="east")
     answer = _confirm(operator, draft, page)
-    again = answer.content.decode()
+    again = page_text(answer)
 
     assert answer.status_code == 409
     assert "The fleet changed since your preview" in again
@@ -157,7 +156,7 @@ def test_a_spread_over_an_unknown_label_is_saved_only_with_a_confirmation(
 
     warning = "No cluster has the label regoin: the constraint has no effect. Did you mean region?"
     draft = _begun(operator, web, placement_document("web", spec))
-    assert warning in operator.get(f"/drafts/{draft.pk}/?as=yaml").content.decode()
+    assert warning in page_text(operator.get(f"/drafts/{draft.pk}/?as=yaml"))
 
 
 def test_shows_what_was_saved_meanwhile_and_rebases_the_draft(
@@ -172,8 +171,8 @@ def test_shows_what_was_saved_meanwhile_and_rebases_the_draft(
     draft.refresh_from_db()
 
     assert refused.status_code == 409
-    assert "web was changed while you edited it" in refused.content.decode()
-    assert 'name="digest"' not in refused.content.decode()
+    assert "web was changed while you edited it" in page_text(refused)
+    assert 'name="digest"' not in page_text(refused)
     assert rebased["Location"] == f"/drafts/{draft.pk}/"
     assert (
         "annotations"

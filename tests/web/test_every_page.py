@@ -30,7 +30,7 @@ from tests.page_samples import (
 )
 from tests.rows import NOW, decided, person
 from tests.services.rollouts.staged import staged_spec, strategy_document
-from tests.web.reading import Outline
+from tests.web.reading import Outline, page_text
 from tests.web.test_teams import stored
 
 pytestmark = pytest.mark.django_db
@@ -439,7 +439,7 @@ def test_another_operator_changes_no_draft(
 def test_a_viewer_reads_a_draft_and_is_offered_no_way_to_write(
     viewer: Client, draft: int
 ) -> None:
-    text = viewer.get(f"/drafts/{draft}/").content.decode()
+    text = page_text(viewer.get(f"/drafts/{draft}/"))
 
     assert Outline(text).problems == []
     assert "Draft of web by ana" in text

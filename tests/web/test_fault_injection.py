@@ -17,6 +17,7 @@ from placements.explain.fault_injection import FAULT_KINDS, SHOWN, fault_words
 from placements.models import Binding
 from tests.rows import NOW, simulated, spec
 from tests.services.rollouts.world import World
+from tests.web.reading import page_text
 
 pytestmark = pytest.mark.django_db
 
@@ -46,7 +47,7 @@ def test_a_fault_is_added_for_a_while_and_shown_to_everyone(
 ) -> None:
     answer = operator.post(PAGE, {"kind": "unreachable", "minutes": "5"})
     [fault] = _faults()
-    page = viewer.get(CLUSTER).content.decode()
+    page = page_text(viewer.get(CLUSTER))
 
     assert (answer.status_code, answer["Location"]) == (302, PAGE)
     assert fault["kind"] == "unreachable"

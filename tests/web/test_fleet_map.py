@@ -11,6 +11,7 @@ from clusters.models import MemberCluster
 from clusters.operations.edit import cordon
 from placements.web import fleet_map
 from tests.rows import NOW, simulated
+from tests.web.reading import page_text
 
 Fetch = Callable[[Client, str], str]
 HTMX = {"HX-Request": "true"}
@@ -144,15 +145,11 @@ def test_the_panel_shows_a_cluster_or_a_domain_and_leads_to_its_page_without_a_s
 ) -> None:
     cordon(["bravelion"], by=None, now=NOW)
 
-    panel = operator.get(
-        "/topology/panel/?cluster=bravelion", headers=HTMX
-    ).content.decode()
-    panel_of_viewer = viewer.get(
-        "/topology/panel/?cluster=bravelion", headers=HTMX
-    ).content.decode()
-    domain = viewer.get(
-        "/topology/panel/?label=region:east", headers=HTMX
-    ).content.decode()
+    panel = page_text(operator.get("/topology/panel/?cluster=bravelion", headers=HTMX))
+    panel_of_viewer = page_text(
+        viewer.get("/topology/panel/?cluster=bravelion", headers=HTMX)
+    )
+    domain = page_text(viewer.get("/topology/panel/?label=region:east", headers=HTMX))
 
     assert "cordoned" in panel
     assert 'href="/clusters/bravelion/uncordon/"' in panel

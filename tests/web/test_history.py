@@ -40,6 +40,7 @@ from tests.rows import (
     run_due,
 )
 from tests.services.test_unscheduling_everything import NOWHERE
+from tests.web.reading import page_text
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("past")]
 
@@ -380,7 +381,7 @@ def test_policy_and_resources_are_rolled_back_in_one_step(
     assert re.search(r'class="went"><code>\s*numberOfClusters: <del>3</del>', page)
     assert "Changes of 1 resource" in page
     assert (outdated.status_code, unchanged.revision) == (409, past.revision)
-    assert "web was changed while you reviewed this" in outdated.content.decode()
+    assert "web was changed while you reviewed this" in page_text(outdated)
     web = Placement.objects.get(pk=past.pk)
     assert done["Location"] == "/placements/web/"
     assert (

@@ -14,6 +14,7 @@ from fleetui.hub_scope import in_hub
 from placements.hubs.queries import summary_of
 from tests.live_hubs import live_hub
 from tests.rows import person
+from tests.web.reading import page_text
 
 pytestmark = pytest.mark.django_db
 PAGES = (
@@ -60,7 +61,7 @@ def stream(hub: Hub, kind: str, objects: int, **columns: Any) -> None:
 
 
 def page(client: Client, address: str) -> str:
-    return client.get(address, follow=True).content.decode()
+    return page_text(client.get(address, follow=True))
 
 
 @pytest.mark.nightly

@@ -26,6 +26,7 @@ from tests.hubs.test_projection_placements import put_web
 from tests.hubs.test_projection_staged import RUN, WAITS, canary, progressing
 from tests.rows import joined, person, pick_n_spec, saved
 from tests.services.rollouts.world import one_at_a_time, settled_world
+from tests.web.reading import page_text
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("collected_static")]
 MOST_QUERIES = 16
@@ -85,7 +86,7 @@ def live_with_items(name: str) -> ProjectedHub:
 
 def queries_of(client: Client, address: str) -> tuple[str, int]:
     with CaptureQueriesContext(connection) as captured:
-        text = client.get(address).content.decode()
+        text = page_text(client.get(address))
     return text, len(captured)
 
 
@@ -127,7 +128,7 @@ def test_the_inbox_lists_every_kind_of_all_hubs_by_a_constant_number_of_queries(
 def test_the_inbox_lists_what_fails_until_somebody_pauses_it(client: Client) -> None:
     world = settled_world(3, one_at_a_time())
     client.force_login(person("ana", "viewer"))
-    empty = client.get("/inbox/").content.decode()
+    empty = page_text(client.get("/inbox/"))
     assert "Nothing needs attention." in empty
     assert '<a href="/#attention">Overview</a>' in empty
 
@@ -136,7 +137,7 @@ def test_the_inbox_lists_what_fails_until_somebody_pauses_it(client: Client) -> 
     world.pass_time(3)
     compare_all(now=datetime.now(UTC))
 
-    page = client.get("/inbox/").content.decode()
+    page = page_text(client.get("/inbox/"))
     assert "web: failed on c000" in page
     assert 'id="count-inbox">1<' in page
     pause("web", by=None, now=world.now)
@@ -162,7 +163,7 @@ def test_a_person_sees_items_and_results_of_the_hubs_of_their_grants_only(
     client.force_login(bea)
 
     inbox, search = (
-        client.get(address).content.decode() for address in ("/inbox/", "/search/?q=r")
+        page_text(client.get(address)) for address in ("/inbox/", "/search/?q=r")
     )
 
     assert "granted" in inbox
@@ -170,20 +171,20 @@ def test_a_person_sees_items_and_results_of_the_hubs_of_their_grants_only(
     assert "Expiring credentials" not in inbox  # only who may replace them sees those
     assert "on granted" in search
     assert "on closed" not in search
-    assert client.get("/inbox/?hub=closed").content.decode().count("/hubs/closed/") == 0
+    assert page_text(client.get("/inbox/?hub=closed")).count("/hubs/closed/") == 0
 
 
 @pytest.mark.nightly
 def test_the_navigation_counts_what_the_inbox_of_a_person_has(client: Client) -> None:
     client.force_login(person("ana", "viewer"))
-    before = client.get("/clusters/").content.decode()
+    before = page_text(client.get("/clusters/"))
     live_with_items("prod-eu")
     saved("web", pick_n_spec(2))
     Placement.objects.update(is_fulfilled=False, scheduled="False")
     compare_all(now=datetime.now(UTC))
 
     after, inbox = (
-        client.get(address).content.decode() for address in ("/clusters/", "/inbox/")
+        page_text(client.get(address)) for address in ("/clusters/", "/inbox/")
     )
 
     assert 'id="count-inbox"></span>' in before
@@ -207,11 +208,11 @@ def test_a_search_names_the_hub_of_each_result_and_opens_the_only_one(
     joined("bravelion")
     client.force_login(person("ana", "viewer"))
 
-    listed = client.get("/search/?q=r").content.decode()
+    listed = page_text(client.get("/search/?q=r"))
     only = client.get("/search/?q=web")
     below = client.get("/hubs/prod-eu/search/?q=bravelion")
 
     assert "bravelion" in listed
     assert "Cluster on prod-eu" in listed
     assert only.headers["Location"] == "/hubs/prod-eu/placements/web/"
-    assert "/clusters/bravelion/" not in below.content.decode()
+    assert "/clusters/bravelion/" not in page_text(below)

@@ -16,6 +16,7 @@ from placements.services.notifications.operations import send_test
 from placements.services.notifications.sending import NotDeliveredError
 from tests.page_samples import NOTIFICATION_PAGES
 from tests.rows import joined, person
+from tests.web.reading import page_text
 
 SLACK = {
     "kind": "slack",
@@ -177,7 +178,7 @@ def test_the_preview_has_what_the_rule_would_have_sent(manager: Client) -> None:
     )
     evaluate(now=now - timedelta(days=1))
 
-    page = manager.get("/notifications/rules/payments/edit/").content.decode()
+    page = page_text(manager.get("/notifications/rules/payments/edit/"))
 
     assert "1 problem of the last 7 days matches this rule." in page
     assert "Not ready: x" in page

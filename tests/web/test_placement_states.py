@@ -28,6 +28,7 @@ from tests.rows import (
 )
 from tests.services.rollouts.staged import StagedWorld, stage, staged_spec
 from tests.services.rollouts.world import World
+from tests.web.reading import page_text
 
 pytestmark = pytest.mark.django_db
 
@@ -153,10 +154,8 @@ def test_says_what_waits_for_a_staged_run(
     new = text_of(operator, "/placements/web/").partition('class="problems"')[2]
     world.begin("one")
     during = text_of(operator, "/placements/web/")
-    whole, menu = (
-        operator.get("/placements/web/")
-        .content.decode()
-        .split('class="menu-panel menu-list"')
+    whole, menu = page_text(operator.get("/placements/web/")).split(
+        'class="menu-panel menu-list"'
     )
     assert "/placements/web/staged-run/" not in whole
     assert "Start another run</a>" in menu, "several runs are allowed"

@@ -29,6 +29,7 @@ from tests.rows import (
     spec,
 )
 from tests.services.test_few_moves import drifted, skew
+from tests.web.reading import page_text
 
 pytestmark = pytest.mark.django_db
 ADDRESS = "/placements/web/reschedule/"
@@ -116,7 +117,7 @@ def test_says_who_changed_the_placement_meanwhile(operator: Client) -> None:
     )
 
     answer = _confirm(operator, page)
-    again = answer.content.decode()
+    again = page_text(answer)
 
     assert answer.status_code == 409
     assert "web changed since your preview" in again
@@ -262,5 +263,5 @@ def test_the_page_of_a_placement_leads_to_few_moves(viewer: Client) -> None:
     world = drifted()
     refresh_staleness(now=world.now)
 
-    page = re.sub(r"<[^>]*>", "", viewer.get("/placements/web/").content.decode())
+    page = re.sub(r"<[^>]*>", "", page_text(viewer.get("/placements/web/")))
     assert "Hard spread limits are exceeded: region 6 / 1. Plan the moves" in page

@@ -16,6 +16,7 @@ from tests.rows import (
     placement_document,
 )
 from tests.web.editing import applied
+from tests.web.reading import page_text
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("web")]
 
@@ -87,7 +88,7 @@ def test_applies_documents_of_every_kind(operator: Client) -> None:
     answer = applied(operator, "---\n".join(map(dump_yaml, documents)))
     rows = re.findall(
         r"<td>(\w+)</td>\s*<th[^>]*><a href=\"([^\"]*)\">([^<]*)</a></th>\s*<td>(\w+)",
-        answer.content.decode(),
+        page_text(answer),
     )
 
     assert rows == [
@@ -98,7 +99,7 @@ def test_applies_documents_of_every_kind(operator: Client) -> None:
     ]
     assert (
         'href="/placements/web/">web</a>'
-        in answer.content.decode().partition("Rolled out by")[2]
+        in page_text(answer).partition("Rolled out by")[2]
     )
 
 

@@ -25,6 +25,7 @@ from tests.services.rollouts.world import (
     updating_world,
     world_once,
 )
+from tests.web.reading import page_text
 
 pytestmark = pytest.mark.django_db
 
@@ -48,7 +49,7 @@ def polled(page: str) -> list[str]:
 def poll(client: Client, address: str) -> tuple[int, str]:
     """Poll the live part as htmx does."""
     answer = client.get(address, headers={"HX-Request": "true"})
-    return answer.status_code, answer.content.decode()
+    return answer.status_code, page_text(answer)
 
 
 def fail_on(world: World, name: str) -> None:

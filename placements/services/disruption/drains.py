@@ -481,7 +481,6 @@ def running_drain(cluster: str) -> Drain | None:
 
 
 def running_drains(clusters: Collection[str]) -> dict[str, Drain]:
-    """Return the running drains of these clusters by cluster."""
     return {
         row.cluster_name: row
         for part in batched(clusters)

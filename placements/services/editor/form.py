@@ -258,7 +258,6 @@ class PlacementForm:
 
     @property
     def outer_fields(self) -> tuple[FormField, ...]:
-        """The fields outside of lists."""
         return (*self.basics, *self.strategy, *self.rules, *self.applying)
 
     @property

@@ -37,8 +37,6 @@ _RESOLVED_WITHIN = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True)
 class _Message:
-    """A message that a rule requires."""
-
     rule: NotificationRule
     problem: Problem
     kind: NotificationDelivery.Kind
