@@ -9,7 +9,7 @@ _INDENTED = re.compile(r"(<(?P<kept>pre|textarea)\b.*?</(?P=kept)>)|(?<=\n) +", 
 
 
 class Loader(filesystem.Loader):
-    """Leaves out the indentation of lines, a tenth of a page, but in text that browsers show as it is."""
+    """Leaves out the indentation of lines, an eighth of a page, but in text that browsers show as it is."""
 
     def get_contents(self, origin: Origin) -> str:
         text = super().get_contents(origin)

@@ -45,7 +45,7 @@ function setTabs(indents) {
 function markErrors() {
   if (!editor) return;
   const marks = [...document.querySelectorAll("#errors [data-line]")].map((link) => {
-    const text = link.parentElement.textContent.replace(link.textContent, "").trim();
+    const text = link.parentElement.textContent.replace(link.textContent, "").trim().replace(/\s+/g, " ");
     return { row: Number(link.dataset.line) - 1, column: 0, text, type: link.dataset.type ?? "error" };
   });
   editor.session.setAnnotations(marks);

@@ -118,13 +118,13 @@ def test_a_form_is_sent_with_the_button_that_was_pressed_and_shows_the_message(
 
 def test_the_script_of_the_charts_is_fetched_once(enter: Enter) -> None:
     page = enter("/topology/?key=region", "operator")
+    drawn = page.locator("main svg.main-svg").first
+    expect(drawn).to_be_visible()  # after this, no other request is right
     fetched: list[Request] = []
     page.on(
         "request",
         lambda one: fetched.append(one) if "plotly" in one.url else None,
     )
-    drawn = page.locator("main svg.main-svg").first
-    expect(drawn).to_be_visible()
 
     page.get_by_role("link", name="Activity").click()
     _heading(page, "Activity")

@@ -43,6 +43,7 @@ from tests.rows import simulated
 from tests.services.rollouts.test_health import health
 from tests.services.rollouts.world import World
 from tests.services.test_not_observed import observed_at, settled
+from tests.web.reading import page_text, words_of
 
 pytestmark = [
     pytest.mark.django_db,
@@ -208,8 +209,7 @@ def test_the_page_says_from_when_on_it_is_not_selected(
     client: Client, root: User
 ) -> None:
     client.force_login(root)
-    page = client.get("/clusters/c001/").content.decode()
-    text = re.sub(r"<[^>]+>", "", page)
+    text = words_of(page_text(client.get("/clusters/c001/")))
 
     assert re.search(r"Reports itself unhealthy for 2m\. Not ready in 2m\d+s", text)
     assert "Health: no memory left" in text

@@ -13,18 +13,22 @@ _BLOCK = (
     "|tr|th|td|form|fieldset|legend|details|summary|figure|h[1-6]|option|datalist|dialog|br"
 )
 _UNSEEN = re.compile(
-    rf"\s*(</?(?:{_BLOCK})\b[^>]*>)\s*"  # around and at the edges of a block
-    r"|(<(?:button|select|(?:a|span) class=\"button)\b[^>]*>)\s+|\s+(</(?:button|select|a)>)"  # in a control
+    rf" ?(</?(?:{_BLOCK})\b[^>]*>) ?"  # around and at the edges of a block
+    r"|(<(?:a|button|select|span class=\"(?:button|label))\b[^>]*>) | (</(?:a|button|select)>)"  # in a box
 )
 """White space beside a tag that no browser shows."""
-_AS_IT_IS = re.compile(r"(<(?:pre|textarea|code)\b.*?</(?:pre|textarea|code)>)", re.S)
+_AS_IT_IS = re.compile(
+    r"(<(?:pre|textarea|code)\b.*?</(?:pre|textarea|code)>|value=\"[^\"\n]*\n[^\"]*\")",
+    re.S,
+)
+"""Text and values with lines of their own."""
 
 
 def page_text(answer: Any) -> str:
     """Return a page on one line, without the white space that does not show; text as it is stays so."""
     pieces = _AS_IT_IS.split(answer.content.decode())
     for place in range(0, len(pieces), 2):
-        line = re.sub(r"\s+", " ", pieces[place]).replace(" >", ">")
+        line = re.sub(r"[ \n]+", " ", pieces[place]).replace(" >", ">")
         pieces[place] = _UNSEEN.sub(
             lambda match: match[1] or match[2] or match[3], line
         )

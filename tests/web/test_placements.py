@@ -19,6 +19,7 @@ from tests.database import compare_for_long, forget_caches
 from tests.rows import NOW, decided, joined, pick_n_spec, run_due, saved, spec
 from tests.services.rollouts.test_out_of_reach import cut_off
 from tests.services.rollouts.world import World
+from tests.web.reading import page_text
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("web")]
 
@@ -224,7 +225,7 @@ def _polled(page: str) -> list[str]:
 
 def _poll(client: Client, address: str) -> tuple[int, str]:
     answer = client.get(address, headers={"HX-Request": "true"})
-    return answer.status_code, answer.content.decode()
+    return answer.status_code, page_text(answer)
 
 
 def _nothing_to_carry_out() -> None:

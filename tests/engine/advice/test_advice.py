@@ -129,9 +129,12 @@ def test_the_weight_that_beats_the_cut_is_the_nearest_one() -> None:
 
     advice = why_not(decision, "a")
 
-    assert _details(advice.helps, ChangeKind.WEIGHT) == [
-        {"term": 0, "weight": 0, "today": 10},
-        {"term": 1, "weight": 11, "today": 1},
+    assert [
+        (one["term"], one["selector"], one["weight"], one["today"])
+        for one in _details(advice.helps, ChangeKind.WEIGHT)
+    ] == [
+        (0, {"labelSelector": {"matchLabels": {"disk": "fast"}}}, 0, 10),
+        (1, {"labelSelector": {"matchLabels": {"tier": "edge"}}}, 11, 1),
     ]
 
 

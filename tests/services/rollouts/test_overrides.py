@@ -42,6 +42,7 @@ from tests.services.rollouts.overrides import (
     rule,
 )
 from tests.services.rollouts.world import World, handed_to
+from tests.web.reading import page_text
 
 pytestmark = pytest.mark.django_db
 KIND = "ClusterResourceOverride"
@@ -174,7 +175,7 @@ def test_pages_and_rest_name_what_waiting_clusters_want(client: Client) -> None:
     reader.force_authenticate(user)
 
     clusters = reader.get("/api/v1/rollouts/web/2").json()["clusters"]
-    page = client.get("/rollouts/web/2/clusters/").content.decode()
+    page = page_text(client.get("/rollouts/web/2/clusters/"))
 
     changed = "revision 1 with changed overrides or apply strategy"
     versions = {one["cluster"]: (one["running"], one["wanted"]) for one in clusters}

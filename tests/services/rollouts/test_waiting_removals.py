@@ -24,6 +24,7 @@ from tests.clusters.kubernetes.servers import LocalServer, serve
 from tests.commands import call_command
 from tests.rows import config_map, namespace, person
 from tests.services.rollouts.many_members import ManyMembers
+from tests.web.reading import page_text
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("collected_static")]
 SPACE = ObjectRef("", "Namespace", "", "shop")
@@ -160,7 +161,7 @@ def test_what_waits_is_in_the_inbox_and_notified_until_it_is_decided(
         ("cluster-removals", "pier")
     }
     assert {one["message"] for one in items} == sentences
-    page = client.get("/inbox/").content.decode()
+    page = page_text(client.get("/inbox/"))
     assert page.count('href="/clusters/pier/removals/"') == 2
     assert 'id="count-inbox">2<' in page
     problems = Problem.objects.filter(kind="removal-waits")
