@@ -234,8 +234,10 @@ def read_inventory(
     owner = owner_value(access.hub_id, placement)
     found = annotation(answer.body, OWNER)
     if found and found != owner:
-        message = f"the inventory of {placement} on the cluster belongs to {found}"
-        raise DriverRejected(message, code=OTHER_HUB)
+        raise DriverRejected(
+            f"the inventory of {placement} on the cluster belongs to {found}",
+            code=OTHER_HUB,
+        )
     if not is_of_member(access, answer.body):
         message = (
             f"{placement} is on this API server already, as member "

@@ -313,8 +313,10 @@ def parse_target(
     if is_namespaced:
         namespace = written.namespace or "default"
     elif written.namespace:
-        message = f"metadata.namespace must be absent: {written.kind} is cluster-scoped"
-        raise RefusedError("DecodingErred", message)
+        raise RefusedError(
+            "DecodingErred",
+            f"metadata.namespace must be absent: {written.kind} is cluster-scoped",
+        )
     ref = ObjectRef(written.group, written.kind, namespace, written.name)
     return Target(ref, api_version, sent_manifest(manifest), is_custom)
 
