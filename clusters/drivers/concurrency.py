@@ -45,8 +45,7 @@ def call_all(
     if threads == 0:
         for future, key, function in calls:
             _run(future, function)
-            answer = _answer(future)
-            yield key, answer
+            yield key, _answer(future)
         return
     open_ones = {future: key for future, key, _ in calls}
 
@@ -76,8 +75,7 @@ def call_all(
             left, timeout=patience
         )  # some arrived while the consumer was busy
         for future in finished:
-            answer = _answer(future)
-            yield left[future], answer
+            yield left[future], _answer(future)
         too_late = DriverUnavailable("it did not keep to its time-out", code="timeout")
         yield from ((left[one], too_late) for one in late)
     finally:

@@ -290,8 +290,7 @@ def _planned(
                 )
                 for error in invalid.errors
             )
-            source = one.kubeconfig
-            errors += attach_lines((source, error) for error in own)
+            errors += attach_lines((one.kubeconfig, error) for error in own)
         else:
             spec = ClusterSpec(document, KUBERNETES, parsed.connection)
             planned.append(_Planned(one, spec, parsed))

@@ -203,8 +203,7 @@ class ConnectionCheck:
         return f"{host} is {', '.join(self._addresses)}"
 
     def check_tcp(self) -> str:
-        proxy = urlsplit(self._connection.proxy)
-        port = proxy.port or self._address.port
+        port = urlsplit(self._connection.proxy).port or self._address.port
         message = ""
         for address in self._addresses:
             timeout = max(

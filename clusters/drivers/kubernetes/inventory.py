@@ -280,11 +280,10 @@ def list_users(access: MemberAccess, *, deadline: float) -> list[NamespaceUser]:
     for one in _every_inventory(access.client, deadline=deadline):
         entries = _parsed(one, "").entries
         recorded = annotation(one, _NAMESPACES).split(",")
-        namespaces = frozenset(recorded) | {ref.namespace for ref in entries}
         user = NamespaceUser(
             annotation(one, OWNER),
             annotation(one, MEMBER),
-            namespaces,
+            frozenset(recorded) | {ref.namespace for ref in entries},
             frozenset(entries),
         )
         users.append(user)
