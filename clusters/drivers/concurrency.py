@@ -45,7 +45,8 @@ def call_all(
     if threads == 0:
         for future, key, function in calls:
             _run(future, function)
-            yield key, _answer(future)
+            answer = _answer(future)
+            yield key, answer
         return
     open_ones = {future: key for future, key, _ in calls}
 
@@ -75,7 +76,8 @@ def call_all(
             left, timeout=patience
         )  # some arrived while the consumer was busy
         for future in finished:
-            yield left[future], _answer(future)
+            answer = _answer(future)
+            yield left[future], answer
         too_late = DriverUnavailable("it did not keep to its time-out", code="timeout")
         yield from ((left[one], too_late) for one in late)
     finally:
