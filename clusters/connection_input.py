@@ -47,15 +47,19 @@ def parse_connection_input(
     rules = address_rules()
     if wanted.kubeconfig:
         if wanted.fields:
-            allowed = "a kubeconfig or separate fields"
             raise InvalidManifest.of(
-                "kubeconfig", "conflict", "Forbidden: with separate fields", allowed
+                "kubeconfig",
+                "conflict",
+                "Forbidden: with separate fields",
+                "a kubeconfig or separate fields",
             )
         documents = load_documents(wanted.kubeconfig, max_bytes=LARGEST_KUBECONFIG)
         if len(documents) != 1:
-            message = f"Invalid value: {len(documents)} documents"
             raise InvalidManifest.of(
-                "kubeconfig", "wrong-type", message, "one kubeconfig"
+                "kubeconfig",
+                "wrong-type",
+                f"Invalid value: {len(documents)} documents",
+                "one kubeconfig",
             )
         parsed = parse_kubeconfig(
             documents[0].data, context=wanted.context, rules=rules, now=now
@@ -84,9 +88,11 @@ def _with_allowed_address(parsed: ParsedConnection) -> ParsedConnection:
         try:
             checked_addresses(server.host, server.port, rules, seconds=CONNECT_SECONDS)
         except AddressNotAllowed as error:
-            message = f"Forbidden: {error}"
             raise InvalidManifest.of(
-                parsed.server_path, "address-not-allowed", message, error.setting
+                parsed.server_path,
+                "address-not-allowed",
+                f"Forbidden: {error}",
+                error.setting,
             ) from error
         except NameNotResolved:  # reported by the check
             return parsed

@@ -276,8 +276,7 @@ class Fleet:
         if len(self.taint_sets) == 1:
             return np.zeros(len(self), dtype=np.int32)
         code_of = {taints: code for code, taints in enumerate(self.taint_sets)}
-        lists = map(attrgetter("taints"), self._unsorted)
-        codes = map(code_of.__getitem__, lists)
+        codes = map(code_of.__getitem__, map(attrgetter("taints"), self._unsorted))
         return np.fromiter(codes, np.int32, len(self))[self._order]
 
     @cached_property
@@ -405,8 +404,7 @@ class Fleet:
         namespaces of clusters do not count.
         """
         if not self._names_digest:
-            names = "\0".join(self.names).encode()
-            self._names_digest = hashlib.sha256(names).digest()
+            self._names_digest = hashlib.sha256("\0".join(self.names).encode()).digest()
         reads = [(_Sort.LABEL, key) for key in sorted(set(label_keys))]
         reads += [(_Sort.PROPERTY, name) for name in sorted(set(property_names))]
         reads.append(_ELIGIBILITY)

@@ -46,8 +46,10 @@ def judge(report: AgentReport | None, *, now: datetime, limits: Limits) -> Eligi
     if report.joined != "True":
         return _not_connected(EligibilityKind.NOT_JOINED, "member agent not joined yet")
     if report.healthy is None:
-        words = "health condition from member agent is not available"
-        return _not_connected(EligibilityKind.NO_HEALTH, words)
+        return _not_connected(
+            EligibilityKind.NO_HEALTH,
+            "health condition from member agent is not available",
+        )
     if report.healthy != "True" and _is_older(
         report.healthy_since, now, limits.unhealthy
     ):

@@ -317,17 +317,18 @@ def secret_errors(
             yield FieldError(place_of("token"), "conflict", message, "one of the two")
         token = present["token"]
         if len(token) > LONGEST_TOKEN:
-            message = f"Too long: {len(token):,} characters"
             yield FieldError(
                 place_of("token"),
                 "too-long",
-                message,
+                f"Too long: {len(token):,} characters",
                 f"at most {LONGEST_TOKEN:,} characters",
             )
         elif not is_token(token):
-            message = "Invalid value: contains white space or control characters"
             yield FieldError(
-                place_of("token"), "bad-format", message, "the token alone, on one line"
+                place_of("token"),
+                "bad-format",
+                "Invalid value: contains white space or control characters",
+                "the token alone, on one line",
             )
     elif "certificate" in present and "key" in present:
         yield from pair_errors(present["certificate"], present["key"], now, place_of)
@@ -348,21 +349,19 @@ def pair_errors(
     try:
         first = x509.load_pem_x509_certificates(certificate.encode())[0]
     except ValueError:
-        message = "Invalid value: the client certificate cannot be read"
         yield FieldError(
             place_of("certificate"),
             "bad-format",
-            message,
+            "Invalid value: the client certificate cannot be read",
             "a certificate in PEM format",
         )
     try:
         private = load_pem_private_key(key.encode(), None)
     except TypeError:
-        message = "Invalid value: the client key is encrypted"
         yield FieldError(
             place_of("key"),
             "bad-format",
-            message,
+            "Invalid value: the client key is encrypted",
             "a key without a password, in PEM format",
         )
     except (ValueError, UnsupportedAlgorithm):
@@ -374,16 +373,17 @@ def pair_errors(
     if first.public_key().public_bytes(*form) != private.public_key().public_bytes(
         *form
     ):
-        message = "Invalid value: the client key does not match the client certificate"
         yield FieldError(
-            place_of("key"), "bad-format", message, "the key of the certificate"
+            place_of("key"),
+            "bad-format",
+            "Invalid value: the client key does not match the client certificate",
+            "the key of the certificate",
         )
     elif first.not_valid_after_utc <= now:
-        message = f"Invalid value: the client certificate expired on {first.not_valid_after_utc:%Y-%m-%d}"
         yield FieldError(
             place_of("certificate"),
             "expired",
-            message,
+            f"Invalid value: the client certificate expired on {first.not_valid_after_utc:%Y-%m-%d}",
             "a certificate that is valid now",
         )
 

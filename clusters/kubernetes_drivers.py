@@ -99,8 +99,10 @@ def in_cluster(
     try:
         ca = (folder / "ca.crt").read_text(encoding="ascii")
     except (OSError, UnicodeDecodeError) as error:
-        message = "this console does not run in a pod with a service account"
-        raise DriverUnavailable(message, code="not-in-cluster") from error
+        raise DriverUnavailable(
+            "this console does not run in a pod with a service account",
+            code="not-in-cluster",
+        ) from error
     if host:
         host = f"[{host}]" if ":" in host else host
         connection = replace(connection, server=f"https://{host}:{port}")
@@ -120,8 +122,10 @@ class TokenFile:
             if modified != self._read[0]:
                 self._read = modified, self._path.read_text(encoding="ascii").strip()
         except (OSError, UnicodeDecodeError) as error:
-            message = "the token of this console's pod cannot be read"
-            raise DriverUnavailable(message, code="credentials-unreadable") from error
+            raise DriverUnavailable(
+                "the token of this console's pod cannot be read",
+                code="credentials-unreadable",
+            ) from error
         return {"token": self._read[1]}
 
 

@@ -155,8 +155,7 @@ def documents_digest(fleet: Fleet) -> str:
         for one in fleet.clusters:
             managed = managed_to_plain(one.managed or ManagedObject({}))
             facts = [managed_cluster(one), managed.get("scores")]
-            text = json.dumps(facts, sort_keys=True)
-            whole.update(text.encode())
+            whole.update(json.dumps(facts, sort_keys=True).encode())
         kept["documents_digest"] = whole.hexdigest()
     return str(kept["documents_digest"])
 

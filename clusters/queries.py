@@ -135,8 +135,7 @@ _latest: LatestByHub[FleetSnapshot] = LatestByHub()
 
 
 def counters() -> tuple[int, int]:
-    row = FleetState.objects.values_list("version", "readings").first()
-    return row or (0, 0)
+    return FleetState.objects.values_list("version", "readings").first() or (0, 0)
 
 
 def current_fleet() -> FleetSnapshot:

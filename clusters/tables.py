@@ -120,14 +120,16 @@ def _rows(text: str) -> Iterator[tuple[int, list[str]]]:
     try:
         for count, cells in enumerate(reader):
             if count > MOST_DOCUMENTS:
-                message = f"has more than {MOST_DOCUMENTS} rows"
-                raise InvalidManifest.of("", "too-many", message, "", line)
+                raise InvalidManifest.of(
+                    "", "too-many", f"has more than {MOST_DOCUMENTS} rows", "", line
+                )
             if any(cell.strip() for cell in cells):
                 yield line, cells
             line = reader.line_num + 1
     except csv.Error as error:
-        message = f"is not a table: {error}"
-        raise InvalidManifest.of("", "bad-syntax", message, "", line) from error
+        raise InvalidManifest.of(
+            "", "bad-syntax", f"is not a table: {error}", "", line
+        ) from error
 
 
 def _column_errors(column: str) -> Iterator[FieldError]:

@@ -128,8 +128,7 @@ def pages_matching(text: str, *, most: int) -> list[tuple[str, str]]:
 
 @cache
 def _parser() -> MarkdownIt:
-    options = {"html": False, "xhtmlOut": False}
-    return MarkdownIt("commonmark", options).enable("table")
+    return MarkdownIt("commonmark", {"html": False, "xhtmlOut": False}).enable("table")
 
 
 class _Links:

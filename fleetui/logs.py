@@ -39,11 +39,10 @@ def _request_fields(request: object) -> dict[str, Any]:
     # Only a user who was read already: the database may be the reason for the message.
     user = getattr(request, "_cached_user", None)
     name = user.get_username() if user is not None and user.is_authenticated else None
-    address = getattr(request, "META", {}).get("REMOTE_ADDR")
     return {
         "request": identifier,
         "user": name,
-        "address": address,
+        "address": getattr(request, "META", {}).get("REMOTE_ADDR"),
         **getattr(request, "fleetui_trace", {}),
     }
 

@@ -240,8 +240,7 @@ def _cluster(name: str) -> MemberCluster:
 
 
 def _member(name: str) -> MemberCluster | None:
-    rows = MemberCluster.objects.select_related("credential")
-    return rows.filter(name=name).first()
+    return MemberCluster.objects.select_related("credential").filter(name=name).first()
 
 
 def set_connection(

@@ -175,11 +175,11 @@ def check_roles(found: ImportRead, by: User | None) -> None:
     connected = [one for one in found.members if one.kubeconfig]
     others = len(found.members) - len(connected) + len(found.sets) + len(found.scores)
     if connected and not may_administer_clusters(by):
-        message = "A kubeconfig requires the role cluster-administrator."
-        raise PermissionDenied(message)
+        raise PermissionDenied("A kubeconfig requires the role cluster-administrator.")
     if others and not may_operate(by):
-        message = "Clusters without a connection require the role operator."
-        raise PermissionDenied(message)
+        raise PermissionDenied(
+            "Clusters without a connection require the role operator."
+        )
 
 
 def preview_import(
@@ -290,8 +290,7 @@ def _planned(
                 )
                 for error in invalid.errors
             )
-            source = one.kubeconfig
-            errors += attach_lines((source, error) for error in own)
+            errors += attach_lines((one.kubeconfig, error) for error in own)
         else:
             spec = ClusterSpec(document, KUBERNETES, parsed.connection)
             planned.append(_Planned(one, spec, parsed))

@@ -81,9 +81,11 @@ def parse_cluster(document: Mapping[str, Any]) -> Member:
     """Parse the manifest of a cluster to be saved. Raises InvalidManifest, also for a reserved name."""
     member = parse_member(dict(document))
     if member.metadata.name in RESERVED_NAMES:
-        message = f"{member.metadata.name} is a reserved name (reserved: {', '.join(RESERVED_NAMES)})"
         raise InvalidManifest.of(
-            "metadata.name", "reserved-name", message, "another name"
+            "metadata.name",
+            "reserved-name",
+            f"{member.metadata.name} is a reserved name (reserved: {', '.join(RESERVED_NAMES)})",
+            "another name",
         )
     return member
 

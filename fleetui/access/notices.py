@@ -71,11 +71,10 @@ def _deliver(user: User, change: str, request: HttpRequest | None) -> None:
             f"FleetUI: {change}", message, settings.DEFAULT_FROM_EMAIL, [user.email]
         )
     except (OSError, SMTPException) as error:
-        name = type(error).__name__
         log.error(
             "notice to %s not sent (%s): %s",
             user.get_username(),
-            name,
+            type(error).__name__,
             change,
             extra=context,
         )

@@ -68,8 +68,7 @@ def change_user(user: User, *, roles: Iterable[str], is_active: bool, by: User) 
     if errors:
         raise InvalidManifest(errors)
     with transaction.atomic():
-        others = user.groups.exclude(name__in=list(Role))
-        user.groups.set([*others, *_groups(roles)])
+        user.groups.set([*user.groups.exclude(name__in=list(Role)), *_groups(roles)])
         if user.is_active != is_active:
             save_fields(user, is_active=is_active)
             record_access(

@@ -122,8 +122,10 @@ def label_value_problem(text: str) -> NameProblem | None:
 
 def _part_problem(text: str) -> NameProblem | None:
     if len(text) > LONGEST_PART:
-        words = f"must have parts of no more than {LONGEST_PART} characters, not {len(text)}"
-        return NameProblem("too-long", words)
+        return NameProblem(
+            "too-long",
+            f"must have parts of no more than {LONGEST_PART} characters, not {len(text)}",
+        )
     words = 'must consist of letters, digits, "-", "_" and ".", with a letter or digit at both ends'
     return None if _PART.fullmatch(text) else _bad(words)
 

@@ -138,9 +138,11 @@ def _scalar_problems(keys: Keys, value: object) -> Iterator[ErrorDetail]:
             message = "Invalid value: must not contain a lone surrogate"
             yield ErrorDetail(keys, "bad-format", message, "Unicode text")
         elif control := _CONTROL.search(value):
-            message = f"Must not contain control characters: {control.group()!a}"
             yield ErrorDetail(
-                keys, "bad-format", message, "text without control characters"
+                keys,
+                "bad-format",
+                f"Must not contain control characters: {control.group()!a}",
+                "text without control characters",
             )
     elif isinstance(value, float):
         if not math.isfinite(value):

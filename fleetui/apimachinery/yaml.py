@@ -354,11 +354,10 @@ def decoded(text: str | bytes, max_bytes: int) -> str:
     source = source.removeprefix("\ufeff")
     odd = _UNPRINTABLE.search(source)
     if odd:
-        line = source.count("\n", 0, odd.start()) + 1
         raise _fault(
             "not-text",
             f"Must not contain control characters: {odd.group()!a}",
-            line=line,
+            line=source.count("\n", 0, odd.start()) + 1,
         )
     return source
 

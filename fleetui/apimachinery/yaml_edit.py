@@ -224,9 +224,8 @@ class _Editing:
             )
         if spot.key is None:
             raise UneditableYaml("an empty item cannot be filled")
-        line = spot.key.start_mark.line
         return self._lines_after(
-            line, _block(value, spot.key.start_mark.column + _STEP)
+            spot.key.start_mark.line, _block(value, spot.key.start_mark.column + _STEP)
         )
 
     def _insert(self, spot: _NodeSpot, value: Any, key: str | int) -> str:

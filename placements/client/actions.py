@@ -46,8 +46,7 @@ def run(console: Console, options: Namespace) -> int:
     elif operation.method == "GET" or not operation.message:
         console.document(answer, "yaml")
     else:
-        value = ", ".join(map(str, fields.values()))
-        named = {"name": options.name, "value": value}
+        named = {"name": options.name, "value": ", ".join(map(str, fields.values()))}
         console.line(_message(operation.message, answer, named))
     return 0
 

@@ -492,8 +492,7 @@ def new_parser(
         _add_command(verbs, form, parents.get(form.run, connection))
     groups: dict[str, Any] = {}
     for name, words in _GROUPS.items():
-        group = verbs.add_parser(name, help=words)
-        groups[name] = group.add_subparsers(
+        groups[name] = verbs.add_parser(name, help=words).add_subparsers(
             dest="action", required=True, metavar="ACTION"
         )
     for words, operations in commands().items():

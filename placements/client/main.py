@@ -122,8 +122,7 @@ def client_of(options: Namespace) -> Any:
         return None
     server = parse_server(vars(options))
     if server is None and getattr(options, "needs_server", False):
-        message = f"name a console with --server, or the variable {SERVER}"
-        raise ServerRefused(message)
+        raise ServerRefused(f"name a console with --server, or the variable {SERVER}")
     if server is None and hasattr(options, "hub_kubeconfig"):
         hub: Any = import_module("placements.client.kubeconfig")
         return hub.client_of(options)
@@ -131,8 +130,7 @@ def client_of(options: Namespace) -> Any:
         _set_up()
     if server is not None:
         if options.user:
-            message = "--as is for this machine: a token has its user"
-            raise ServerRefused(message)
+            raise ServerRefused("--as is for this machine: a token has its user")
         return RemoteClient(server, hub=options.hub)
     local: Any = import_module("placements.client.local")
     return local.LocalClient(hub=options.hub, user=options.user)

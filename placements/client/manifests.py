@@ -89,8 +89,9 @@ def _read(options: Namespace) -> list[ManifestFile]:
             found = sorted(one for one in there if one.suffix in _SUFFIXES)
             files += [_manifest_file(str(one), one.read_bytes()) for one in found]
         except OSError as error:
-            message = f"{name}: cannot read file: {error.strerror}"
-            raise RemoteError(message, returncode=BAD_INPUT) from error
+            raise RemoteError(
+                f"{name}: cannot read file: {error.strerror}", returncode=BAD_INPUT
+            ) from error
     if folder := options.kustomize:
         # It runs a program, which no other command does.
         from placements.services.impact.kustomize import (  # noqa: PLC0415
@@ -103,8 +104,7 @@ def _read(options: Namespace) -> list[ManifestFile]:
             command = command_for(Path.cwd(), folder)
             files.append(_manifest_file(folder, build(Path.cwd(), command)))
         except NotRenderedError as error:
-            message = f"{folder}: {error}"
-            raise RemoteError(message, returncode=BAD_INPUT) from error
+            raise RemoteError(f"{folder}: {error}", returncode=BAD_INPUT) from error
     return files
 
 

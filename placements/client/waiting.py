@@ -82,16 +82,18 @@ def parse_condition(text: str) -> Awaited:
     short = sort.removeprefix("Cluster").removeprefix("ResourcePlacement")
     if short not in CONDITIONS:
         allowed = ", ".join(f'"{one}"' for one in (*CONDITIONS, DELETED))
-        message = f'--for: Unsupported value: "{sort}": supported values: {allowed}'
-        raise RemoteError(message, returncode=BAD_INPUT)
+        raise RemoteError(
+            f'--for: Unsupported value: "{sort}": supported values: {allowed}',
+            returncode=BAD_INPUT,
+        )
     if not equals:
         return Awaited(short)
     if value.capitalize() not in TRUTHS:
         allowed = ", ".join(f'"{one}"' for one in TRUTHS)
-        message = (
-            f'--for {sort}: Unsupported value: "{value}": supported values: {allowed}'
+        raise RemoteError(
+            f'--for {sort}: Unsupported value: "{value}": supported values: {allowed}',
+            returncode=BAD_INPUT,
         )
-        raise RemoteError(message, returncode=BAD_INPUT)
     return Awaited(short, value.capitalize())
 
 

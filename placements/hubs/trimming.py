@@ -104,8 +104,7 @@ def record_of(
     if is_too_deep(manifest):
         raise UnusableObject(f"nested deeper than {DEEPEST} levels")
 
-    api_version = api_version_of(stream.group, version)
-    manifest.update(apiVersion=api_version, kind=stream.kind)
+    manifest.update(apiVersion=api_version_of(stream.group, version), kind=stream.kind)
     trimmed = trim(stream, manifest)
     quiet = hub.without_quiet(stream, trimmed)
     content = json.dumps(trimmed, separators=(",", ":"), ensure_ascii=False).encode(

@@ -88,10 +88,12 @@ def assertion_problems(value: Any) -> Iterator[ErrorDetail]:
             message = f"Unsupported value: {quote_value(str(value['onBreak']))}"
             yield ErrorDetail(("onBreak",), "not-one-of", message, ", ".join(ON_BREAK))
     if not isinstance(predicates, list) or len(predicates) > MOST_ASSERTIONS:
-        message = (
-            f"Invalid value: must be a list of at most {MOST_ASSERTIONS} predicates"
+        yield ErrorDetail(
+            path,
+            "wrong-type",
+            f"Invalid value: must be a list of at most {MOST_ASSERTIONS} predicates",
+            "a list",
         )
-        yield ErrorDetail(path, "wrong-type", message, "a list")
         return
     for at, one in enumerate(predicates):
         yield from (problem.under(*path, at) for problem in predicate_problems(one))

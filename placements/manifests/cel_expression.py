@@ -117,10 +117,9 @@ def compile_cel(text: str) -> "Expression":
     import cel  # noqa: PLC0415
 
     if len(text) > LONGEST_EXPRESSION:
-        message = (
+        raise CelError(
             f"longer than {LONGEST_EXPRESSION} characters (a limit of this console)"
         )
-        raise CelError(message)
     tokens = tuple(tokens_of(text))
     brackets = brackets_of(tokens)
     logging.getLogger("cel").setLevel(logging.CRITICAL)
@@ -139,8 +138,7 @@ def compile_cel(text: str) -> "Expression":
     }
     for name in program.variables():
         if name not in _NAMES | bound:
-            message = f"undeclared reference to {name!r}"
-            raise CelError(message)
+            raise CelError(f"undeclared reference to {name!r}")
     check_calls(tokens, brackets)
     check_operands(tokens)
     depth = max(one.macros for one in brackets)
@@ -233,8 +231,7 @@ def check_calls(tokens: tuple[Token, ...], brackets: list[Bracket]) -> None:
         if name.kind != "name" or tokens[one.opening].text != "(":
             continue
         if name.text not in _KNOWN_NAMES:
-            message = f"undeclared reference to {name.text!r}"
-            raise CelError(message)
+            raise CelError(f"undeclared reference to {name.text!r}")
         kind = "m" if _at(tokens, one.opening - 2).text == "." else "f"
         argument = _at(tokens, one.opening + 1)
         count = one.commas + (argument.text != ")")
@@ -242,8 +239,7 @@ def check_calls(tokens: tuple[Token, ...], brackets: list[Bracket]) -> None:
         needs_text = name.text in _TEXT_ARGUMENT and is_alone
         is_wrong = needs_text and argument.kind in _LITERALS - {"string"}
         if is_wrong or (kind, name.text, count) not in _KNOWN:
-            message = f"found no matching overload for {name.text!r}"
-            raise CelError(message)
+            raise CelError(f"found no matching overload for {name.text!r}")
 
 
 def check_operands(tokens: tuple[Token, ...]) -> None:

@@ -226,10 +226,11 @@ def _hints(spec: OcmSpec, path: str) -> Iterator[ManifestWarning]:
             message = "counted in addition to the default weight, since addOn is set"
             yield ManifestWarning("counted-twice", place, message)
         elif coordinate.built_in in names:
-            message = (
-                f"{coordinate.built_in} has another weight above: the last one counts"
+            yield ManifestWarning(
+                "counted-twice",
+                place,
+                f"{coordinate.built_in} has another weight above: the last one counts",
             )
-            yield ManifestWarning("counted-twice", place, message)
         else:
             names.add(coordinate.built_in)
     for index, predicate in enumerate(spec.predicates):
@@ -237,8 +238,9 @@ def _hints(spec: OcmSpec, path: str) -> Iterator[ManifestWarning]:
         expressions = selector.cel_expressions if selector else ()
         if any("scores(" in text for text in expressions):
             place = f"{path}.predicates[{index}].requiredClusterSelector.celSelector"
-            message = "scores() reads expired scores as well"
-            yield ManifestWarning("expired-scores", place, message)
+            yield ManifestWarning(
+                "expired-scores", place, "scores() reads expired scores as well"
+            )
 
 
 def _policy(spec: OcmSpec, constraints: list[dict[str, Any]]) -> dict[str, Any]:

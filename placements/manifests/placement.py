@@ -157,9 +157,11 @@ def scope_problems(selectors: list[Any]) -> Iterator[ErrorDetail]:
             yield required("name", message, "a name").under(index)
     others = [index for index in namespaces if index != scoped[0]] if scoped else []
     for index in others:
-        message = f"Forbidden: not allowed together with {SelectionScope.NAMESPACE_WITH_RESOURCE_SELECTORS}"
         yield ErrorDetail(
-            (index,), "conflict", message, "one selector of kind Namespace"
+            (index,),
+            "conflict",
+            f"Forbidden: not allowed together with {SelectionScope.NAMESPACE_WITH_RESOURCE_SELECTORS}",
+            "one selector of kind Namespace",
         )
 
 

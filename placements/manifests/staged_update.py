@@ -130,9 +130,8 @@ class StageSpec(ManifestModel):
         """Before a stage only an approval; after it each type once."""
         for index, task in enumerate(items_at(raw, "beforeStageTasks")[:1]):
             if mapping_at(task).get("type") == TaskType.TIMED_WAIT:
-                keys = ("beforeStageTasks", index, "type")
                 yield ErrorDetail(
-                    keys,
+                    ("beforeStageTasks", index, "type"),
                     "misplaced",
                     "Forbidden: TimedWait is only allowed after a stage",
                     TaskType.APPROVAL,
@@ -142,9 +141,8 @@ class StageSpec(ManifestModel):
             for task in items_at(raw, "afterStageTasks")[:2]
         ]
         if len(types) == 2 and types[0] == types[1] and types[0] is not None:
-            keys = ("afterStageTasks", 1, "type")
             yield ErrorDetail(
-                keys,
+                ("afterStageTasks", 1, "type"),
                 "duplicate",
                 f"Duplicate value: {quote_value(types[1])}",
                 "unique types",

@@ -87,10 +87,11 @@ def amount(value: object) -> IntOrPercent:
             raise refusal("bad-format", message, _ALLOWED_AMOUNT)
         return IntOrPercent(int(percentage[1]), is_percent=True)
     if isinstance(value, bool) or not isinstance(value, int):
-        message = (
-            f"Invalid value: {quote_value(value)}: must be an integer or a percentage"
+        raise refusal(
+            "wrong-type",
+            f"Invalid value: {quote_value(value)}: must be an integer or a percentage",
+            _ALLOWED_AMOUNT,
         )
-        raise refusal("wrong-type", message, _ALLOWED_AMOUNT)
     if not 0 <= value <= INT32_MAX:
         message = f"Invalid value: {value}: must be from 0 to {INT32_MAX}"
         raise refusal("out-of-range", message, _ALLOWED_AMOUNT)

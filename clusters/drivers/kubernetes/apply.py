@@ -262,8 +262,10 @@ def write_ahead(
     }
     entries = {**inventory.entries, **missing}
     if len(entries) > MOST_OBJECTS:
-        message = f"{len(entries)} objects, old and new together; at most {MOST_OBJECTS} are possible"
-        raise DriverRejected(message, code="TooManyObjects")
+        raise DriverRejected(
+            f"{len(entries)} objects, old and new together; at most {MOST_OBJECTS} are possible",
+            code="TooManyObjects",
+        )
     incomplete = inventory.incomplete if inventory.exists else (UNDECIDED,)
     ahead = replace(
         inventory,

@@ -203,8 +203,7 @@ class ConnectionCheck:
         return f"{host} is {', '.join(self._addresses)}"
 
     def check_tcp(self) -> str:
-        proxy = urlsplit(self._connection.proxy)
-        port = proxy.port or self._address.port
+        port = urlsplit(self._connection.proxy).port or self._address.port
         message = ""
         for address in self._addresses:
             timeout = max(
@@ -219,8 +218,10 @@ class ConnectionCheck:
                 message = (
                     f"{address}, port {port}: {error.strerror or 'cannot be reached'}"
                 )
-        hint = "Check port, routes and firewalls between the console and the cluster"
-        raise StepFailed(message, hint)
+        raise StepFailed(
+            message,
+            "Check port, routes and firewalls between the console and the cluster",
+        )
 
     def check_tls(self) -> str:
         try:
@@ -300,8 +301,10 @@ class ConnectionCheck:
         except DriverRejected:  # the permission for the inventory is a step of its own
             self.holders = None
         if not self.cluster_uid:
-            hint = 'Apply the manifest of "Prepare a cluster"'
-            raise StepFailed("the account may not get the namespace kube-system", hint)
+            raise StepFailed(
+                "the account may not get the namespace kube-system",
+                'Apply the manifest of "Prepare a cluster"',
+            )
         return f"UID {self.cluster_uid}"
 
     def check_permissions(self) -> Iterator[CheckStep]:

@@ -217,8 +217,10 @@ class Client:
     @contextmanager
     def _slot(self, deadline: float) -> Iterator[None]:
         if not self._slots.acquire(timeout=max(0.0, deadline - self._monotonic())):
-            message = f"timeout: {MOST_REQUESTS} other requests to the cluster took all the time"
-            raise DriverUnavailable(message, code="timeout")
+            raise DriverUnavailable(
+                f"timeout: {MOST_REQUESTS} other requests to the cluster took all the time",
+                code="timeout",
+            )
         try:
             yield
         finally:
@@ -277,8 +279,10 @@ class Client:
         """Open a socket to a checked address. Raise DriverUnavailable and what errors_mapped maps."""
         connection, rules = self.connection, self._rules
         if connection.insecure_tls and not rules.allow_insecure_tls:
-            message = "TLS verification is off, and FLEETUI_ALLOW_INSECURE_TLS is not set on this console"
-            raise DriverUnavailable(message, code="tls-insecure-not-allowed")
+            raise DriverUnavailable(
+                "TLS verification is off, and FLEETUI_ALLOW_INSECURE_TLS is not set on this console",
+                code="tls-insecure-not-allowed",
+            )
         if connection.proxy and connection.proxy not in rules.proxies:
             raise DriverUnavailable(
                 "the proxy is not in FLEETUI_MEMBER_PROXIES", code="proxy"

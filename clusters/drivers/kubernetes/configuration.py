@@ -148,24 +148,30 @@ def _server_problems(server: str) -> Iterator[ErrorDetail]:
 
 def _ca_problems(ca: str) -> Iterator[ErrorDetail]:
     if len(ca) > LARGEST_CA:
-        message = f"Too long: {len(ca):,} characters"
         yield ErrorDetail(
-            ("ca",), "too-long", message, f"at most {LARGEST_CA:,} characters"
+            ("ca",),
+            "too-long",
+            f"Too long: {len(ca):,} characters",
+            f"at most {LARGEST_CA:,} characters",
         )
         return
     count = ca.count(_BEGIN)
     if not 1 <= count <= MOST_CERTIFICATES:
-        allowed = f"1 to {MOST_CERTIFICATES} certificates in PEM format"
         yield ErrorDetail(
-            ("ca",), "bad-format", f"Invalid value: holds {count} certificates", allowed
+            ("ca",),
+            "bad-format",
+            f"Invalid value: holds {count} certificates",
+            f"1 to {MOST_CERTIFICATES} certificates in PEM format",
         )
     else:
         try:
             ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=ca)
         except (ssl.SSLError, ValueError):
-            message = "Invalid value: the CA certificates cannot be read"
             yield ErrorDetail(
-                ("ca",), "bad-format", message, "certificates in PEM format"
+                ("ca",),
+                "bad-format",
+                "Invalid value: the CA certificates cannot be read",
+                "certificates in PEM format",
             )
 
 

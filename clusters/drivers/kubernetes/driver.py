@@ -109,9 +109,11 @@ def dry_run_version(
     ]
     if unreached and access.until(stop)() <= RESERVE_SECONDS:
         done_count, total = len(targets) - len(unreached), len(targets)
-        message = f"{done_count} of {total} objects tried in time"
         raise DriverPending(
-            message, done=done_count, total=total, remaining=tuple(unreached)
+            f"{done_count} of {total} objects tried in time",
+            done=done_count,
+            total=total,
+            remaining=tuple(unreached),
         )
     for target in targets:
         refusal = results[target.ref].refusal if target.ref in results else None

@@ -234,8 +234,10 @@ def read_inventory(
     owner = owner_value(access.hub_id, placement)
     found = annotation(answer.body, OWNER)
     if found and found != owner:
-        message = f"the inventory of {placement} on the cluster belongs to {found}"
-        raise DriverRejected(message, code=OTHER_HUB)
+        raise DriverRejected(
+            f"the inventory of {placement} on the cluster belongs to {found}",
+            code=OTHER_HUB,
+        )
     if not is_of_member(access, answer.body):
         message = (
             f"{placement} is on this API server already, as member "
@@ -278,11 +280,10 @@ def list_users(access: MemberAccess, *, deadline: float) -> list[NamespaceUser]:
     for one in _every_inventory(access.client, deadline=deadline):
         entries = _parsed(one, "").entries
         recorded = annotation(one, _NAMESPACES).split(",")
-        namespaces = frozenset(recorded) | {ref.namespace for ref in entries}
         user = NamespaceUser(
             annotation(one, OWNER),
             annotation(one, MEMBER),
-            namespaces,
+            frozenset(recorded) | {ref.namespace for ref in entries},
             frozenset(entries),
         )
         users.append(user)

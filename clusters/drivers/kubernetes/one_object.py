@@ -278,14 +278,18 @@ def check_takeover(call: ApplyCall, target: Target, live: Live) -> None:
     is_of_hub = hub == call.access.hub_id
     if is_of_hub and not is_of_member(call.access, live):
         member = member_name(annotation(live, MEMBER))
-        message = f"belongs to member {member} of this hub: one server is joined under two names"
-        raise RefusedError(FAILED_TO_TAKE_OVER, message)
+        raise RefusedError(
+            FAILED_TO_TAKE_OVER,
+            f"belongs to member {member} of this hub: one server is joined under two names",
+        )
     if is_of_hub:
         refusal = owned_by_placement(target.ref, placement)
         raise RefusedError(refusal.code, refusal.message)
     if hub:
-        message = f"belongs to hub {hub}; remove the annotation {OWNER} there first"
-        raise RefusedError(FAILED_TO_TAKE_OVER, message)
+        raise RefusedError(
+            FAILED_TO_TAKE_OVER,
+            f"belongs to hub {hub}; remove the annotation {OWNER} there first",
+        )
     if options.when_to_take_over == "Never":
         raise RefusedError("NotTakenOver", "exists, and whenToTakeOver is Never")
     if (owners := metadata.get("ownerReferences")) and not options.allow_co_ownership:

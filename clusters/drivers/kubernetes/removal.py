@@ -201,13 +201,17 @@ def end_placement(
 
     total, done = len(inventory.entries), len(removal.finished)
     if removal.waiting:
-        message = f"waiting until {removal.words(ending)}"
         raise DriverPending(
-            message, done=done, total=total, remaining=tuple(removal.remaining)
+            f"waiting until {removal.words(ending)}",
+            done=done,
+            total=total,
+            remaining=tuple(removal.remaining),
         )
     if removal.refusals:
-        message = f"{len(removal.refusals)} of {total} objects could not be {ending}"
-        raise DriverRejected(message, tuple(removal.refusals))
+        raise DriverRejected(
+            f"{len(removal.refusals)} of {total} objects could not be {ending}",
+            tuple(removal.refusals),
+        )
     delete_inventory(access, placement, deadline=deadline)
     return True
 
@@ -233,8 +237,10 @@ def _inventory_to_end(
         if access.identity.shared_with:
             raise DriverRejected(shared_message(access), code=SHARED)
         # Read with the next heartbeat.
-        message = "waiting until the UID of the namespace kube-system is known, which the account has to get"
-        raise DriverPending(message, total=len(inventory.entries))
+        raise DriverPending(
+            "waiting until the UID of the namespace kube-system is known, which the account has to get",
+            total=len(inventory.entries),
+        )
     return inventory
 
 

@@ -225,11 +225,10 @@ def prepare_targets(
             if (api_version, kind) not in custom
         }
     )
-    left = access.until(deadline)
     run_each(
         lambda each: access.discovery.load(each, deadline=deadline),
         foreign,
-        time_left=left,
+        time_left=access.until(deadline),
     )
 
     targets: dict[ObjectRef, Target] = {}
@@ -313,8 +312,10 @@ def parse_target(
     if is_namespaced:
         namespace = written.namespace or "default"
     elif written.namespace:
-        message = f"metadata.namespace must be absent: {written.kind} is cluster-scoped"
-        raise RefusedError("DecodingErred", message)
+        raise RefusedError(
+            "DecodingErred",
+            f"metadata.namespace must be absent: {written.kind} is cluster-scoped",
+        )
     ref = ObjectRef(written.group, written.kind, namespace, written.name)
     return Target(ref, api_version, sent_manifest(manifest), is_custom)
 
@@ -542,8 +543,7 @@ def diff_version(
             failures.append(outcome)
         elif not isinstance(outcome, str):
             progress[target.ref] = outcome
-    refused = {one.object for one in failures}
-    finished = progress.keys() | refused
+    finished = progress.keys() | {one.object for one in failures}
     remaining = tuple(one.ref for one in targets if one.ref not in finished)
     if remaining:
         total = len(targets)

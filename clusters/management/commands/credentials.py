@@ -36,8 +36,10 @@ class Command(HubCommand):
         """Report the credentials by key; exit status 1 if some cannot be read."""
         if new_key:
             if settings.CREDENTIAL_KEYS:
-                message = "--new-key: the keys come from FLEETUI_CREDENTIAL_KEYS; put a new one first there"
-                raise CommandError(message, returncode=BAD_INPUT)
+                raise CommandError(
+                    "--new-key: the keys come from FLEETUI_CREDENTIAL_KEYS; put a new one first there",
+                    returncode=BAD_INPUT,
+                )
             add_key()
         report = check_credentials(reencrypt=action == "rotate")
         self.stdout.write(

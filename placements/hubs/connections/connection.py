@@ -45,8 +45,10 @@ class ServerNotAllowedError(DriverUnavailable):
         variable: str,
         server: str,
     ) -> None:
-        message = f"the token command of hub {name} is for another server"
-        super().__init__(message, code="credentials-unreadable")
+        super().__init__(
+            f"the token command of hub {name} is for another server",
+            code="credentials-unreadable",
+        )
         self.allowed = server or f"set {variable} in the environment of the console"
 
 
@@ -106,14 +108,18 @@ def run_token_command(command: tuple[str, ...]) -> str:
         )
         text = done.stdout.decode("ascii").strip()
     except (OSError, subprocess.SubprocessError, UnicodeDecodeError) as error:
-        message = f"the token command failed ({type(error).__name__})"
-        raise DriverUnavailable(message, code="credentials-unreadable") from error
+        raise DriverUnavailable(
+            f"the token command failed ({type(error).__name__})",
+            code="credentials-unreadable",
+        ) from error
     if text.startswith("{"):
         try:
             text = str(json.loads(text)["status"]["token"])
         except (ValueError, KeyError, TypeError) as error:
-            message = "the token command printed no ExecCredential with a token"
-            raise DriverUnavailable(message, code="credentials-unreadable") from error
+            raise DriverUnavailable(
+                "the token command printed no ExecCredential with a token",
+                code="credentials-unreadable",
+            ) from error
     if not text or not text.isprintable() or " " in text:
         raise DriverUnavailable(
             "the token command printed no token", code="credentials-unreadable"

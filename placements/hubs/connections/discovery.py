@@ -358,9 +358,11 @@ class HubCheck(ConnectionCheck):
                 reads_definitions=False,
             )
         except (Unsuitable, DriverUnavailable) as error:
-            hint = "A fleet of Azure without a hub has no placement API"
             raise StepFailed(
-                str(error), hint if isinstance(error, Unsuitable) else ""
+                str(error),
+                "A fleet of Azure without a hub has no placement API"
+                if isinstance(error, Unsuitable)
+                else "",
             ) from error
         missing = [
             kind.resource

@@ -104,12 +104,11 @@ def columns_of(stream: StreamKind, manifest: Manifest) -> Columns:
         owner = labels.get(PARENT)
     owner = text_of(owner, longest=63)
     namespace = text_of(metadata.get("namespace"), longest=63)
-    latest = (labels.get(IS_LATEST), labels.get(IS_LATEST_APPROVAL))
     columns = Columns(
         owner=owner and full_name(namespace, owner),
         cluster=text_of(spec.get("clusterName")),
         number=_number(stream, metadata, labels),
-        is_latest="true" in latest,
+        is_latest="true" in (labels.get(IS_LATEST), labels.get(IS_LATEST_APPROVAL)),
     )
     if stream.kind not in _BINDINGS:
         return columns

@@ -278,8 +278,7 @@ def _end(
     at: datetime,
 ) -> None:
     """End a rollout; what is in progress on clusters is superseded."""
-    updates = ClusterUpdate.objects.filter(rollout=run, outcome="")
-    updates.update(
+    ClusterUpdate.objects.filter(rollout=run, outcome="").update(
         outcome=ClusterUpdate.Outcome.SUPERSEDED,
         ended_at=Greatest(F("started_at"), Value(at)),
     )

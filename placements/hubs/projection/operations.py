@@ -200,8 +200,7 @@ def _project_batch(kind: ProjectedKind, moment: HubMoment) -> int:
                     pk,
                     words,
                 )
-                failed = MirroredObject.objects.filter(pk=pk, resource_version=version)
-                failed.update(
+                MirroredObject.objects.filter(pk=pk, resource_version=version).update(
                     is_dirty=False, projection_error=words, is_unresolved=True
                 )
     return len(versions)

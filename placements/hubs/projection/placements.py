@@ -159,8 +159,7 @@ class PlacementRows(RowKind[Placement]):
         # Whether a binding has started follows from the condition of its placement, too.
         mark_children(restarted, kinds=BINDING_KINDS)
         # The status, which may be all that changed, lists the objects of the resource snapshot.
-        names = [one.full_name for one in self.documents]
-        mark_children(names, kinds=RESOURCE_KINDS)
+        mark_children([one.full_name for one in self.documents], kinds=RESOURCE_KINDS)
         mark_due([one.row.pk for one in written], now=self.moment.now)
         write_newly_read(now=self.moment.now)
 
@@ -215,8 +214,7 @@ def placements_of(documents: Sequence[HubDocument]) -> dict[str, Placement]:
 
 def placement_keys(documents: Sequence[HubDocument]) -> dict[str, int]:
     """Return the primary keys of the placements that these objects name, by full name."""
-    names = {one.row.owner for one in documents}
-    rows = Placement.objects.filter(full_name__in=names)
+    rows = Placement.objects.filter(full_name__in={one.row.owner for one in documents})
     return dict(rows.values_list("full_name", "pk"))
 
 

@@ -462,8 +462,7 @@ def project_approvals(documents: Sequence[HubDocument], moment: HubMoment) -> No
             _fill_approval(row, one)
             made.append((one, before, row))
     written = write_rows(ApprovalRequest, made, columns=_APPROVAL_COLUMNS)
-    touched = {one.row.run_id for one in written}
-    StagedRun.objects.filter(pk__in=touched).update(
+    StagedRun.objects.filter(pk__in={one.row.run_id for one in written}).update(
         progress_version=F("progress_version") + 1
     )
     events = HubEvents(moment)
@@ -480,9 +479,8 @@ def project_approvals(documents: Sequence[HubDocument], moment: HubMoment) -> No
 def _place(document: HubDocument) -> tuple[str, str, str]:
     """Return run, stage and side of a request, by its labels; without them by its spec and name."""
     labels = mapping_at(document.content, "metadata", "labels")
-    spec = document.spec
     run, stage = (
-        text_of(labels.get(f"{PREFIX}{label}") or spec.get(key))
+        text_of(labels.get(f"{PREFIX}{label}") or document.spec.get(key))
         for label, key in (
             ("targetUpdateRun", "parentStageRollout"),
             ("targetUpdatingStage", "targetStage"),

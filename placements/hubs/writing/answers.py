@@ -250,13 +250,16 @@ def read_back(request: WriteRequest, live: Manifest | None) -> WriteAnswer:
     if request.verb is Verb.CREATE:
         is_before = live is None
     if is_made:
-        message = "The object has this write."
-        return WriteAnswer(WriteOutcome.ACCEPTED, message, content=live)
+        return WriteAnswer(
+            WriteOutcome.ACCEPTED, "The object has this write.", content=live
+        )
     if is_before:
-        message = "The object does not have this write yet."
-        return WriteAnswer(WriteOutcome.UNKNOWN, message)
-    message = "The object does not have this write, or no longer."
-    return WriteAnswer(WriteOutcome.NOT_APPLIED, message)
+        return WriteAnswer(
+            WriteOutcome.UNKNOWN, "The object does not have this write yet."
+        )
+    return WriteAnswer(
+        WriteOutcome.NOT_APPLIED, "The object does not have this write, or no longer."
+    )
 
 
 def _contains(live: Any, wanted: Any) -> bool:

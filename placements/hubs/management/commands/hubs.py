@@ -115,8 +115,7 @@ class Command(HubCommand):
                     place = (stream["resource"], stream["namespace"])
                     what = " in ".join(filter(None, place))
                     facts = f"{stream['state']}  {stream['objects']} objects"
-                    line = f"  {what}  {facts}  {stream['error']}"
-                    self.stdout.write(line.rstrip())
+                    self.stdout.write(f"  {what}  {facts}  {stream['error']}".rstrip())
         others = [one.hub.name for one in summaries if one.state != HubState.LIVE]
         if others:
             raise CommandError(f"Not live: {', '.join(others)}", returncode=REFUSED)
