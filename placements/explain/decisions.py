@@ -71,7 +71,7 @@ def _effect_on_skew(spread: Spread, check: ConstraintCheck, cluster: str) -> str
     key, before, after = check.topology_key, spread.skew_before, spread.skew_after
     score = signed_text(check.score)
     if check.group is None:
-        return f"{cluster} has no label {key}: no limit applies to it ({score})."
+        return f"{cluster} has no label {key}, so no limit applies to it: it scores 0."
     skew = f"skew {before} → {after}"
     if after == before:
         skew = f"skew stays {after}"

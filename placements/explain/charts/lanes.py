@@ -13,7 +13,7 @@ from placements.explain.steps import MARK_WORDS, Lane, LanePanel, Mark
 _HEAD, _GAP, _WIDE, _DENSE, _TALL = 38, 4, 28, 20, 30
 _DENSE_HEAD = 22
 # The width of a letter in pixels: names that are longer than their lane are cut.
-_LETTER, _NARROW, _FEWEST = 7.2, 420, 5
+_LETTER, _NARROW, _FEWEST = 7.2, 460, 5
 _COUNTS, _NUMBER = 92, "      "
 _QUIET = {"color": Color.QUIET, "size": 12}
 _BESIDE = {"xanchor": "left", "xshift": 8, "font": _QUIET}
