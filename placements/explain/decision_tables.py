@@ -338,7 +338,7 @@ def _why_words(replay: Replay, one: Round, candidate: Candidate, size: int) -> s
         )
         return "Selected, the only one within the limit" if is_only else "Selected"
     if candidate.decided_by == NAME_COLUMN:
-        return "Same scores; the name decides"
+        return "Same scores: by name"
     costs = [cost_words(check) for check in candidate.constraints if check.violates]
     if candidate.decided_by == "topology" and costs:
         return "; ".join(costs)

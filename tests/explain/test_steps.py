@@ -252,7 +252,7 @@ def test_the_ranking_has_scores_reasons_and_the_numbers_of_the_limit() -> None:
     assert ranking.columns == ("spread", "affinity")
     assert [(row.rank, row.cluster, row.words) for row in ranking.rows] == [
         (1, "jumpingcat", "Selected"),
-        (2, "flyingpenguin", "Same scores; the name decides"),
+        (2, "flyingpenguin", "Same scores: by name"),
     ]
     [blocked] = ranking.forbidden
     assert blocked.words == "east would be 2 against 0: skew 2 > 1 (hard)"
