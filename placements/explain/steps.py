@@ -151,6 +151,10 @@ class LanePanel:
         )
 
     @property
+    def is_numbered(self) -> bool:
+        return any(one.number for lane in self.lanes for one in lane.segments)
+
+    @property
     def marks(self) -> set[Mark]:
         return {segment.mark for lane in self.lanes for segment in lane.segments}
 

@@ -4,7 +4,7 @@ The status in a manifest has the words of KubeFleet instead (`hub_status.py`).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from clusters.fleet import CORDON_KEY, CORDON_VALUE, EligibilityKind
@@ -705,6 +705,11 @@ def _weighted(words: str, weight: int) -> str:
 
 def seconds_between(since: datetime, until: datetime) -> float:
     return max(0.0, (until - since).total_seconds())
+
+
+def moment_words(moment: datetime) -> str:
+    """Return a moment with its date, as the template filter `moments` finds it in a sentence."""
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def duration_text(seconds: float) -> str:

@@ -576,7 +576,7 @@ def _drift_result(
         )
         if now < due:
             next_call = min(due, now + OBSERVE_IN_ROLLOUT) if is_busy else due
-            message = f"Others change what is applied here, repaired again at {due:%H:%M:%S} UTC: {names}"
+            message = f"Others change what is applied here, repaired again at {due:%Y-%m-%d %H:%M:%S} UTC: {names}"
             columns = {
                 "next_call_at": next_call,
                 "message": message[:MESSAGE_LENGTH],
