@@ -256,10 +256,10 @@ def course_sentences(decision: Decision, cluster: str) -> list[str]:
     before = chosen.index(position) if is_picked else total
     steps: dict[str | None, list[int]] = {}
     # A last step without a winner blocks every candidate.
-    for number, winner in zip(range(1, before + 1), [*chosen, position], strict=False):
+    for number, first in zip(range(1, before + 1), [*chosen, position], strict=False):
         step = decision.round(number)
         is_ranked = step.contends[position]
-        lost_on = step.decided_by(winner, position) if is_ranked else None
+        lost_on = step.decided_by(first, position) if is_ranked else None
         steps.setdefault(lost_on, []).append(number)
 
     forbidden = steps.pop(None, [])
@@ -281,16 +281,10 @@ def course_sentences(decision: Decision, cluster: str) -> list[str]:
     sentences = [f"Candidate in {count}: {', '.join(parts)}."]
     if steps and not is_picked:
         last = max(number for numbers in steps.values() for number in numbers)
-        sentences += _last_time(Replay(decision), last, cluster)
+        winner = decision.picked_names[last - 1]
+        why = explain_rank(decision, decision.round(last), winner, cluster)
+        sentences.append(f"Last ranked in step {last}: lost to {winner}; {why}.")
     return sentences
-
-
-def _last_time(replay: Replay, number: int, cluster: str) -> list[str]:
-    step = replay.step(number)
-    if step.winner is None or step.winner == cluster:
-        return []
-    why = explain_rank(replay.decision, replay.round(number), step.winner, cluster)
-    return [f"Last ranked in step {number}: lost to {step.winner}; {why}."]
 
 
 @dataclass(frozen=True)

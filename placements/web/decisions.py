@@ -386,16 +386,13 @@ class DecisionPage(DecisionView):
 
     @property
     def legend(self) -> list[tuple[str, str]]:
-        pictures = self.pictures
-        panels = [panel for picture in pictures for panel in picture.panels]
-        rankings = [picture.ranking for picture in pictures]
-        if self.replayed and self.replayed.ranking:
-            rankings.append(self.replayed.ranking)
-        marks = [mark for ranking in rankings for mark in ranking.marks]
+        panels = [panel for picture in self.pictures for panel in picture.panels]
+        ranking = self.replayed and self.replayed.ranking
+        marks = ranking.marks if ranking else ()
         legend = legend_of(panels or self.panels, marks)
         if self.strip and not self.strip.chips[-1].cluster:
             legend.append(("none", "step without a cluster"))
-        if pictures:
+        if panels:
             legend.append(("ring", "lost on this score"))
         return legend
 
