@@ -462,10 +462,9 @@ def _others_words(marks: Any, moment: _Moment) -> str:
     marks_of_candidates = (Mark.CANDIDATE, Mark.COSTLY, Mark.BLOCKED, Mark.NEW)
     candidates = sum(numbers[one] for one in marks_of_candidates)
     words = counted(candidates, "candidate") if candidates else "no candidate"
-    if blocked == candidates:
-        return f"{blocked:,} blocked" if blocked else words
     if blocked:
-        return f"{words}, {blocked:,} blocked"
+        first = f"{words}, " * (blocked < candidates)
+        return f"{first}{blocked:,} blocked"
     return f"{candidates:,} over the soft limit" if numbers[Mark.COSTLY] else words
 
 
@@ -633,14 +632,13 @@ def _hidden_steps(
     decision: Decision, first: int, last: int, measure: str
 ) -> Iterator[HiddenStep]:
     """Yield the first of the steps that are not from `first` to `last`."""
-    names = enumerate(decision.picked_names, start=1)
-    outside = [(at, name) for at, name in names if not first <= at <= last]
+    names = decision.picked_names
+    outside = [at for at in range(1, len(names) + 1) if not first <= at <= last]
     shown = outside[:_HIDDEN_NAMED]
-    courses = _skews_after(decision, [number for number, _ in shown])
-    for (number, name), *skews in zip(shown, *courses, strict=True):
-        after = ", ".join(map(str, skews))
-        words = domain_words(decision, name)
-        yield HiddenStep(number, name, words, f"{measure} {after}")
+    for number, *skews in zip(shown, *_skews_after(decision, shown), strict=True):
+        name = names[number - 1]
+        after = f"{measure} {', '.join(map(str, skews))}"
+        yield HiddenStep(number, name, domain_words(decision, name), after)
 
 
 def _skews_after(decision: Decision, numbers: Sequence[int]) -> list[list[int]]:
