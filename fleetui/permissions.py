@@ -9,7 +9,7 @@ restrict all of it.
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache, wraps
+from functools import wraps
 from itertools import compress
 from operator import attrgetter
 from typing import Any
@@ -25,13 +25,14 @@ from django.contrib.auth.models import (
 )
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
-from django.db.models import Exists, F, FilteredRelation, OuterRef, Q
+from django.db.models import Exists, F, FilteredRelation, OuterRef, Q, QuerySet
 from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import render
 
 from fleetui.access.grants import Labels, Team
 from fleetui.htmx import redirect_page
 from fleetui.hub_scope import current_hub_id
+from fleetui.prepared import PreparedQuery
 from fleetui.role_names import Role
 
 AnyUser = AbstractBaseUser | AnonymousUser
@@ -144,55 +145,43 @@ _GRANTED = (
 """The columns that decide what a user may do, beside the account: a row for each group and its grants."""
 
 
-# In place of the hub in scope and of the user, in what is compiled once.
-_HUB = -1
-_USER = -2
-
-
-@cache
-def _account_query() -> tuple[str, tuple[Any, ...]]:
-    """Compile the query of an account; each time, that would take longer than the database needs for it."""
+@PreparedQuery
+def _account(*, user: int) -> QuerySet[User]:
+    hub = current_hub_id()
     of_hub = FilteredRelation(
-        "groups__hub_grants", condition=Q(groups__hub_grants__hub=_HUB)
+        "groups__hub_grants", condition=Q(groups__hub_grants__hub=hub)
     )
     of_team = FilteredRelation(
-        "groups__team_grants", condition=Q(groups__team_grants__hub=_HUB)
+        "groups__team_grants", condition=Q(groups__team_grants__hub=hub)
     )
     of_user = Permission.objects.filter(
         Q(group=OuterRef("groups")) | Q(user=OuterRef("pk"))
     )
-    named = (one.split(".") for one in _PERMISSIONS)
     permissions = {
         f"has_{number}": Exists(
             of_user.filter(content_type__app_label=app, codename=codename)
         )
-        for number, (app, codename) in enumerate(named)
+        for number, (app, codename) in enumerate(one.split(".") for one in _PERMISSIONS)
     }
-    users = User.objects.filter(pk=_USER).alias(of_hub=of_hub, of_team=of_team)
-    users = users.annotate(
+    users = User.objects.filter(pk=user).alias(of_hub=of_hub, of_team=of_team)
+    return users.annotate(
         group_name=F("groups__name"),
-        is_granted=Exists(Group.objects.filter(hub_grants__hub=_HUB)),
+        is_granted=Exists(Group.objects.filter(hub_grants__hub=hub)),
         hub_role=F("of_hub__role"),
         **{f"team_{name}": F(f"of_team__{name}") for name in _OF_TEAM},
         **permissions,
     )
-    return users.query.sql_with_params()
 
 
 class AccountBackend(ModelBackend):
     """Reads the account of a session with what it may do on the hub in scope, by one query."""
 
     def get_user(self, user_id: Any) -> User | None:
-        hub = current_hub_id()
-        sql, parameters = _account_query()
-        actual = {_HUB: hub, _USER: user_id}
-        rows: list[Any] = list(
-            User.objects.raw(sql, [actual.get(one, one) for one in parameters])
-        )
+        rows = _account.rows(user=int(user_id))
         if not rows or not self.user_can_authenticate(rows[0]):
             return None
         user: User = rows[0]
-        setattr(user, _ROWS, (hub, list(map(attrgetter(*_GRANTED), rows))))
+        setattr(user, _ROWS, (current_hub_id(), list(map(attrgetter(*_GRANTED), rows))))
         return user
 
 

@@ -1,10 +1,11 @@
 """The status of placements, from their bindings and the clusters as they are now."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import reduce
+from itertools import chain
 from operator import or_
 from types import SimpleNamespace
 from typing import Any
@@ -23,10 +24,9 @@ from django.db.models import (
     Subquery,
     Value,
     When,
-    Window,
 )
 from django.db.models.fields.json import KT
-from django.db.models.functions import Coalesce, RowNumber
+from django.db.models.functions import Coalesce
 
 from clusters.drivers.registry import DRIVERS
 from clusters.fleet import EligibilityKind
@@ -34,6 +34,7 @@ from clusters.models import MemberCluster
 from clusters.observation import not_observed, silence_words, unhealthy
 from fleetui.bulk import batched, number_of
 from fleetui.hub_scope import LOCAL_HUB
+from fleetui.prepared import PreparedQuery
 from placements.engine.limits import ExceededLimit
 from placements.engine.rollout.actions import RunPhase
 from placements.engine.rollout.staged_run import RunStatus, WaitReason
@@ -174,32 +175,16 @@ def _groups(
     observed last. The query counts all, and those on clusters that are not ready again: most are ready, and
     none of these is looked up.
     """
-    rows = Binding.objects.filter(
-        placement__in=[placement.pk for placement in placements]
-    )
-    members = MemberCluster.objects.filter(name=OuterRef("cluster_name"))
-    everywhere = rows.annotate(member=Value(MemberCondition.READY, CharField()))
-    elsewhere = rows.exclude(cluster_name__in=ready_clusters(now=now).values("name"))
-    elsewhere = elsewhere.annotate(
-        member=_condition_of_member(now),
-        seen_at=Subquery(members.values("heartbeat_at")[:1]),
-    )
-    is_late = _is_late(placements, now=now)
-    never = Value(None, output_field=DateTimeField())
-    both = [
-        each.order_by()
-        .values(*_ALIKE, "member")
-        .annotate(count=Count("*"), late=Count("phase", filter=is_late), seen=seen)
-        for each, seen in ((everywhere, never), (elsewhere, Min("seen_at")))
-    ]
-    rows_of_both = (
-        both[0]
-        .union(both[1], all=True)
-        .values_list(*_ALIKE, "member", "count", "late", "seen")
-    )
+    if len(placements) == 1:
+        [only] = placements
+        alike = _alike_of_one.rows(
+            placement=only.pk, late=now - only.unavailable_period, now=now
+        )
+    else:
+        alike = list(_alike(_late_before(placements, now=now), now=now))
     counts: dict[tuple[Any, ...], int] = defaultdict(int)
     seen_at: dict[tuple[Any, ...], datetime] = {}
-    for *values, member, in_all, number, seen in rows_of_both if placements else ():
+    for *values, member, in_all, number, seen in alike:
         if member == MemberCondition.NOT_OBSERVED:
             seen_at.update(
                 dict.fromkeys([(*values, member, True), (*values, member, False)], seen)
@@ -214,6 +199,38 @@ def _groups(
         for one, several in counts.items()
         if several
     ]
+
+
+def _alike(
+    late_before: Mapping[datetime, Sequence[int]], *, now: datetime
+) -> QuerySet[Any, Any]:
+    """Return the bindings of these placements, counted, and again those on clusters that are not ready."""
+    rows = Binding.objects.filter(placement__in=chain(*late_before.values()))
+    members = MemberCluster.objects.filter(name=OuterRef("cluster_name"))
+    everywhere = rows.annotate(member=Value(MemberCondition.READY, CharField()))
+    elsewhere = rows.exclude(cluster_name__in=ready_clusters(now=now).values("name"))
+    elsewhere = elsewhere.annotate(
+        member=_condition_of_member(now),
+        seen_at=Subquery(members.values("heartbeat_at")[:1]),
+    )
+    is_late = _is_late(late_before)
+    never = Value(None, output_field=DateTimeField())
+    both = [
+        each.order_by()
+        .values(*_ALIKE, "member")
+        .annotate(count=Count("*"), late=Count("phase", filter=is_late), seen=seen)
+        for each, seen in ((everywhere, never), (elsewhere, Min("seen_at")))
+    ]
+    return (
+        both[0]
+        .union(both[1], all=True)
+        .values_list(*_ALIKE, "member", "count", "late", "seen")
+    )
+
+
+_alike_of_one = PreparedQuery(
+    lambda *, placement, late, now: _alike({late: [placement]}, now=now)
+)
 
 
 def _condition_of_member(now: datetime) -> Coalesce:
@@ -235,26 +252,36 @@ def _condition_of_member(now: datetime) -> Coalesce:
     )
 
 
-def _is_late(placements: Collection[Placement], *, now: datetime) -> Q:
-    """Return the condition of bindings of these placements that are not available for longer than allowed.
+def _late_before(
+    placements: Collection[Placement], *, now: datetime
+) -> dict[datetime, list[int]]:
+    """Return before which moment what is not available there became so too long ago, with the placements.
 
-    The time is a value for each period: SQLite computes with times in Python.
+    A moment for each period: SQLite computes with times in Python.
     """
-    ids: dict[timedelta, list[int]] = defaultdict(list)
-    for placement in placements:
-        ids[placement.unavailable_period].append(placement.pk)
-    late = [
-        Q(phase_changed_at__lt=now - period, placement__in=several)
-        for period, several in ids.items()
-    ]
+    return {
+        now - period: [one.pk for one in placements if one.unavailable_period == period]
+        for period in {one.unavailable_period for one in placements}
+    }
+
+
+def _is_late(late_before: Mapping[datetime, Sequence[int]]) -> Q:
+    """Return the condition of bindings that are not available for longer than allowed."""
+    late = (
+        Q(phase_changed_at__lt=moment, placement__in=several)
+        for moment, several in late_before.items()
+    )
     return Q(phase=Phase.APPLIED) & reduce(or_, late, Q(pk__in=()))
 
 
 def _observed(
-    rows: QuerySet[Binding], placements: Collection[Placement], *, now: datetime
+    rows: QuerySet[Binding],
+    late_before: Mapping[datetime, Sequence[int]],
+    *,
+    now: datetime,
 ) -> QuerySet[Any, Any]:
     """Return bindings of these placements with what the status of their clusters follows from."""
-    is_late = Case(When(_is_late(placements, now=now), then=True), default=False)
+    is_late = Case(When(_is_late(late_before), then=True), default=False)
     return rows.annotate(member=_condition_of_member(now), is_late=is_late)
 
 
@@ -263,7 +290,7 @@ def cluster_statuses(
 ) -> list[tuple[Any, ClusterStatus]]:
     return [
         (row, _status_of(placement, row.__dict__))
-        for row in _observed(rows, [placement], now=now)
+        for row in _observed(rows, _late_before([placement], now=now), now=now)
     ]
 
 
@@ -276,7 +303,9 @@ def statuses_on(
     )
     placements = {one.pk: one for one in owners.defer("document")}
     bindings = _observed(
-        rows.filter(placement__in=placements), placements.values(), now=now
+        rows.filter(placement__in=placements),
+        _late_before(placements.values(), now=now),
+        now=now,
     )
     statuses = []
     for row in bindings[:most]:
@@ -327,6 +356,7 @@ _UNKNOWN_MEMBERS = [
 ]
 _MOST_NAMES = 3
 _LEVELS = list(HealthLevel)
+_PROBLEMS = (HealthLevel.FAILED, HealthLevel.ATTENTION, HealthLevel.UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,39 +370,60 @@ class ClusterProblem:
     reason: str
 
 
-def cluster_problems(placement: Any, *, now: datetime) -> list[ClusterProblem]:
-    """Return what is wrong with clusters of a placement, the worst first; one query.
+_OF_STATUS = (
+    "state",
+    "phase",
+    "failure",
+    "member",
+    "is_late",
+    "started_status",
+    "available_status",
+)
 
-    Only the first clusters of those alike are read.
-    """
-    members = MemberCluster.objects.filter(name=OuterRef("cluster_name"))
+
+@PreparedQuery
+def _problem_rows(
+    is_rolling: bool, *, placement: int, late: datetime, now: datetime
+) -> QuerySet[Any, Any]:
+    """Return the names and the values of the bindings that may have a problem; unordered."""
     is_waiting = Q(phase=Phase.APPLIED)
-    if placement.is_rolling:  # what was applied a moment ago becomes available in time
-        is_waiting &= Q(phase_changed_at__lt=now - placement.unavailable_period)
+    if is_rolling:  # what was applied a moment ago becomes available in time
+        is_waiting &= Q(phase_changed_at__lt=late)
     is_ready = Q(cluster_name__in=ready_clusters(now=now).values("name"))
     has_failed = (
         Q(phase__in=(Phase.FAILED, Phase.REMOVE_FAILED))
         | Q(failure=FailureKind.DIFFERS)
         | is_waiting
     )
-    rows = Binding.objects.filter(placement=placement)
-    rows = _observed(
-        rows.filter(has_failed | ~is_ready & ~Q(state=BindingState.UNSCHEDULED)),
-        [placement],
+    rows = Binding.objects.filter(
+        has_failed | ~is_ready & ~Q(state=BindingState.UNSCHEDULED),
+        placement=placement,
+    )
+    rows = _observed(rows.order_by(), {late: [placement]}, now=now)
+    return rows.values_list("cluster_name", *_OF_STATUS)
+
+
+def cluster_problems(placement: Any, *, now: datetime) -> list[ClusterProblem]:
+    """Return what is wrong with clusters of a placement, the worst first; two queries.
+
+    There may be thousands: of those with one status, only the first binding is read whole.
+    """
+    rows = _problem_rows.rows(
+        bool(placement.is_rolling),
+        placement=placement.pk,
+        late=now - placement.unavailable_period,
         now=now,
     )
-    alike = (
-        "state",
-        "phase",
-        "failure",
-        "member",
-        "is_late",
-        "started_status",
-        "available_status",
-    )
-    rows = rows.annotate(
-        place=Window(RowNumber(), partition_by=alike, order_by="cluster_name"),
-        count=Window(Count("pk"), partition_by=alike),
+    statuses = {
+        values: _status_of(placement, dict(zip(_OF_STATUS, values, strict=True)))
+        for values in {row[1:] for row in rows}
+    }
+    groups: dict[ClusterStatus, list[Any]] = defaultdict(list)
+    for row in sorted(rows):
+        groups[statuses[row[1:]]].append(row)
+    members = MemberCluster.objects.filter(name=OuterRef("cluster_name"))
+    firsts = Binding.objects.annotate(
+        member=_condition_of_member(now),
         member_since=Subquery(
             members.values(
                 since=Case(
@@ -393,19 +444,19 @@ def cluster_problems(placement: Any, *, now: datetime) -> list[ClusterProblem]:
                 )
             )[:1]
         ),
+    ).filter(
+        placement=placement,
+        cluster_name__in=[
+            several[0][0]
+            for status, several in groups.items()
+            if status.level in _PROBLEMS
+        ],
     )
-    groups: dict[ClusterStatus, list[Any]] = defaultdict(list)
-    for row in rows.filter(place__lte=_MOST_NAMES).order_by("cluster_name"):
-        status = _status_of(placement, row.__dict__)
-        if status.level in (
-            HealthLevel.FAILED,
-            HealthLevel.ATTENTION,
-            HealthLevel.UNKNOWN,
-        ):
-            groups[status].append(row)
+    status_of = {row[0]: statuses[row[1:]] for row in rows}
     problems = []
-    for status, several in groups.items():
-        first = several[0]
+    for first in firsts:
+        status = status_of[first.cluster_name]
+        several = groups[status]
         is_member = (
             status.level is HealthLevel.UNKNOWN
             or first.member == MemberCondition.NOT_READY
@@ -413,8 +464,8 @@ def cluster_problems(placement: Any, *, now: datetime) -> list[ClusterProblem]:
         problems.append(
             ClusterProblem(
                 status,
-                tuple(row.cluster_name for row in several[:_MOST_NAMES]),
-                sum(row.count for row in several if row.place == 1),
+                tuple(name for name, *_ in several[:_MOST_NAMES]),
+                len(several),
                 first.member_since if is_member else first.phase_changed_at,
                 first.member_reason or "" if is_member else first.message,
             )

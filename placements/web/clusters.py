@@ -10,7 +10,10 @@ from urllib.parse import urlencode
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 from django.shortcuts import get_object_or_404
+from django.template.loader import render_to_string
 from django.urls import reverse
+from django.utils.html import escape
+from django.utils.safestring import mark_safe
 from django.views.decorators.http import require_safe
 
 from clusters.drivers.kubernetes.properties import ENTRYPOINT, VERSION
@@ -29,7 +32,7 @@ from clusters.filters import (
     near_duplicates,
 )
 from clusters.fleet import EligibilityKind, is_cordon
-from clusters.models import MemberCluster
+from clusters.models import MemberCluster, Membership
 from clusters.observation import unhealthy_since
 from clusters.operations.edit import not_ready_at
 from clusters.queries import manifest_of
@@ -123,6 +126,8 @@ def download(
     )
 
 
+# In place of the name, in a menu that is rendered once for all rows with the same actions.
+_NAME = "\0"
 EVENTS_SHOWN = 50
 BINDINGS_SHOWN = 100
 _MOST_COLUMNS, _DEFAULT_COLUMNS, _FACETS = 8, 3, 2
@@ -146,6 +151,7 @@ class ClusterListRow:
     stale: int
     values: list[str]
     reason: str
+    menu: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,21 +310,42 @@ def _bar(
 def _rows(clusters: list[MemberCluster], columns: list[str]) -> list[ClusterListRow]:
     names = [cluster.name for cluster in clusters]
     placed, stale, now = placements_on(names), stale_on(names), datetime.now(UTC)
+    kinds = [
+        (
+            getattr(one, "how", "") == ClusterListState.CORDONED,
+            one.is_simulated,
+            one.membership != Membership.LEAVING,
+        )
+        for one in clusters
+    ]
+    menus = {
+        kind: render_to_string(
+            "clusters/_menu.html",
+            {
+                "name": _NAME,
+                "is_cordoned": kind[0],
+                "is_simulated": kind[1],
+                "is_staying": kind[2],
+            },
+        )
+        for kind in set(kinds)
+    }
     rows = []
-    for cluster in clusters:
-        is_cordoned = getattr(cluster, "how", "") == ClusterListState.CORDONED
+    for cluster, kind in zip(clusters, kinds, strict=True):
         values = cluster.document["metadata"].get("labels") or {}
         rows.append(
             ClusterListRow(
                 cluster,
-                badges.cluster_badge(cluster, is_cordoned=is_cordoned),
-                is_cordoned,
+                badges.cluster_badge(cluster, is_cordoned=kind[0]),
+                kind[0],
                 len(values.keys() - set(columns)),
                 list(map(taint_text, cluster.document["spec"].get("taints") or ())),
                 placed.get(cluster.name, 0),
                 stale.get(cluster.name, 0),
                 [values.get(key, "") for key in columns],
                 unreachable_words(cluster, now=now) or cluster.workloads_problem,
+                # Of a template, and the name is escaped.
+                mark_safe(menus[kind].replace(_NAME, escape(cluster.name))),  # noqa: S308
             )
         )
     return rows

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django.contrib import messages
-from django.db.models import Count, Exists, Window
+from django.db.models import Count, Exists, QuerySet, Window
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
@@ -18,6 +18,7 @@ from fleetui.apimachinery.words import counted
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.htmx import render_page, wants_fragment
 from fleetui.permissions import current_user, for_operators, for_readers, may_change
+from fleetui.prepared import PreparedQuery
 from placements.engine.status import NEEDS_RUN, HealthLevel, PlacementHealth
 from placements.explain.advice import OUTDATED, change_words
 from placements.explain.checks import LEVEL
@@ -300,18 +301,7 @@ def _list_bar(
 @live_page
 def placement(request: HttpRequest, name: str, tab: str = "clusters") -> HttpResponse:
     """Show one tab of a placement; while it is being scheduled the page polls the part that changes."""
-    related = (
-        "staleness_check",
-        "resilience__report",
-        "assertion_check",
-        "findings_check",
-    )
-    rows = with_fleet_version(
-        with_revision(Placement.objects.all())
-        .select_related(*related)
-        .filter(full_name=name)
-    )
-    row = with_rollouts(rows).first()
+    row = next(iter(_with_status.rows(name=name)), None)
     if row is None:
         if wants_fragment(request):  # a page that waited for the end of a deletion
             return HttpResponseClientRedirect(reverse("web:placements"))
@@ -333,6 +323,15 @@ def placement(request: HttpRequest, name: str, tab: str = "clusters") -> HttpRes
     return render_page(
         request, "placements/placement.html", context, fragment="placements/_live.html"
     )
+
+
+@PreparedQuery
+def _with_status(*, name: str) -> QuerySet[Any]:
+    """Return a placement with all that its status, its revision and the results of its checks need."""
+    rows = Placement.objects.filter(full_name=name).select_related(
+        "staleness_check", "resilience__report", "assertion_check", "findings_check"
+    )
+    return with_rollouts(with_fleet_version(with_revision(rows)))
 
 
 def head_context(
