@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partialmethod
 from time import monotonic
 from typing import Any, cast
 
@@ -73,6 +74,9 @@ def is_full(task: str, producer: Producer) -> bool:
 
 class BoundedScheduler(PersistentScheduler):
     """A Celery beat scheduler that leaves out a tick while the queue is full, as without a worker."""
+
+    # Celery waits 10 ms less, and looks again and again meanwhile.
+    adjust = partialmethod(PersistentScheduler.adjust, drift=0.0)
 
     def apply_async(
         self, entry: Any, producer: Any = None, advance: bool = True, **options: Any

@@ -13,6 +13,7 @@ from kombu import Connection
 
 from fleetui import broker
 from fleetui.celery import app
+from fleetui.task_queue import BoundedScheduler
 
 MESSAGES = 1_500
 
@@ -165,3 +166,9 @@ def test_a_file_that_is_no_message_is_removed_with_one_warning(
 
     assert [one.levelname for one in caplog.records] == ["WARNING"]
     assert not list(tmp_path.rglob("*.msg"))
+
+
+def test_a_task_is_due_when_the_beat_has_waited_for_it() -> None:
+    scheduler = BoundedScheduler(app, lazy=True)
+
+    assert scheduler.adjust(0.8) == 0.8
