@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from enum import StrEnum
 from functools import reduce
 from operator import or_
 from types import SimpleNamespace
@@ -28,6 +29,7 @@ from django.db.models import (
 from django.db.models.fields.json import KT
 from django.db.models.functions import Coalesce, RowNumber
 
+from clusters.drivers.base import FAILED_TO_TAKE_OVER
 from clusters.drivers.registry import DRIVERS
 from clusters.fleet import EligibilityKind
 from clusters.models import MemberCluster
@@ -329,6 +331,16 @@ _MOST_NAMES = 3
 _LEVELS = list(HealthLevel)
 
 
+class Remedy(StrEnum):
+    """Where the reason of a problem is removed."""
+
+    CLUSTER = "cluster"
+    OVERRIDES = "overrides"
+    OWNERSHIP = "ownership"
+    """The selectors, or the apply strategy: an object belongs to another owner."""
+    OBJECTS = "objects"
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterProblem:
     """Clusters of a placement with one status that needs attention: the first names, and the first reason."""
@@ -338,6 +350,7 @@ class ClusterProblem:
     count: int
     since: datetime | None
     reason: str
+    remedy: Remedy
 
 
 def cluster_problems(placement: Any, *, now: datetime) -> list[ClusterProblem]:
@@ -417,11 +430,21 @@ def cluster_problems(placement: Any, *, now: datetime) -> list[ClusterProblem]:
                 sum(row.count for row in several if row.place == 1),
                 first.member_since if is_member else first.phase_changed_at,
                 first.member_reason or "" if is_member else first.message,
+                Remedy.CLUSTER if is_member else _remedy_of(first),
             )
         )
     return sorted(
         problems, key=lambda one: (_LEVELS.index(one.status.level), -one.count)
     )
+
+
+def _remedy_of(binding: Binding) -> Remedy:
+    if binding.failure == FailureKind.OVERRIDE:
+        return Remedy.OVERRIDES
+    if binding.failure != FailureKind.REFUSED:
+        return Remedy.CLUSTER
+    codes = {one["code"] for one in binding.failed_objects}
+    return Remedy.OWNERSHIP if FAILED_TO_TAKE_OVER in codes else Remedy.OBJECTS
 
 
 def with_rollouts(placements: QuerySet[Placement]) -> QuerySet[Any]:
