@@ -1,6 +1,6 @@
 """What a preview shows of a decision: groups against their band, the first picks, clusters passed over."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -9,13 +9,14 @@ import numpy as np
 from clusters.columns import Codes, Ints
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import CycleKind, Decision, Picked
-from placements.engine.scheduling.outcome import BLOCKED, Outcome
+from placements.engine.scheduling.outcome import BLOCKED, Outcome, Outcomes
 from placements.engine.scheduling.profile import profile_of
 from placements.engine.scheduling.replay import equal_before
-from placements.explain.vocabulary import decided_words
+from placements.explain.vocabulary import decided_words, reason_sentence
 from placements.manifests.policy import PlacementType
 
 MOST_PICKS = 20
+MOST_REMOVALS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,12 @@ class Beginning:
     words: str
 
 
-def beginning(cycle: Cycle, *, is_incremental: bool) -> Beginning:
+def beginning(
+    cycle: Cycle, *, is_incremental: bool, is_scale_down: bool = False
+) -> Beginning:
+    if is_scale_down:
+        words = "only removes, the lowest stored scores first, outdated or not"
+        return Beginning("healthy", "scale down", words)
     if profile_of(cycle).chooses_again:
         return Beginning(
             "healthy",
@@ -68,6 +74,17 @@ def _worth(cycle: Cycle, joint: str = "; ") -> str:
         return f"{joint}Steady alone scores {'for' if steady > 0 else 'against'} existing placements"
     only_ties = "was-here" in profile.strategy.rank_names
     return f"{joint}existing placements {'only win ties' if only_ties else 'have no effect'}"
+
+
+def removal_sentences(decision: Decision, names: Sequence[str]) -> list[str]:
+    """Return why a cycle that only removes removes the first of these clusters; empty for any other."""
+    if decision.kind is not CycleKind.SCALE_DOWN:
+        return []
+    outcomes = Outcomes(decision)
+    return [
+        f"{name}: {reason_sentence(outcomes.of(name).reasons[0])}"
+        for name in names[:MOST_REMOVALS]
+    ]
 
 
 def _positions(decision: Decision, names: Iterable[str]) -> Codes:

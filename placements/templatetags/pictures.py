@@ -73,10 +73,7 @@ def _names_below(domains: Sequence[str], step: float, height: int) -> str:
     return format_html_join(
         "",
         '<text x="{}" y="{}">{}</text>',
-        (
-            (f"{at * step:.1f}", height + 11, name)
-            for at, name in enumerate(domains)
-        ),
+        ((f"{at * step:.1f}", height + 11, name) for at, name in enumerate(domains)),
     )
 
 

@@ -115,6 +115,16 @@ def test_a_change_answers_with_hints_and_preview_but_no_field(operator: Client) 
     )
 
 
+def test_fewer_clusters_keep_none_for_sure_and_say_why_one_is_removed(
+    operator: Client,
+) -> None:
+    page = page_text(_post(operator, EDIT, {NUMBER: "1"}))
+
+    assert "Scale down:" in page
+    assert "existing placements are kept" not in page
+    assert re.search(r"\w+: Fewer clusters are requested; removed before \w+ on ", page)
+
+
 @pytest.mark.nightly
 def test_the_number_alone_is_incremental_and_anything_else_is_not(
     operator: Client,
