@@ -1,6 +1,6 @@
 """A manifest or a draft scheduled on the fleet as it is, without saving anything."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -13,6 +13,8 @@ from django.contrib.auth.models import User
 from django.db.models import Q, prefetch_related_objects
 
 from clusters.fleet import Fleet, collector_paused
+from clusters.models import MemberCluster
+from clusters.observation import unhealthy
 from clusters.queries import current_fleet
 from fleetui.apimachinery.errors import (
     FieldError,
@@ -155,6 +157,7 @@ class SchedulePreview:
                 if result.is_broken
             ),
             *(one.warning for one in self.overlaps),
+            *self._not_ready_soon(),
         )
         if self.bound is not None and self.bound < (
             wanted_clusters(self.manifest) or 0
@@ -169,6 +172,21 @@ class SchedulePreview:
             else one
             for one in warnings
         )
+
+    def _not_ready_soon(self) -> Iterator[ManifestWarning]:
+        """Yield a warning of the clusters to be selected that are eligible only until a time limit ends."""
+        if not self.joins:
+            return
+        is_ending = Q(unanswered_since__isnull=False) | unhealthy(now=datetime.now(UTC))
+        rows = MemberCluster.objects.filter(is_ending, verdict="").order_by("name")
+        joins = frozenset(self.joins)
+        names = [name for name in rows.values_list("name", flat=True) if name in joins]
+        if names:
+            message = (
+                f"{names_and_more(names, 3)}: heartbeat late, or unhealthy."
+                " Not selected after 5m of it."
+            )
+            yield ManifestWarning("not-ready", "policy", message)
 
     @cached_property
     def overlaps(self) -> tuple[Overlap, ...]:
