@@ -623,7 +623,7 @@ def _decision_on(prefix: str, name: str) -> Decision:
     if name not in value.cycle.fleet.positions:
         message = f"the fleet of {value.id} had no cluster named {name[:63]!r}"
         today = _today(prefix, name, was_in_fleet=False)
-        raise UnknownInDecisionError(f"{message}. {today}" if today else message)
+        raise UnknownInDecisionError(". ".join(filter(None, (message, today))))
     return value
 
 

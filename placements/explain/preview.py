@@ -39,8 +39,11 @@ def beginning(
     cycle: Cycle, *, is_incremental: bool, is_scale_down: bool = False
 ) -> Beginning:
     if is_scale_down:
-        words = "only removes, the lowest stored scores first, outdated or not"
-        return Beginning("healthy", "scale down", words)
+        return Beginning(
+            "healthy",
+            "scale down",
+            "only removes, the lowest stored scores first, outdated or not",
+        )
     if profile_of(cycle).chooses_again:
         return Beginning(
             "healthy",
@@ -77,13 +80,11 @@ def _worth(cycle: Cycle, joint: str = "; ") -> str:
 
 
 def removal_sentences(decision: Decision, names: Sequence[str]) -> list[str]:
-    """Return why a cycle that only removes removes the first of these clusters; empty for any other."""
-    if decision.kind is not CycleKind.SCALE_DOWN:
-        return []
+    """Return why the first of these clusters are removed by a decision; empty where others are selected."""
     outcomes = Outcomes(decision)
     return [
         f"{name}: {reason_sentence(outcomes.of(name).reasons[0])}"
-        for name in names[:MOST_REMOVALS]
+        for name in names[: MOST_REMOVALS * (decision.kind is CycleKind.SCALE_DOWN)]
     ]
 
 

@@ -266,7 +266,7 @@ def counts_of(placement: Placement) -> FindingsCheck | None:
 
 
 def has_older_findings(placement: Any) -> bool:
-    """Return whether a placement `with_fleet_version`, or the fleet, changed since its check."""
+    # The placement is loaded `with_fleet_version`.
     check = counts_of(placement)
     return check is not None and (
         check.revision != placement.changes

@@ -83,6 +83,13 @@ def ready_clusters(*, now: datetime) -> QuerySet[MemberCluster]:
     return rows.filter(~not_observed(now=now) & ~unhealthy(now=now))
 
 
+def late_clusters(*, now: datetime) -> QuerySet[MemberCluster, str]:
+    """Return the names of clusters that can be selected until a time limit ends: late or unhealthy ones."""
+    is_ending = Q(unanswered_since__isnull=False) | unhealthy(now=now)
+    rows = MemberCluster.objects.filter(is_ending, verdict="")
+    return rows.order_by("name").values_list("name", flat=True)
+
+
 def health_of(placement: Placement, *, now: datetime) -> PlacementHealth:
     return healths_of([placement], now=now)[placement.pk]
 
@@ -332,12 +339,9 @@ _LEVELS = list(HealthLevel)
 
 
 class Remedy(StrEnum):
-    """Where the reason of a problem is removed."""
-
     CLUSTER = "cluster"
     OVERRIDES = "overrides"
-    OWNERSHIP = "ownership"
-    """The selectors, or the apply strategy: an object belongs to another owner."""
+    OWNERSHIP = "ownership"  # of an object: the selectors, or the apply strategy
     OBJECTS = "objects"
 
 
@@ -439,12 +443,13 @@ def cluster_problems(placement: Any, *, now: datetime) -> list[ClusterProblem]:
 
 
 def _remedy_of(binding: Binding) -> Remedy:
-    if binding.failure == FailureKind.OVERRIDE:
-        return Remedy.OVERRIDES
-    if binding.failure != FailureKind.REFUSED:
-        return Remedy.CLUSTER
-    codes = {one["code"] for one in binding.failed_objects}
-    return Remedy.OWNERSHIP if FAILED_TO_TAKE_OVER in codes else Remedy.OBJECTS
+    if FAILED_TO_TAKE_OVER in {one["code"] for one in binding.failed_objects}:
+        return Remedy.OWNERSHIP
+    remedies = {
+        FailureKind.OVERRIDE: Remedy.OVERRIDES,
+        FailureKind.REFUSED: Remedy.OBJECTS,
+    }
+    return remedies.get(binding.failure, Remedy.CLUSTER)
 
 
 def with_rollouts(placements: QuerySet[Placement]) -> QuerySet[Any]:

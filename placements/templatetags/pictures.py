@@ -26,10 +26,10 @@ def spark(picture: Picture, height: int, top: int) -> str:
     `top` is the number of clusters that is as high as the picture; what is higher is cut, with a gap. The
     words beside it say the limit and the number of clusters.
     """
-    bars = picture.bars
     if not picture.counts:
         return ""
-    named = max(len(name) for name, _ in bars) * _LETTER
+    bars = picture.bars
+    named = max(map(len, bars)) * _LETTER
     step = min(max(_WIDEST, named), _WIDTH / len(bars))
     scale = (height - 1) / top
     shapes = []
@@ -41,7 +41,7 @@ def spark(picture: Picture, height: int, top: int) -> str:
             f'<rect class="band" x="0" y="{y:.1f}" width="{width:.1f}" height="{band:.1f}"/>'
         )
         shapes.append(f'<path class="limit" d="M0 {y:.1f}H{width:.1f}"/>')
-    for at, (_, count) in enumerate(bars):
+    for at, count in enumerate(bars.values()):
         size = max(1.5, min(count, top) * scale)
         kind = "placed" if count else "none"
         shapes.append(
@@ -55,8 +55,8 @@ def spark(picture: Picture, height: int, top: int) -> str:
             start = f'<text class="count" x="{(at + 0.5 - _GAP / 2) * step:.1f}"'
             shapes.append(f'{start} y="{height - 3}">{count}</text>')
     drawn = mark_safe("".join(shapes))  # noqa: S308 - numbers only
-    names = _names_below([name for name, _ in bars], step, height)
-    text = f"Clusters by {picture.key}: {', '.join(f'{one} {n}' for one, n in bars)}"
+    names = _names_below(list(bars), step, height)
+    text = f"Clusters by {picture.key}: {', '.join(f'{one} {n}' for one, n in bars.items())}"
     total = height + _NAMES * bool(names)
     shape = (
         '<svg class="spark" viewBox="0 0 {} {}" height="{}" role="img"'

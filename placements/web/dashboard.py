@@ -128,8 +128,9 @@ def overview(request: HttpRequest) -> HttpResponse:
 
 def _overview(request: HttpRequest) -> HttpResponse:
     navigation = counts_of(request)
-    newest = runs_in_progress(_MOST_RUNS) if navigation.rollouts else []
-    if len(newest) < min(_MOST_RUNS, navigation.rollouts):
+    most = min(_MOST_RUNS, navigation.rollouts)
+    newest = runs_in_progress(most)
+    if len(newest) < most:
         # Rollouts ended since the last comparison: all figures are of one moment.
         navigation = counts_of(request, is_outdated=True)
     runs = list(map(run_line, newest))

@@ -36,9 +36,9 @@ class Picture:
     unlabelled: int = 0
 
     @property
-    def bars(self) -> list[tuple[str, int]]:
-        bars = list(zip(self.domains, self.counts, strict=True))
-        return bars + [(value_words(None), self.unlabelled)] * bool(self.unlabelled)
+    def bars(self) -> dict[str, int]:
+        others = dict.fromkeys([value_words(None)][: self.unlabelled], self.unlabelled)
+        return dict(zip(self.domains, self.counts, strict=True)) | others
 
     @property
     def range_words(self) -> str:

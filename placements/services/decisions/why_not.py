@@ -59,7 +59,7 @@ def joined_after(
 ) -> dict[str, str]:
     """Return when clusters joined that a decision did not read, in words, by name."""
     joined: dict[str, str] = {}
-    rows = MemberCluster.objects.filter(name__in=clusters) if clusters else ()
+    rows = MemberCluster.objects.filter(name__in=clusters)
     for row in rows:
         words = _joined_words(row.joined_at, decision.created_at, now=now)
         joined[row.name] = f"{words.capitalize()}after decision {decision.number}"

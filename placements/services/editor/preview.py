@@ -13,8 +13,6 @@ from django.contrib.auth.models import User
 from django.db.models import Q, prefetch_related_objects
 
 from clusters.fleet import Fleet, collector_paused
-from clusters.models import MemberCluster
-from clusters.observation import unhealthy
 from clusters.queries import current_fleet
 from fleetui.apimachinery.errors import (
     FieldError,
@@ -77,6 +75,7 @@ from placements.services.editor.hints import (
     wanted_clusters,
 )
 from placements.services.editor.validation import PlacementDraft
+from placements.services.health import late_clusters
 from placements.services.placements import (
     immutable_field_errors,
     manifest_warnings,
@@ -136,7 +135,6 @@ class SchedulePreview:
 
     @property
     def kept_assertions(self) -> int:
-        """Return how many assertions hold."""
         return sum(result.state is AssertionState.HOLDS for result in self.assertions)
 
     @cached_property
@@ -174,13 +172,9 @@ class SchedulePreview:
         )
 
     def _not_ready_soon(self) -> Iterator[ManifestWarning]:
-        """Yield a warning of the clusters to be selected that are eligible only until a time limit ends."""
-        if not self.joins:
-            return
-        is_ending = Q(unanswered_since__isnull=False) | unhealthy(now=datetime.now(UTC))
-        rows = MemberCluster.objects.filter(is_ending, verdict="").order_by("name")
         joins = frozenset(self.joins)
-        names = [name for name in rows.values_list("name", flat=True) if name in joins]
+        late = late_clusters(now=datetime.now(UTC)) if joins else ()
+        names = [name for name in late if name in joins]
         if names:
             message = (
                 f"{names_and_more(names, 3)}: heartbeat late, or unhealthy."
