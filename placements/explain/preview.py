@@ -81,11 +81,10 @@ def _worth(cycle: Cycle, joint: str = "; ") -> str:
 
 def removal_sentences(decision: Decision, names: Sequence[str]) -> list[str]:
     """Return why the first of these clusters are removed by a decision; empty where others are selected."""
-    outcomes = Outcomes(decision)
-    return [
-        f"{name}: {reason_sentence(outcomes.of(name).reasons[0])}"
-        for name in names[: MOST_REMOVALS * (decision.kind is CycleKind.SCALE_DOWN)]
-    ]
+    if decision.kind is not CycleKind.SCALE_DOWN:
+        return []
+    outcomes = map(Outcomes(decision).of, names[:MOST_REMOVALS])
+    return [f"{one.cluster}: {reason_sentence(one.reasons[0])}" for one in outcomes]
 
 
 def _positions(decision: Decision, names: Iterable[str]) -> Codes:

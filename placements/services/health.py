@@ -83,13 +83,6 @@ def ready_clusters(*, now: datetime) -> QuerySet[MemberCluster]:
     return rows.filter(~not_observed(now=now) & ~unhealthy(now=now))
 
 
-def late_clusters(*, now: datetime) -> QuerySet[MemberCluster, str]:
-    """Return the names of clusters that can be selected until a time limit ends: late or unhealthy ones."""
-    is_ending = Q(unanswered_since__isnull=False) | unhealthy(now=now)
-    rows = MemberCluster.objects.filter(is_ending, verdict="")
-    return rows.order_by("name").values_list("name", flat=True)
-
-
 def health_of(placement: Placement, *, now: datetime) -> PlacementHealth:
     return healths_of([placement], now=now)[placement.pk]
 
@@ -445,7 +438,7 @@ def cluster_problems(placement: Any, *, now: datetime) -> list[ClusterProblem]:
 def _remedy_of(binding: Binding) -> Remedy:
     if FAILED_TO_TAKE_OVER in {one["code"] for one in binding.failed_objects}:
         return Remedy.OWNERSHIP
-    remedies = {
+    remedies: dict[str, Remedy] = {
         FailureKind.OVERRIDE: Remedy.OVERRIDES,
         FailureKind.REFUSED: Remedy.OBJECTS,
     }

@@ -230,7 +230,7 @@ class Outcomes:
             "topologySpreadScore": picked.topology_spread_score,
             "affinityScore": picked.affinity_score,
         }
-        facts = {"pick": number, "round": in_round, **scores}
+        facts: dict[str, object] = {"pick": number, "round": in_round, **scores}
         if not self.cycle.policy.topology_spread_constraints:
             facts["rank"] = number  # one step selects all
         return Reason(ReasonCode.PICKED, facts)

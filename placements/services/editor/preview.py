@@ -13,7 +13,7 @@ from django.contrib.auth.models import User
 from django.db.models import Q, prefetch_related_objects
 
 from clusters.fleet import Fleet, collector_paused
-from clusters.queries import current_fleet
+from clusters.queries import current_fleet, late_names
 from fleetui.apimachinery.errors import (
     FieldError,
     InvalidManifest,
@@ -75,7 +75,6 @@ from placements.services.editor.hints import (
     wanted_clusters,
 )
 from placements.services.editor.validation import PlacementDraft
-from placements.services.health import late_clusters
 from placements.services.placements import (
     immutable_field_errors,
     manifest_warnings,
@@ -155,7 +154,7 @@ class SchedulePreview:
                 if result.is_broken
             ),
             *(one.warning for one in self.overlaps),
-            *self._not_ready_soon(),
+            *self._late_warnings(),
         )
         if self.bound is not None and self.bound < (
             wanted_clusters(self.manifest) or 0
@@ -171,16 +170,16 @@ class SchedulePreview:
             for one in warnings
         )
 
-    def _not_ready_soon(self) -> Iterator[ManifestWarning]:
+    def _late_warnings(self) -> Iterator[ManifestWarning]:
         joins = frozenset(self.joins)
-        late = late_clusters(now=datetime.now(UTC)) if joins else ()
+        late = late_names() if joins else ()
         names = [name for name in late if name in joins]
         if names:
             message = (
-                f"{names_and_more(names, 3)}: heartbeat late, or unhealthy."
-                " Not selected after 5m of it."
+                f"{names_and_more(names, 3)}: heartbeat late."
+                " Not selected after 5m without one."
             )
-            yield ManifestWarning("not-ready", "policy", message)
+            yield ManifestWarning("heartbeat-late", "policy", message)
 
     @cached_property
     def overlaps(self) -> tuple[Overlap, ...]:
