@@ -136,9 +136,9 @@ _latest: LatestByHub[FleetSnapshot] = LatestByHub()
 
 
 def late_names() -> QuerySet[MemberCluster, str]:
-    """Return the names of clusters that can be selected still, and do not answer, by name."""
+    """Return the names of clusters that can be selected still, and do not answer."""
     late = MemberCluster.objects.filter(unanswered_since__isnull=False, verdict="")
-    return late.order_by("name").values_list("name", flat=True)
+    return late.order_by().values_list("name", flat=True)
 
 
 def counters() -> tuple[int, int]:

@@ -621,9 +621,9 @@ def _decision_on(prefix: str, name: str) -> Decision:
     """Return a decision about a cluster. Raise UnknownInDecisionError."""
     value = recorded(prefix)[1]
     if name not in value.cycle.fleet.positions:
-        message = f"the fleet of {value.id} had no cluster named {name[:63]!r}"
+        message = f"the fleet of {value.id} had no cluster named {name[:63]!r}. "
         today = _today(prefix, name, was_in_fleet=False)
-        raise UnknownInDecisionError(". ".join(filter(None, (message, today))))
+        raise UnknownInDecisionError(f"{message}{today}")
     return value
 
 
@@ -631,6 +631,9 @@ def _today(prefix: str, name: str, *, was_in_fleet: bool = True) -> str:
     row = cycles_of(recorded(prefix)[0]).first()
     if row is None:
         return ""
-    now = datetime.now(UTC)
-    decided_at = row.created_at
-    return state_today(name, was_in_fleet=was_in_fleet, decided_at=decided_at, now=now)
+    return state_today(
+        name,
+        was_in_fleet=was_in_fleet,
+        decided_at=row.created_at,
+        now=datetime.now(UTC),
+    )

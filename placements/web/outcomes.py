@@ -169,10 +169,11 @@ def placement_clusters(
     """
     outcomes = summary_of(decision) if decision else {}
     bound, members = bound_and_members(placement)
+    newer = members.difference(outcomes if decision else members)
     facets = dict.fromkeys(
         bound, ClusterFacet.NOT_SELECTED
     )  # those being removed may have left the fleet
-    facets |= dict.fromkeys(members if decision else (), ClusterFacet.NOT_SELECTED)
+    facets |= dict.fromkeys(newer, ClusterFacet.NOT_SELECTED)
     facets |= dict.fromkeys(outcomes, ClusterFacet.NOT_SELECTED)
     facets |= {
         one: ClusterFacet.SELECTED
@@ -221,7 +222,7 @@ def placement_clusters(
         counts=[(one, counts[one]) for one in ClusterFacet if counts[one]],
         chosen=str(chosen or ""),
         count=len(facets),
-        newer=len(set(members) - outcomes.keys()) if decision else 0,
+        newer=len(newer),
         total=len(names),
         first=start + 1 if page else 0,
         last=start + len(page),

@@ -73,20 +73,13 @@ def _joined_words(joined_at: datetime, decided_at: datetime, *, now: datetime) -
     return f"joined {age_words(joined_at, now=now)} ago, "
 
 
-def bound_and_members(placement: Placement) -> tuple[dict[str, str], list[str]]:
+def bound_and_members(placement: Placement) -> tuple[dict[str, str], set[str]]:
     """Return the states of the bindings of a placement by cluster, and the names in the fleet; one query."""
     rows = Binding.objects.filter(placement=placement).order_by()
     members = MemberCluster.objects.order_by().values_list("name", Value(""))
-    bound: dict[str, str] = {}
-    names = []
-    for name, state in rows.values_list("cluster_name", "state").union(
-        members, all=True
-    ):
-        if state:
-            bound[name] = state
-        else:
-            names.append(name)
-    return bound, names
+    both = list(rows.values_list("cluster_name", "state").union(members, all=True))
+    bound = {name: state for name, state in both if state}
+    return bound, {name for name, state in both if not state}
 
 
 def age_words(moment: datetime, *, now: datetime) -> str:

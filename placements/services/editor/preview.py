@@ -171,10 +171,7 @@ class SchedulePreview:
         )
 
     def _late_warnings(self) -> Iterator[ManifestWarning]:
-        joins = frozenset(self.joins)
-        late = late_names() if joins else ()
-        names = [name for name in late if name in joins]
-        if names:
+        if names := sorted(set(self.joins).intersection(late_names())):
             message = (
                 f"{names_and_more(names, 3)}: heartbeat late."
                 " Not selected after 5m without one."
