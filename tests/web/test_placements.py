@@ -199,10 +199,11 @@ def test_a_cluster_dated_back_by_a_demo_joined_after_the_decision(
     table = page.partition('id="clusters"')[2].partition("</section>")[0]
     assert "latecomer" in table
     assert "Joined after decision 1" in table
-    assert (
-        "Today: ready; joined after this decision: it was not evaluated."
-        in found.content.decode()
-    )
+    today = "Today: ready; joined after this decision"
+    assert f"{today}: it was not evaluated." in found.content.decode()
+    decision = Placement.objects.get(name=name).decisions.get().record.decision_id
+    path = f"/api/v1/decisions/{decision}/clusters/latecomer/advice"
+    assert viewer.get(path).json()["detail"].endswith(f"'latecomer'. {today}")
 
 
 @pytest.mark.nightly
