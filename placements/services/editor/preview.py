@@ -1,6 +1,6 @@
 """A manifest or a draft scheduled on the fleet as it is, without saving anything."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -154,7 +154,6 @@ class SchedulePreview:
                 if result.is_broken
             ),
             *(one.warning for one in self.overlaps),
-            *self._late_warnings(),
         )
         if self.bound is not None and self.bound < (
             wanted_clusters(self.manifest) or 0
@@ -163,20 +162,15 @@ class SchedulePreview:
                 "above-maximum", "policy.numberOfClusters", self.bound_text
             )
             warnings = (*warnings, self.manifest.in_document(above))
+        if late := sorted(set(self.joins).intersection(late_names())):
+            message = f"{names_and_more(late, 3)}: heartbeat late. Not selected after 5m without one."
+            warnings = (*warnings, ManifestWarning("heartbeat-late", "policy", message))
         return tuple(
             replace(one, path=f"spec.{one.path}")
             if one.path.startswith("policy")
             else one
             for one in warnings
         )
-
-    def _late_warnings(self) -> Iterator[ManifestWarning]:
-        if names := sorted(set(self.joins).intersection(late_names())):
-            message = (
-                f"{names_and_more(names, 3)}: heartbeat late."
-                " Not selected after 5m without one."
-            )
-            yield ManifestWarning("heartbeat-late", "policy", message)
 
     @cached_property
     def overlaps(self) -> tuple[Overlap, ...]:
