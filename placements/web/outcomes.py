@@ -1,7 +1,7 @@
 """The clusters of a decision, and of a placement, as tables: 50 rows a page, filtered by outcome."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -17,7 +17,7 @@ from placements.manifests.binding import BindingState
 from placements.manifests.policy import PlacementType
 from placements.models import Binding, Decision
 from placements.services.decisions.records import decision_of, summary_of
-from placements.services.decisions.why_not import age_words, bound_and_joined
+from placements.services.decisions.why_not import bound_and_members, joined_after
 from placements.services.health import cluster_statuses
 from placements.services.rollouts.queries import waiting_words
 from placements.web.badges import Badge, outcome_kind
@@ -141,6 +141,8 @@ class PlacementClusters:
     counts: list[tuple[ClusterFacet, int]]
     chosen: str
     count: int
+    # Clusters that joined after the decision.
+    newer: int
     total: int
     first: int
     last: int
@@ -166,11 +168,12 @@ def placement_clusters(
     The placement is loaded `with_rollouts`; the decision is the one that explains who is not selected.
     """
     outcomes = summary_of(decision) if decision else {}
-    bound, joined = bound_and_joined(placement, decision)
+    bound, members = bound_and_members(placement)
+    newer = members.difference(outcomes if decision else members)
     facets = dict.fromkeys(
         bound, ClusterFacet.NOT_SELECTED
     )  # those being removed may have left the fleet
-    facets |= dict.fromkeys(joined, ClusterFacet.NOT_SELECTED)
+    facets |= dict.fromkeys(newer, ClusterFacet.NOT_SELECTED)
     facets |= dict.fromkeys(outcomes, ClusterFacet.NOT_SELECTED)
     facets |= {
         one: ClusterFacet.SELECTED
@@ -214,11 +217,12 @@ def placement_clusters(
     start = start - start % _ROWS if start < len(names) else 0
     page = nsmallest(start + _ROWS, names, key=order)[start:]
     return PlacementClusters(
-        rows=_cluster_rows(placement, decision, page, outdated, joined, now=now),
+        rows=_cluster_rows(placement, decision, page, outdated, now=now),
         keys=_keys_of(decision),
         counts=[(one, counts[one]) for one in ClusterFacet if counts[one]],
         chosen=str(chosen or ""),
         count=len(facets),
+        newer=len(newer),
         total=len(names),
         first=start + 1 if page else 0,
         last=start + len(page),
@@ -251,7 +255,6 @@ def _cluster_rows(
     decision: Decision | None,
     names: Sequence[str],
     outdated: set[str],
-    joined: Mapping[str, datetime],
     *,
     now: datetime,
 ) -> list[PlacementCluster]:
@@ -266,6 +269,8 @@ def _cluster_rows(
     outcomes = Outcomes(decision_of(decision)) if decision else None
     selected_in = _steps_of(decision)
     fleet, keys = outcomes.cycle.fleet if outcomes else None, _keys_of(decision)
+    newer = [name for name in names if fleet and name not in fleet.positions]
+    joined = joined_after(decision, newer, now=now) if decision else {}
     rows = []
     for name in names:
         row, status = statuses.get(name, (None, None))
@@ -279,9 +284,7 @@ def _cluster_rows(
             badge = Badge(outcome_kind(code), OUTCOME_WORDS[code])
             if placement.deleting_since and code in (Outcome.PICKED, Outcome.KEPT):
                 badge = Badge("suspended", "Removed")
-        why = reason_sentence(outcome.reasons[0]) if outcome else ""
-        if decision and name in joined and outcome is None:
-            why = f"Joined {age_words(joined[name], now=now)} ago, after decision {decision.number}"
+        why = reason_sentence(outcome.reasons[0]) if outcome else joined.get(name, "")
         rows.append(
             PlacementCluster(
                 name,
