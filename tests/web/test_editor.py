@@ -34,7 +34,7 @@ HTMX = {"HX-Request": "true"}
 def _fields(page: str) -> dict[str, str]:
     """Read what a browser would send back of the form, without its buttons."""
     form = page.partition('id="editing"')[2].partition("</form>")[0]
-    form = re.sub(r'<input type="radio"[^>]*">', "", form)  # those not checked
+    form = re.sub(r'<input type="radio"(?![^>]* checked)[^>]*>', "", form)
     values = dict(re.findall(r'<input [^>]*name="([^"]*)"[^>]*value="([^"]*)"', form))
     for name, inner in re.findall(
         r'<select [^>]*name="([^"]*)"[^>]*>(.*?)</select>', form, re.DOTALL
