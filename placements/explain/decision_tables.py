@@ -275,10 +275,9 @@ def _blocked_rows(
     rows = []
     for positions in ordered[:FORBIDDEN_SHOWN]:
         candidate = replay.candidate(one.number, replay.names[positions[0]])
-        row = _rank_row(replay, candidate, positions, columns, bounds, size=0)
         rows.append(
             replace(
-                row,
+                _rank_row(replay, candidate, positions, columns, bounds, size=0),
                 is_highlighted=position in positions,
                 is_highest=bool(affinity[positions[-1]] < affinity[positions[0]]),
             )
@@ -306,10 +305,6 @@ def _rank_row(
         for one in candidate.constraints
         if one.is_forbidden and not one.has_key
     ]
-    cells = (
-        replace(_score_cell(key, candidate, bounds), column=word)
-        for key, word in columns.items()
-    )
     return RankRow(
         rank=candidate.rank,
         last=candidate.rank,
@@ -320,7 +315,10 @@ def _rank_row(
         ),
         rest=tuple(replay.names[place] for place in positions[NAMED : NAMED + OPENED]),
         more=max(0, len(positions) - NAMED - OPENED),
-        cells=tuple(cells),
+        cells=tuple(
+            replace(_score_cell(key, candidate, bounds), column=word)
+            for key, word in columns.items()
+        ),
         words="; ".join(out),
         is_in=candidate.rank is not None and candidate.rank <= size,
         is_highlighted=False,
@@ -366,11 +364,10 @@ def _columns(decision: Decision, one: Round) -> dict[str, str]:
     }
     if one.constraint_scores:
         columns["topology"] = "= spread" if len(columns) > 1 else "spread"
-        alone = one.constraint_scores[0].score
         if (
             len(columns) == 2
             and "constraint-0" in columns
-            and np.array_equal(alone, one.spread[0])
+            and np.array_equal(one.constraint_scores[0].score, one.spread[0])
         ):
             columns = {"topology": "spread"}  # alone, it is the sum
     columns["affinity"] = "affinity"
@@ -448,10 +445,9 @@ def _score_cell(key: str, one: Candidate, bounds: tuple[float, float]) -> Cell:
         low, high = bounds
         reach = (high - low) or 1.0
         start = (min(0.0, one.affinity_score) - low) / reach
-        width = abs(one.affinity_score) / reach
         bar = (
             round(100 * start, 1),
-            round(100 * width, 1),
+            round(100 * (abs(one.affinity_score) / reach), 1),
             round(-100 * low / reach, 1),
         )
         return Cell(signed_text(one.affinity_score), is_deciding, bar=bar)
@@ -496,10 +492,9 @@ def composition(decision: Decision, cluster: str) -> Composition:
     fleet, candidates = decision.cycle.fleet, decision.candidates
     position = fleet.positions[cluster]
     if candidates is None or candidates.preference is candidates.affinity:
-        terms = decision.cycle.policy.preferred_terms
         rows = [
             (_term(one, fleet), term_scores(one, fleet)[position].item())
-            for one in terms
+            for one in decision.cycle.policy.preferred_terms
         ]
         return Composition(
             "affinity score",

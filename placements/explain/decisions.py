@@ -489,12 +489,11 @@ def preference_words(replay: Replay, one: Candidate) -> str:
     decision = replay.decision
     if decision.candidates is not None:
         position = decision.cycle.fleet.positions[one.cluster]
-        addends = profile_of(decision.cycle).preference.addends(
-            decision.cycle, decision.candidates.passes
-        )
         parts |= {
             _PRIORITIZERS[each.source]: each.points[position].item()
-            for each in addends
+            for each in profile_of(decision.cycle).preference.addends(
+                decision.cycle, decision.candidates.passes
+            )
             if each.source in _PRIORITIZERS
         }
     made_of = ", ".join(f"{name} {score_text(part)}" for name, part in parts.items())
@@ -524,9 +523,9 @@ def tied_words(one: Candidate, other: Candidate) -> str:
     if scores[0] != scores[1]:
         *_, column = one.combined
         return _SUMS[column]
-    pairs = zip(one.constraints, other.constraints, strict=True)
     adds_up = any(
-        mine.limits_skew and mine.score != theirs.score for mine, theirs in pairs
+        mine.limits_skew and mine.score != theirs.score
+        for mine, theirs in zip(one.constraints, other.constraints, strict=True)
     )
     return "the sum of the scores" if adds_up else "every score"
 

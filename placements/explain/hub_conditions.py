@@ -226,10 +226,9 @@ def conditions_on(one: OnCluster) -> list[Condition]:
 
     Where more is known than KubeFleet says, it follows the sentence of KubeFleet after a colon.
     """
-    picked = Condition(
-        "Scheduled", Truth.TRUE, "Scheduled", one.why_selected, one.picked_at
-    )
-    conditions = [picked]
+    conditions = [
+        Condition("Scheduled", Truth.TRUE, "Scheduled", one.why_selected, one.picked_at)
+    ]
     words = dict(_ON_CLUSTER)
     if one.phase not in (Phase.APPLIED, Phase.AVAILABLE, Phase.FAILED):
         words |= _IN_PROGRESS
@@ -334,8 +333,7 @@ def conditions_in_all(
         since = max((one.since for one in each if one.since), default=None)
         if before and before[0] == status.value:
             since = datetime.fromisoformat(before[1])
-        message = words.format(len(each))
-        summary.append(Condition(sort, status, reason, message, since))
+        summary.append(Condition(sort, status, reason, words.format(len(each)), since))
         if status is not Truth.TRUE:
             break
     return summary

@@ -82,14 +82,13 @@ def hub_status(decision: Decision) -> HubStatus | None:
     for one in placed:
         affinity = integer_score(one.affinity_score)
         spread = integer_score(one.topology_spread_score)
-        words = why_selected(one.cluster, affinity, spread)
         selected.append(
             _decision(
                 one.cluster,
                 selected=True,
                 affinity=affinity,
                 spread=spread,
-                reason=words,
+                reason=why_selected(one.cluster, affinity, spread),
             )
         )
     not_found = [

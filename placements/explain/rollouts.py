@@ -554,11 +554,10 @@ def short_result_document(result: RollingUpdateResult) -> dict[str, Any]:
     """Return a result as plain data with at most 200 of each list, and the lengths of the whole lists."""
     document = result_document(result)
     lists = {key: value for key, value in document.items() if isinstance(value, list)}
-    counts = {f"{key}Count": len(value) for key, value in lists.items()}
     return {
         **document,
         **{key: value[:MOST_LISTED] for key, value in lists.items()},
-        **counts,
+        **{f"{key}Count": len(value) for key, value in lists.items()},
     }
 
 
@@ -618,6 +617,7 @@ NO_FORECAST = {
 }
 HELD = ("paused", "stopped", "stalled")  # an action of a user has to come first
 _TWO_MINUTES = 120
+_NO_WAITS = {"approval": 0, "period": 0, "budget": 0, "cluster": 0}
 
 
 def eta_document(
@@ -639,15 +639,9 @@ def eta_document(
             **remaining,
             "seconds": round(max(0.0, remaining["seconds"] - since), 1),
         }
-    waiting = eta.get("waiting") or {
-        "approval": 0,
-        "period": 0,
-        "budget": 0,
-        "cluster": 0,
-    }
     return {
         "elapsed": round(((ended_at or now) - started_at).total_seconds(), 1),
-        "waiting": waiting,
+        "waiting": eta.get("waiting") or _NO_WAITS,
         "remaining": remaining,
         "reason": None if remaining else NO_FORECAST.get(eta.get("reason", "")),
     }

@@ -183,8 +183,7 @@ class _Moment:
         self.before: Any = self.candidates.placed
         if before is not None:
             self.before = _positions(fleet, before)
-        chosen = decision.chosen.tolist()
-        self.number_of = dict(zip(chosen, count(1), strict=False))
+        self.number_of = dict(zip(decision.chosen.tolist(), count(1), strict=False))
         self.round = None if step is None else decision.round(step)
         if self.round is None or step is None:
             self.placed = _positions(fleet, decision.placed_after)
@@ -431,7 +430,6 @@ def _keyless_lane(
     blocks = moment.lane(marks, without, is_named=len(without) <= _MOST_NAMED)
     share = min(1, room / sum(one.size for one in blocks))
     blocks = tuple(replace(one, size=one.size * share) for one in blocks)
-    size = int(np.count_nonzero(groups.codes == ABSENT))
     return [
         Lane(
             "no domain" if has_value else f"no {key.rpartition('/')[2]}",
@@ -440,7 +438,7 @@ def _keyless_lane(
             NO_LIMIT,
             int(np.count_nonzero(groups.codes[moment.placed] == ABSENT)),
             int(np.count_nonzero(groups.codes[moment.added] == ABSENT)),
-            size,
+            int(np.count_nonzero(groups.codes == ABSENT)),
             0,
             None,
             f"{key}:",
@@ -672,14 +670,13 @@ def _skew_bars(
     for spread, most in zip(step.spreads, largest, strict=True):
         is_limited = spread.is_hard or spread.limits_skew
         value = spread.skew_before if is_start else spread.skew_after
-        words = max_skew_words(
-            spread.max_skew, hard=spread.is_hard, is_limit=is_limited
-        )
         bars.append(
             SkewBar(
                 spread.topology_key,
                 measure,
-                words,
+                max_skew_words(
+                    spread.max_skew, hard=spread.is_hard, is_limit=is_limited
+                ),
                 spread.skew_before,
                 value,
                 spread.max_skew if is_limited else None,
@@ -699,12 +696,11 @@ def domains_of(decision: Decision, cluster: str) -> tuple[str, ...]:
     """Return the domains of a cluster, one for each topology key."""
     fleet = decision.cycle.fleet
     position = fleet.positions[cluster]
-    constraints = decision.cycle.policy.topology_spread_constraints
     values = {
         one.topology_key: fleet.topology(
             one.topology_key, one.topology_key_type
         ).value_at(position)
-        for one in constraints
+        for one in decision.cycle.policy.topology_spread_constraints
     }
     return tuple(
         value or f"no {key.rpartition('/')[2]}" for key, value in values.items()

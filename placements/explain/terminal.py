@@ -373,10 +373,9 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
     numeric = [all(map(is_number, column[1:])) and len(rows) > 1 for column in columns]
     lines = []
     for row in rows:
-        cells = zip(row, widths, numeric, strict=True)
         padded = (
             cell.rjust(width) if right else cell.ljust(width)
-            for cell, width, right in cells
+            for cell, width, right in zip(row, widths, numeric, strict=True)
         )
         lines.append("  ".join(padded).rstrip())
     return lines

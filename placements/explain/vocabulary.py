@@ -514,9 +514,8 @@ def policy_sentence(
     required = f" where {', or '.join(terms)}" if terms else ""
     if policy.placement_type is PlacementType.PICK_FIXED:
         names = policy.cluster_names
-        names_words = first_names(names, _NAMES_SHOWN)
         select = (
-            f"Select by name: {names_words}"
+            f"Select by name: {first_names(names, _NAMES_SHOWN)}"
             if names
             else "PickFixed with no cluster names"
         )

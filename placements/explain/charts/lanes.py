@@ -118,11 +118,10 @@ def lanes_figure(panels: Sequence[LanePanel], *, width: int) -> go.Figure:
             "range": [0, part.panel.slots],
             "anchor": f"y{suffix}",
         }
-        rows = part.panel.rows
         layout[f"yaxis{suffix}"] = {
             **hidden,
             "domain": part.down,
-            "range": [rows - 0.5, -0.5],
+            "range": [part.panel.rows - 0.5, -0.5],
             "anchor": f"x{suffix}",
         }
         traces += _bars(part, suffix)
@@ -161,8 +160,7 @@ def _placed_parts(
     parts: list[_Part] = []
     top = 0
     for panel, height in zip(panels, heights, strict=True):
-        head = _head_of(panel)
-        down = (1 - (top + height - _GAP) / total, 1 - (top + head) / total)
+        down = (1 - (top + height - _GAP) / total, 1 - (top + _head_of(panel)) / total)
         top += height
         label = left / plot
         width = (1 - label * (panel.columns - 1)) / panel.columns
@@ -247,14 +245,13 @@ def _bars(part: _Part, suffix: str) -> Iterator[Any]:
 def _bands(part: _Part, suffix: str) -> Iterator[dict[str, Any]]:
     axes = {"xref": f"x{suffix}", "yref": f"y{suffix}"}
     axis = {"color": Color.BORDER, "width": 1}
-    bottom = len(part.lanes) - 0.5
     yield {
         **axes,
         "type": "line",
         "x0": 0,
         "x1": 0,
         "y0": -0.5,
-        "y1": bottom,
+        "y1": len(part.lanes) - 0.5,
         "line": axis,
     }
     for (low, high), run in groupby(
