@@ -147,8 +147,10 @@ def _beyond_names(
         profile_of(each.cycle).strategy.smaller_name_wins for each in (decision, rival)
     ]
     own, their = ("first" if is_first else "last" for is_first in smaller_wins)
-    where = f"where {base} selects the {own}, from rank {difference.place} on"
-    of_equals = f"selects the {their} name of equals {where}"
+    of_equals = (
+        f"selects the {their} name of equals "
+        f"where {base} selects the {own}, from rank {difference.place} on"
+    )
     further = _turn_words(decision, rival, difference.place) or _turn_words(
         rival, decision, difference.place
     )

@@ -300,11 +300,6 @@ def _rank_row(
     ]
     if candidate.rank is None:
         named.sort()
-    out = [
-        blocked_words(one)
-        for one in candidate.constraints
-        if one.is_forbidden and not one.has_key
-    ]
     return RankRow(
         rank=candidate.rank,
         last=candidate.rank,
@@ -319,7 +314,13 @@ def _rank_row(
             replace(_score_cell(key, candidate, bounds), column=word)
             for key, word in columns.items()
         ),
-        words="; ".join(out),
+        words="; ".join(
+            [
+                blocked_words(one)
+                for one in candidate.constraints
+                if one.is_forbidden and not one.has_key
+            ]
+        ),
         is_in=candidate.rank is not None and candidate.rank <= size,
         is_highlighted=False,
         is_by_name=candidate.decided_by == NAME_COLUMN,
@@ -396,8 +397,10 @@ def _gap_notes(one: Round) -> Iterator[str]:
     if len(weighed) < len(one.constraint_scores):
         yield "A gap is how far a domain is above its emptiest sibling, written negative."
     if weighed:
-        next_one = "the domain that is next by count and weight"
-        yield f"That of {joined(weighed)} counts down from 0, {next_one}."
+        yield (
+            f"That of {joined(weighed)} counts down from 0, "
+            "the domain that is next by count and weight."
+        )
     if "final" in one.candidates.strategy.rank_names:
         yield f"Topology scales them to −100 to 100; the sum is {COLUMN_WORDS['final']}."
     yield "The preference is the affinity, Steady, Balance and the other scores, each times its weight."
@@ -406,8 +409,10 @@ def _gap_notes(one: Round) -> Iterator[str]:
 def _cost_notes(one: Round) -> Iterator[str]:
     hard = [is_hard(score.constraint) for score in one.constraint_scores]
     if not all(hard):
-        scaled = "topology scales the costs to 0 to 100"
-        yield f"A cost is count {TIMES} ln(domains + 2) + maxSkew − 1; {scaled}."
+        yield (
+            f"A cost is count {TIMES} ln(domains + 2) + maxSkew − 1; "
+            "topology scales the costs to 0 to 100."
+        )
     if any(hard):
         yield "Hard limits filter and score nothing."
     yield f"The sum is {COLUMN_WORDS['score']}."
@@ -444,9 +449,8 @@ def _score_cell(key: str, one: Candidate, bounds: tuple[float, float]) -> Cell:
     if key == "affinity":
         low, high = bounds
         reach = (high - low) or 1.0
-        start = (min(0.0, one.affinity_score) - low) / reach
         bar = (
-            round(100 * start, 1),
+            round(100 * ((min(0.0, one.affinity_score) - low) / reach), 1),
             round(100 * (abs(one.affinity_score) / reach), 1),
             round(-100 * low / reach, 1),
         )
@@ -613,8 +617,10 @@ def comparison_csv(comparison: SemanticsComparison) -> str:
         {one.cluster: str(one.outcome) for one in Outcomes(each)}
         for each in comparison.decisions.values()
     ]
-    rows = ((name, *(column[name] for column in columns)) for name in columns[0])
-    return csv_text(("cluster", *map(str, comparison.decisions)), rows)
+    return csv_text(
+        ("cluster", *map(str, comparison.decisions)),
+        ((name, *(column[name] for column in columns)) for name in columns[0]),
+    )
 
 
 def csv_text(header: Iterable[str], rows: Iterable[tuple[object, ...]]) -> str:

@@ -268,9 +268,10 @@ def course_sentences(decision: Decision, cluster: str) -> list[str]:
         for column, numbers in steps.items()
     ]
     if forbidden:
-        verdicts = Replay(decision).verdicts(forbidden[0], cluster)
         lacking = [
-            one.topology_key for one in verdicts if one.is_forbidden and one.lacks_key
+            one.topology_key
+            for one in Replay(decision).verdicts(forbidden[0], cluster)
+            if one.is_forbidden and one.lacks_key
         ]
         cause = f"its missing label {joined(lacking)}" if lacking else "a hard limit"
         blocked = f"blocked in {len(forbidden):,} by {cause}"
@@ -385,8 +386,10 @@ def allowed_words(verdict: ConstraintCheck) -> str:
     if verdict.group is None:
         return f"no limit applies to a cluster without the {key_words(verdict)}"
     if (verdict.skew_after or 0) > verdict.max_skew:
-        rule = "only a selection that adds to it is forbidden"
-        return f"{_measure_words(verdict)}, no more than before, and {rule}"
+        return (
+            f"{_measure_words(verdict)}, no more than before, and "
+            "only a selection that adds to it is forbidden"
+        )
     return f"{_measure_words(verdict)}, within the limit {verdict.max_skew}"
 
 
@@ -397,8 +400,10 @@ def key_words(verdict: ConstraintCheck) -> str:
 def _measure_words(verdict: ConstraintCheck) -> str:
     place = f"{verdict.topology_key}={verdict.group}"
     if verdict.limits_skew:
-        smallest = f"the smallest domain has {verdict.smallest}"
-        return f"one more in {place} makes the skew {verdict.skew_after} ({smallest})"
+        return (
+            f"one more in {place} makes the skew {verdict.skew_after} ("
+            f"the smallest domain has {verdict.smallest})"
+        )
     return f"one more in {place} would be {verdict.skew_after} above {smallest_words(verdict)}"
 
 
@@ -444,8 +449,10 @@ def _skew_effect(verdict: ConstraintCheck) -> str:
     does = "leaves" if after == before else "raises" if after > before else "lowers"
     to = "at" if after == before else "to"
     over = f", over the soft limit {verdict.max_skew}," if verdict.violates else ""
-    place = f"{verdict.topology_key}={verdict.group}"
-    return f"one more in {place} {does} the skew {to} {after}{over} and scores {score}"
+    return (
+        f"one more in {verdict.topology_key}={verdict.group}"
+        f" {does} the skew {to} {after}{over} and scores {score}"
+    )
 
 
 def _gap(verdict: ConstraintCheck, groups: Groups) -> str:

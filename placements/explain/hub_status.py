@@ -193,14 +193,15 @@ def _outranked(decision: Decision, outcomes: Outcomes) -> list[Plain]:
             reason.facts["topologySpreadScore"],
         )
         words = f'Cluster "{names[position]}" does not score high enough{_scores(affinity, spread)}'
-        line = _decision(
-            names[position],
-            selected=False,
-            affinity=affinity,
-            spread=spread,
-            reason=words,
+        lines.append(
+            _decision(
+                names[position],
+                selected=False,
+                affinity=affinity,
+                spread=spread,
+                reason=words,
+            )
         )
-        lines.append(line)
         if len(lines) == MOST_UNSELECTED:
             break
     return lines

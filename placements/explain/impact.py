@@ -110,8 +110,10 @@ def headline_of(impact: Any) -> str:
     tenths = (impact.leaves * 2000 // bindings + 1) // 2 if bindings else 0
     share = f" ({tenths // 10}.{tenths % 10} %)" if bindings else ""
     verb = "changes" if changed == 1 else "change"
-    moves = f"{impact.leaves} of {bindings} bindings move{share}"
-    return f"Placement impact: {changed} of {total} placements {verb}, {moves}"
+    return (
+        f"Placement impact: {changed} of {total} placements {verb}, "
+        f"{impact.leaves} of {bindings} bindings move{share}"
+    )
 
 
 def impact_markdown(

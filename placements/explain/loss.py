@@ -137,10 +137,11 @@ def difference_note(left: PlacementLoss, drained: PlacementLoss) -> str:
     policy = drained.cycle.policy
     if policy.placement_type is PlacementType.PICK_FIXED:
         return "the policy names its clusters: members keep the placement, removed clusters are missing"
-    keys = [
-        constraint.topology_key for constraint in policy.topology_spread_constraints
-    ]
-    emptied = emptied_domains(left.cycle.fleet, drained.cycle.fleet, keys)
+    emptied = emptied_domains(
+        left.cycle.fleet,
+        drained.cycle.fleet,
+        [constraint.topology_key for constraint in policy.topology_spread_constraints],
+    )
     if emptied:
         which = joined(list(emptied[:_NAMES_SHOWN]))
         stay = "stays a domain" if len(emptied) == 1 else "stay domains"

@@ -43,8 +43,9 @@ def beginning(cycle: Cycle, *, is_incremental: bool) -> Beginning:
         )
     if is_incremental:
         return Beginning("healthy", "incremental", "existing placements are kept")
-    words = f"more than the number changed{_worth(cycle)}"
-    return Beginning("attention", "reschedules", words)
+    return Beginning(
+        "attention", "reschedules", f"more than the number changed{_worth(cycle)}"
+    )
 
 
 def rescheduling_words(cycle: Cycle) -> str:

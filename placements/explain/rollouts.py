@@ -82,8 +82,10 @@ def phase_sentence(result: RollingUpdateResult) -> str:
 
 def min_available_sentence(budget: MinAvailable) -> str:
     at_risk = f", {budget.at_risk:,} being taken down" if budget.at_risk else ""
-    numbers = f"({budget.ready:,} available{at_risk}, minimum {budget.minimum:,})"
-    return f"{_can('take down', budget.allowed)} {numbers}"
+    return (
+        f"{_can('take down', budget.allowed)} "
+        f"({budget.ready:,} available{at_risk}, minimum {budget.minimum:,})"
+    )
 
 
 def max_total_sentence(budget: MaxTotal) -> str:
@@ -603,8 +605,10 @@ def plan_document(
         }
         for wave in plan.waves
     ]
-    sentences = result_sentences(with_names(plan.rest, names or {}))
-    rest = {**short_result_document(plan.rest), "sentences": sentences}
+    rest = {
+        **short_result_document(plan.rest),
+        "sentences": result_sentences(with_names(plan.rest, names or {})),
+    }
     return {"waves": waves, "rest": rest}
 
 

@@ -186,8 +186,10 @@ def _common_effects(
     if failed:
         number = "the revision" if revision is None else f"revision {revision}"
         retry = f"Applies {number} again on the {failed:,} failed now."
-    nothing = "Nothing to go back to: no earlier revision."
-    return [("Retry", retry), ("Roll back", back or nothing)]
+    return [
+        ("Retry", retry),
+        ("Roll back", back or "Nothing to go back to: no earlier revision."),
+    ]
 
 
 def part_of_step(step: ClusterStep) -> Part:

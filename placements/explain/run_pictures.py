@@ -413,8 +413,7 @@ def run_picture(
         for place, column in placed
         if column.minimum is not None and not is_initial
     ]
-    if lowest:
-        bounds.append(("minimum", lowest[-1][2]))
+    bounds += [("minimum", value) for *_, value in lowest[-1:]]
     labels = [(f"{words} {value:,}", value) for words, value in bounds if value]
     if lowest or not moments:
         labels.append((f"all {number:,}", number))
@@ -426,11 +425,6 @@ def run_picture(
     elif moments and is_running:
         labels.append((f"{progress.available:,} available", progress.available))
     available = f"{progress.available:,} of {number:,}"
-    caption = [
-        counted(sum(bool(column.dots) for column in columns), unit),
-        f"{available} clusters available",
-        *(f"{one.name} {one.lasting}" for one in columns if one.is_break),
-    ]
     return replace(
         drawn,
         points=tuple(points),
@@ -438,7 +432,13 @@ def run_picture(
         labels=tuple(_labels(labels, top)),
         top=top,
         now=now,
-        caption="; ".join(caption),
+        caption="; ".join(
+            [
+                counted(sum(bool(column.dots) for column in columns), unit),
+                f"{available} clusters available",
+                *(f"{one.name} {one.lasting}" for one in columns if one.is_break),
+            ]
+        ),
         available=available,
         minimums=(*lines, *lowest),
     )

@@ -160,8 +160,10 @@ class LanePanel:
 
 
 def _positions(fleet: Fleet, names: Iterable[str]) -> Ints:
-    here = sorted(fleet.positions[name] for name in names if name in fleet.positions)
-    return np.array(here, dtype=np.int64)
+    return np.array(
+        sorted(fleet.positions[name] for name in names if name in fleet.positions),
+        dtype=np.int64,
+    )
 
 
 class _Moment:

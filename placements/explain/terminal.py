@@ -143,8 +143,10 @@ def _step_lines(
         if len(spread.before) > len(names):
             counts.append(f"… {len(spread.before) - len(names)} more domains")
         measure = "skew" if spread.limits_skew else "gap"
-        uneven = f"{measure} {_arrow(spread.skew_before, spread.skew_after)}"
-        yield f"  {spread_limit(spread)}: {', '.join(counts) or 'no domains'}; {uneven}"
+        yield (
+            f"  {spread_limit(spread)}: {', '.join(counts) or 'no domains'}; "
+            f"{measure} {_arrow(spread.skew_before, spread.skew_after)}"
+        )
     most = candidates or step.candidates
     if step.cut is not None and candidates is not None:
         most = max(most, min(step.cut.size + 2, _CLUSTERS_SHOWN))
@@ -271,8 +273,9 @@ def _advice(advice: Advice, decision: Decision) -> list[str]:
     outcome, helps, fails = advice.outcome, advice.helps, advice.fails
     condition = ", if rescheduled" if advice.is_rescheduled else ""
     lines = [f"WHY {outcome.cluster} ({outcome.state}{condition}): {_reasons(outcome)}"]
-    evaluated = evaluated_decision(decision, outcome.cluster)
-    lines += course_sentences(evaluated, outcome.cluster)
+    lines += course_sentences(
+        evaluated_decision(decision, outcome.cluster), outcome.cluster
+    )
     lines += ["changes that would select it"] if helps else []
     lines += [f"  ✓ {suggestion_sentence(one)}" for one in helps]
     lines += ["changes that would not help"] if fails else []
@@ -285,8 +288,9 @@ def _advice(advice: Advice, decision: Decision) -> list[str]:
         lines.append(
             "Each change was evaluated alone by running the scheduler, without combinations."
         )
-    changes_policy = any(one.change.kind in POLICY_CHANGES for one in (*helps, *fails))
-    if decision.cycle.bindings and changes_policy:
+    if decision.cycle.bindings and any(
+        one.change.kind in POLICY_CHANGES for one in (*helps, *fails)
+    ):
         lines.append(
             "A change of the policy creates a new policy snapshot: to repeat one with the same --bindings,"
             " add --snapshot and any new name."

@@ -199,8 +199,10 @@ def candidate_words(decision: Decision) -> str:
         return f"{clusters}, all of them candidates"
     # A cluster counts for the first filter that it fails, the lowest bit.
     first = decision.verdicts & (~decision.verdicts + 1)
-    filters = enumerate(profile_of(decision.cycle).filters)
-    counts = [(int((first == 1 << bit).sum()), rule.name) for bit, rule in filters]
+    counts = [
+        (int((first == 1 << bit).sum()), rule.name)
+        for bit, rule in enumerate(profile_of(decision.cycle).filters)
+    ]
     parts = [
         f"{count:,} {_FILTER_WORDS.get(name, name)}" for count, name in counts if count
     ]
@@ -239,8 +241,10 @@ def round_sentence(step: RoundSummary) -> str:
         )
         if limits:
             without = f", or the cluster has no label {keys}" if keys else ""
-            breaks = f"would break {' or '.join(limits)}{without}"
-            return f"no candidate can be selected: every one {breaks}"
+            return (
+                "no candidate can be selected: every one "
+                f"would break {' or '.join(limits)}{without}"
+            )
         if keys:
             return f"no candidate can be selected: none has the label {keys}"
         if step.number > 1:
@@ -386,8 +390,10 @@ def _topology_spread(facts: Facts) -> str:
         broken = f"skew {facts['skewAfter']} > maxSkew {limit}"
     else:
         broken = f"gap {facts['aboveSmallest']} > maxSkew {limit}"
-    grown = f"{claim}{key}={facts['group']} {facts['count'] + 1} vs. {minimum}"
-    return f"Step {facts['round']}: selecting it would make {grown} ({broken})"
+    return (
+        f"Step {facts['round']}: selecting it would make "
+        f"{claim}{key}={facts['group']} {facts['count'] + 1} vs. {minimum} ({broken})"
+    )
 
 
 def minimum_words(smallest: int, *, lacks: int | None, is_nested: bool) -> str:
@@ -624,8 +630,10 @@ def _limit_by_count(constraint: TopologySpreadConstraint) -> str:
     if constraint.node_taints_policy is InclusionPolicy.HONOR:
         notes.append("domains behind a taint do not count")
     if is_hard(constraint):
-        most = f"at most {constraint.max_skew} above the smallest domain of {key}"
-        return f"{most} ({', '.join(['hard', *notes])})"
+        return (
+            f"at most {constraint.max_skew} above the smallest domain of {key}"
+            f" ({', '.join(['hard', *notes])})"
+        )
     return f"evenly across {key} ({', '.join(['soft', *notes])})"
 
 
@@ -693,8 +701,9 @@ def _preferences(policy: PlacementPolicy) -> list[str]:
 
 def preference_words(term: PreferredTerm) -> str:
     """Return one preferred term with its weight: "prefer system=critical (+20)"."""
-    conditions = joined([*_conditions(term.preference)])
-    return _weighted(conditions or "every cluster alike", term.weight)
+    return _weighted(
+        joined([*_conditions(term.preference)]) or "every cluster alike", term.weight
+    )
 
 
 def _weighted(words: str, weight: int) -> str:

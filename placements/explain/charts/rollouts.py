@@ -77,8 +77,10 @@ def availability_traces(picture: RunPicture) -> Iterator[go.Scatter]:
         own = [one for one in picture.points if one.is_planned is is_planned]
         if not own:
             continue
-        later = (one.at for one in picture.points if one.at > own[-1].at)
-        end = next(later, float(picture.slots))
+        end = next(
+            (one.at for one in picture.points if one.at > own[-1].at),
+            float(picture.slots),
+        )
         if picture.now is not None and not is_planned:
             end = picture.now
         times = [*(one.at for one in own), end]
