@@ -15,7 +15,7 @@ from placements.explain.advice import change_words
 from placements.explain.comparison import difference_sentence, divergences
 from placements.explain.decisions import course_sentences
 from placements.explain.hub_status import condition_of
-from placements.explain.vocabulary import reason_sentence
+from placements.explain.vocabulary import MEASURES, reason_sentence
 
 Plain = dict[str, Any]
 MANY_ROUNDS, MANY_CLUSTERS = 50, 200
@@ -155,8 +155,7 @@ def round_document(step: RoundSummary, *, most_counts: int | None = None) -> Pla
         "groups": groups,
         **({"groupsCount": totals} if is_shortened else {}),
         "measures": {
-            name: "skew" if spread.limits_skew else "gap"
-            for name, spread in spreads.items()
+            name: MEASURES[spread.limits_skew] for name, spread in spreads.items()
         },
         "skewBefore": {name: spread.skew_before for name, spread in spreads.items()},
         "skewAfter": {name: spread.skew_after for name, spread in spreads.items()},

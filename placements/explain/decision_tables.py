@@ -53,6 +53,8 @@ FEW, NAMED, OPENED = 12, 10, 60
 _MARKS = {"cost": Mark.COSTLY, "blocked": Mark.BLOCKED}
 # The column of clusters that had the placement, which is shown where it decides.
 PLACED_BEFORE = "placed before"
+_YES = {True: "yes", False: "no"}
+_DECIDING = COLUMN_WORDS | HEADINGS | {"topology": "spread"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,10 +154,8 @@ def ranking_of(replay: Replay, number: int, cluster: str = "") -> Ranking:
         for place, (start, end) in enumerate(spans)
         if position in ranked[start:end]
     ]
-    shown = sorted(
-        {*range(min(TOP, len(spans))), *range(max(0, cut - AROUND_CUT), cut), *own}
-    )
-    shown = sorted({*shown, *range(cut, min(len(spans), cut + AROUND_CUT))})
+    around_cut = range(max(0, cut - AROUND_CUT), min(len(spans), cut + AROUND_CUT))
+    shown = sorted({*range(min(TOP, len(spans))), *around_cut, *own})
 
     preferences = one.candidates.affinity[one.is_left]
     bounds = (float(preferences.min(initial=0)), float(preferences.max(initial=0)))
@@ -178,9 +178,7 @@ def ranking_of(replay: Replay, number: int, cluster: str = "") -> Ranking:
             replace(
                 row,
                 last=end,
-                words=_why_words(replay, one, candidate, size)
-                if start >= size or start == 0
-                else "Selected",
+                words=_why_words(replay, one, candidate, size),
                 is_highlighted=place in own,
                 gap=start - before,
                 is_cut=before <= size <= start,
@@ -341,18 +339,17 @@ def _why_words(replay: Replay, one: Round, candidate: Candidate, size: int) -> s
     costs = [cost_words(check) for check in candidate.constraints if check.violates]
     if candidate.decided_by == "topology" and costs:
         return "; ".join(costs)
+    if candidate.decided_by == "was-here":
+        return "Same scores; not placed before"
     best = replay.candidate(
         one.number, replay.names[int(one.ranked[min(size, len(one.ranked)) - 1])]
     )
-    word = HEADINGS.get(candidate.decided_by, COLUMN_WORDS[candidate.decided_by])
-    word = "spread" if candidate.decided_by == "topology" else word
-    if candidate.decided_by == "was-here":
-        return "Same scores; not placed before"
     values = [
         _score_cell(candidate.decided_by, each, (0.0, 0.0)).text
         for each in (candidate, best)
     ]
-    return f"{word.capitalize()} {values[0]} against {values[1]}"
+    word = _DECIDING[candidate.decided_by].capitalize()
+    return f"{word} {values[0]} against {values[1]}"
 
 
 def _columns(decision: Decision, one: Round) -> dict[str, str]:
@@ -435,11 +432,10 @@ def _score_cell(key: str, one: Candidate, bounds: tuple[float, float]) -> Cell:
             return Cell("blocked", tone="blocked")
         if one.rank is None:
             return Cell(NONE)  # another limit blocks the cluster, which is not scored
-        is_cost = isinstance(check.score, float)
-        tone = "" if is_cost else _tone(check.score, is_cost=check.violates)
-        return Cell(
-            score_text(check.score) if is_cost else signed_text(check.score), tone=tone
-        )
+        if isinstance(check.score, float):  # a cost
+            return Cell(score_text(check.score))
+        tone = _tone(check.score, is_cost=check.violates)
+        return Cell(signed_text(check.score), tone=tone)
     if key == "topology":
         score = one.topology_spread_score
         if one.rank is None:
@@ -456,7 +452,7 @@ def _score_cell(key: str, one: Candidate, bounds: tuple[float, float]) -> Cell:
         )
         return Cell(signed_text(one.affinity_score), is_deciding, bar=bar)
     if key == "was-here":
-        return Cell("yes" if one.was_here else "no", is_deciding)
+        return Cell(_YES[bool(one.was_here)], is_deciding)
     return Cell(minus_signs(score_text(one.combined.get(key))), is_deciding)
 
 
@@ -596,7 +592,7 @@ def rows_of(
             one.cluster,
             str(one.outcome),
             one.round,
-            "yes" if one.stays else "no",
+            _YES[one.stays],
             *cells,
             next(str(reason.code) for reason in one.reasons if reason.is_deciding),
             " ".join(str(reason.code) for reason in one.reasons),

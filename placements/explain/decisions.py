@@ -27,6 +27,7 @@ from placements.engine.scheduling.spread.kubernetes import SPREAD_WEIGHT
 from placements.engine.scheduling.spread.ocm import UNSET
 from placements.explain.vocabulary import (
     COLUMN_WORDS,
+    MEASURES,
     TIMES,
     only_words,
     reason_sentence,
@@ -230,7 +231,7 @@ def cost_words(verdict: ConstraintCheck) -> str:
 
 def _would_be(verdict: ConstraintCheck) -> str:
     would = f"{verdict.group} would be {(verdict.count or 0) + 1:,} against {verdict.smallest:,}"
-    measure = "skew" if verdict.limits_skew else "gap"
+    measure = MEASURES[verdict.limits_skew]
     return f"{would}: {measure} {verdict.skew_after:,} > {verdict.max_skew:,}"
 
 

@@ -13,7 +13,7 @@ from clusters.columns import ABSENT, Ints
 from clusters.fleet import Fleet
 from fleetui.apimachinery.words import counted
 from placements.engine.scheduling.candidates import candidates_of
-from placements.engine.scheduling.decision import CycleKind, Decision
+from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.profile import profile_of
 from placements.engine.scheduling.replay import Replay, RoundSummary
 from placements.engine.scheduling.spread.base import (
@@ -21,10 +21,13 @@ from placements.engine.scheduling.spread.base import (
     SkewProjection,
     imbalance,
     is_hard,
+    is_limit,
 )
 from placements.explain.decisions import blocked_words, deciding_words
 from placements.explain.vocabulary import (
+    MEASURES,
     NONE,
+    SORTS,
     max_skew_words,
     measure_word,
     signed_text,
@@ -119,6 +122,10 @@ class Lane:
     group: str
     was: int = 0
 
+    @property
+    def end(self) -> float:
+        return max(sum(one.size for one in self.segments), self.high or 0)
+
 
 @dataclass(frozen=True, slots=True)
 class LanePanel:
@@ -203,11 +210,10 @@ class _Moment:
 
     def marks(self, place: int) -> Any:
         """Return the mark of every cluster for one constraint, by its place in the policy."""
-        marks = np.empty(len(self.names), dtype=object)
-        marks[:] = Mark.OUT
+        marks = np.full(len(self.names), Mark.OUT, dtype=object)
         if self.round is None:
             marks[self.candidates.passes] = Mark.REST
-        if self.round is not None:
+        else:
             left = self.round.is_left
             violates = self.round.constraint_scores[place].violates
             marks[left] = Mark.CANDIDATE
@@ -256,9 +262,8 @@ class _Moment:
             return tuple(inside)
         if len(segments) > MOST_SLOTS:
             kept = max(len(inside), MOST_SLOTS - 1)
-            rest = segments[kept:]
-            more = [LaneBlock(rest[0].mark, f"+{len(rest)} more")] if rest else []
-            return (*segments[:kept], *more)
+            if rest := segments[kept:]:
+                segments[kept:] = [LaneBlock(rest[0].mark, f"+{len(rest)} more")]
         return tuple(segments)
 
 
@@ -275,12 +280,7 @@ def lane_panels(
     Of many domains those near the limits are returned, unless `every`; `is_start`: without what the step
     adds; `before` as in `placed_panels`. Raise IndexError.
     """
-    policy = decision.cycle.policy
-    is_spread = (
-        policy.placement_type is PlacementType.PICK_N
-        and policy.topology_spread_constraints
-    )
-    if not is_spread or decision.kind is CycleKind.FAILED:
+    if not _spreads(decision):
         return ()
     moment = _Moment(decision, step, is_start=is_start, before=before)
     candidates = moment.candidates
@@ -288,6 +288,13 @@ def lane_panels(
     return tuple(
         _panel(moment, place, *pair, every=every) for place, pair in enumerate(pairs)
     )
+
+
+def _spreads(decision: Decision) -> bool:
+    policy = decision.cycle.policy
+    is_pick_n = policy.placement_type is PlacementType.PICK_N
+    has_constraints = bool(policy.topology_spread_constraints)
+    return is_pick_n and has_constraints and not decision.is_failed
 
 
 def placed_panels(
@@ -298,7 +305,7 @@ def placed_panels(
     `before`: the clusters that are placed now, where that is not what the decision keeps.
     """
     panels = lane_panels(decision, before=before)
-    if panels or decision.kind is CycleKind.FAILED:
+    if panels or decision.is_failed:
         return panels
     key = dividing_key(decision)
     if not key:
@@ -337,7 +344,7 @@ def _panel(
     projected = strategy.project(constraint, groups, counts)
     is_limited = (
         has_limit
-        and (is_hard(constraint) or projected.is_skew)
+        and is_limit(constraint, projected)
         and not groups.weights
         and bool(len(groups))
     )
@@ -355,7 +362,7 @@ def _panel(
         MOST_SLOTS if moment.is_small else _MOST_NAMED
     )
     total = np.bincount(groups.codes[groups.codes != ABSENT], minlength=len(groups))
-    is_inside = np.isin(marks, INSIDE)
+    is_drawn = np.isin(marks, INSIDE) | moment.is_small
     highs = projected.smallest + constraint.max_skew
     lows = projected.smallest
     if moment.round is None and not groups.siblings.any():
@@ -365,9 +372,7 @@ def _panel(
     lanes = []
     for code in shown:
         is_member = groups.codes == code
-        members = np.flatnonzero(
-            is_member if moment.is_small else is_member & is_inside
-        ).tolist()
+        members = np.flatnonzero(is_member & is_drawn).tolist()
         lanes.append(
             Lane(
                 groups.values[code],
@@ -383,11 +388,8 @@ def _panel(
                 int(was[code]),
             )
         )
-    widths = [sum(one.size for one in lane.segments) for lane in lanes]
-    slots = max([1, *widths, *(lane.high or 0 for lane in lanes)])
-    columns = 1
-    if len(lanes) > 8:
-        columns = 2 if len(lanes) <= 32 else 3
+    slots = max([1, *(lane.end for lane in lanes)])
+    columns = 1 + (len(lanes) > 8) + (len(lanes) > 32)
     part = 0.78  # the words have the rest
     if columns == 1:
         longest = max((len(lane.others) for lane in lanes), default=0)
@@ -398,13 +400,12 @@ def _panel(
     note, band = ("", "")
     if is_limited:
         note, band = _band_words(constraint, counts, projected)
-    sort = "hard" if is_hard(constraint) else "soft"
     return LanePanel(
         key=constraint.topology_key,
-        sort=sort if has_limit else "no limit",
+        sort=SORTS[is_hard(constraint)] if has_limit else NO_LIMIT,
         max_skew=constraint.max_skew,
         is_limited=is_limited,
-        measure="skew" if projected.is_skew else "gap",
+        measure=MEASURES[projected.is_skew],
         skew=imbalance(after, strategy.project(constraint, groups, after)),
         was=imbalance(was, strategy.project(constraint, groups, was)),
         note=note,
@@ -512,13 +513,7 @@ class FinalSkew:
 
 
 def final_skews(decision: Decision) -> list[FinalSkew]:
-    cycle = decision.cycle
-    is_pick_n = cycle.policy.placement_type is PlacementType.PICK_N
-    if (
-        decision.is_failed
-        or not is_pick_n
-        or not cycle.policy.topology_spread_constraints
-    ):
+    if not _spreads(decision):
         return []
     moment = _Moment(decision, None, is_start=False)
     skews = []
@@ -530,10 +525,10 @@ def final_skews(decision: Decision) -> list[FinalSkew]:
         skews.append(
             FinalSkew(
                 constraint.topology_key,
-                "skew" if projected.is_skew else "gap",
+                MEASURES[projected.is_skew],
                 imbalance(counts, projected),
                 constraint.max_skew,
-                (is_hard(constraint) or projected.is_skew) and not groups.weights,
+                is_limit(constraint, projected) and not groups.weights,
                 is_hard(constraint),
             )
         )
@@ -737,14 +732,13 @@ def skew_courses(decision: Decision) -> list[SkewCourse]:
         strict=True,
     ):
         projected = candidates.strategy.project(constraint, groups, start)
-        is_limited = is_hard(constraint) or projected.is_skew
-        top = max(1, *skews, constraint.max_skew if is_limited else 0)
+        limit = constraint.max_skew if is_limit(constraint, projected) else None
+        top = max(1, *skews, limit or 0)
         points = " ".join(
             f"{100 * (number - 1) / max(1, total - 1):.1f},{24 - 22 * skew / top:.1f}"
             for number, skew in zip(numbers, skews, strict=True)
         )
         limit_at = 24 - 22 * constraint.max_skew / top
-        limit = constraint.max_skew if is_limited else None
         courses.append(
             SkewCourse(constraint.topology_key, limit, limit_at, points, skews[-1])
         )
@@ -780,11 +774,6 @@ def cluster_steps(decision: Decision, cluster: str, current: int) -> ClusterStep
     for number in range(first, last + 1):
         one = replay.round(number)
         candidate = replay.candidate_in(one, cluster)
-        blocked = [
-            blocked_words(check)
-            for check in candidate.constraints
-            if check.is_forbidden
-        ]
         is_left = bool(one.is_left[decision.cycle.fleet.positions[cluster]])
         places = 1 if one.constraint_scores else len(decision.chosen)
         is_selected = candidate.rank is not None and candidate.rank <= places
@@ -792,7 +781,8 @@ def cluster_steps(decision: Decision, cluster: str, current: int) -> ClusterStep
         if is_selected:
             words = "selected"
         elif is_left and candidate.rank is None:
-            words = f"blocked: {'; '.join(blocked)}"
+            checks = (one for one in candidate.constraints if one.is_forbidden)
+            words = f"blocked: {'; '.join(map(blocked_words, checks))}"
         elif not is_left and cluster in decision.picked_names[: number - 1]:
             words = f"selected in step {decision.picked_names.index(cluster) + 1}"
         has_rank = candidate.rank is not None

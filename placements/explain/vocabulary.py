@@ -82,6 +82,10 @@ COLUMN_WORDS = {
     "final": f"u {TIMES} spread + preference",
     None: "only candidate",
 }
+# By whether a constraint is hard, and by whether its rules limit the skew.
+SORTS = {True: "hard", False: "soft"}
+MEASURES = {True: "skew", False: "gap"}
+_CLAIMS = {KeyType.CLAIM: "claim "}
 # Columns of tables whose head or caption names what is summed.
 HEADINGS = {"final": "sum", "score": "sum"}
 _SCORED = {
@@ -123,7 +127,7 @@ def signed_text(value: SpreadScore | None) -> str:
     return f"+{text}" if isinstance(value, int | float) and value > 0 else text
 
 
-_PLURALS = {"is": "are", "has": "have", "does": "do"}
+_PLURALS = {"is": "are", "was": "were", "has": "have", "does": "do"}
 
 
 def verb(number: int, singular: str) -> str:
@@ -228,7 +232,7 @@ def change_of_clusters(decision: Decision) -> str:
     counts.append((len(decision.unscheduled), "deselected"))
     parts = ", ".join(f"{count:,} {what}" for count, what in counts if count)
     start = "" if decision.kept else "Rescheduled: "
-    return f"{start}{len(before):,} {'was' if len(before) == 1 else 'were'} placed before, {parts}."
+    return f"{start}{len(before):,} {verb(len(before), 'was')} placed before, {parts}."
 
 
 def round_sentence(step: RoundSummary) -> str:
@@ -286,17 +290,16 @@ def limit_words(
 ) -> str:
     """Return a constraint with its limit, if it is one: not that of a soft one whose rules score counts."""
     limit = f"max skew {max_skew}, " if hard or limits_skew else ""
-    return f"{key} ({limit}{'hard' if hard else 'soft'})"
+    return f"{key} ({limit}{SORTS[hard]})"
 
 
 def max_skew_words(max_skew: int, *, hard: bool, is_limit: bool = True) -> str:
     """Return the limit beside a skew: "max 1, hard"; of one that is no limit only "soft"."""
-    sort = "hard" if hard else "soft"
-    return f"max {max_skew}, {sort}" if is_limit else sort
+    return f"max {max_skew}, {SORTS[hard]}" if is_limit else SORTS[hard]
 
 
 def measure_word(semantics: Semantics) -> str:
-    return "gap" if _SCORED[semantics] else "skew"
+    return MEASURES[not _SCORED[semantics]]
 
 
 def scored_heading(key: str, semantics: Semantics) -> str:
@@ -380,19 +383,18 @@ def _topology_spread(facts: Facts) -> str:
     key, limit = facts["topologyKey"], facts["maxSkew"]
     if facts["group"] is None:
         return f"No label {key}, which the topology spread requires"
-    claim = "claim " if facts.get("topologyKeyType") == KeyType.CLAIM else ""
+    claim = _CLAIMS.get(facts.get("topologyKeyType"), "")
     minimum = minimum_words(
         facts["smallest"],
         lacks=facts.get("lacksDomains"),
         is_nested=bool(facts.get("nested")),
     )
+    broken = f"gap {facts.get('aboveSmallest')}"
     if "skewAfter" in facts:
-        broken = f"skew {facts['skewAfter']} > maxSkew {limit}"
-    else:
-        broken = f"gap {facts['aboveSmallest']} > maxSkew {limit}"
+        broken = f"skew {facts['skewAfter']}"
     return (
-        f"Step {facts['round']}: selecting it would make "
-        f"{claim}{key}={facts['group']} {facts['count'] + 1} vs. {minimum} ({broken})"
+        f"Step {facts['round']}: selecting it would make {claim}{key}={facts['group']}"
+        f" {facts['count'] + 1} vs. {minimum} ({broken} > maxSkew {limit})"
     )
 
 
@@ -607,8 +609,8 @@ def _label(requirement: LabelRequirement) -> str:
 
 
 def _key(constraint: TopologySpreadConstraint) -> str:
-    is_claim = constraint.topology_key_type is KeyType.CLAIM
-    return f"{'claim ' if is_claim else ''}{constraint.topology_key}"
+    claim = _CLAIMS.get(constraint.topology_key_type, "")
+    return f"{claim}{constraint.topology_key}"
 
 
 def _spread_by_skew(policy: PlacementPolicy) -> list[str]:
@@ -616,7 +618,7 @@ def _spread_by_skew(policy: PlacementPolicy) -> list[str]:
     for one in policy.topology_spread_constraints:
         domains = f", at least {one.min_domains} domains" if one.min_domains else ""
         apart = "" if limits else " apart"
-        sort = "hard" if is_hard(one) else "soft"
+        sort = SORTS[is_hard(one)]
         limits.append(f"{one.max_skew}{apart} across {_key(one)} ({sort}{domains})")
     return [f"at most {joined(limits)}"] if limits else []
 
@@ -666,7 +668,7 @@ def _preferred_by_weight(policy: PlacementPolicy, options: OcmOptions) -> Iterat
         yield from _preferences(policy)
     rows = []
     for term in options.affinity_terms:
-        claim = "claim " if term.topology_key_type is KeyType.CLAIM else ""
+        claim = _CLAIMS.get(term.topology_key_type, "")
         for row in term.topology_weights:
             if row.weight:
                 label = LabelRequirement(

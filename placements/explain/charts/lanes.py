@@ -226,17 +226,11 @@ def _bars(part: _Part, suffix: str) -> Iterator[Any]:
             text=[f"<b>{segment.number}</b>" for segment, *_ in numbered],
             textfont={
                 "size": 11,
-                "color": [
-                    Color.ACCENT if one[0].mark is Mark.NEW else Color.PLACED
-                    for one in numbered
-                ],
+                "color": [_MARKERS[segment.mark]["color"] for segment, *_ in numbered],
             },
             marker={
                 "size": 16,
-                "color": [
-                    Color.ON_ACCENT if one[0].mark is Mark.NEW else Color.ON_PLACED
-                    for one in numbered
-                ],
+                "color": [_TEXTS[segment.mark] for segment, *_ in numbered],
             },
             hoverinfo="skip",
         )
@@ -305,11 +299,10 @@ def _words(
         name = _cut(lane.name, letters)
         yield {**axes, "x": 0, "y": row, "xanchor": "right", "xshift": -8, "text": name}
         if lane.others:
-            end = max(sum(one.size for one in lane.segments), lane.high or 0)
             words = lane.others
             if not has_counts and lane.value is not None:  # there is little room
                 words = words.partition(" ")[0].replace("no", "0")
-            yield {**axes, **_BESIDE, "x": end, "y": row, "text": words}
+            yield {**axes, **_BESIDE, "x": lane.end, "y": row, "text": words}
         if has_counts:
             added = f" + {lane.added:,}" if lane.added else ""
             size = f" <span style='font-size:12px'>of {lane.size:,}</span>"
