@@ -1,7 +1,7 @@
 """Sentences about what would have to change, and about the traps that a decision ran into."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import attrgetter
 from typing import Any
@@ -38,12 +38,10 @@ _GROUPED = (ChangeKind.LEAVE, ChangeKind.LABEL)
 
 
 def change_words(change: Change) -> str:
-    return _change_words(change.kind, change.facts)
-
-
-def _change_words(kind: ChangeKind, facts: Facts) -> str:
-    words = _CHANGES[kind]
-    return words.format(**facts) if isinstance(words, str) else words(facts)
+    words = _CHANGES[change.kind]
+    if isinstance(words, str):
+        return words.format(**change.facts)
+    return words(change.facts)
 
 
 def suggestion_sentence(suggestion: Suggestion) -> str:
@@ -138,17 +136,13 @@ def failure_sentences(suggestions: Sequence[Suggestion]) -> list[str]:
         change = one.change
         if change.kind in _GROUPED:
             continue
-        facts = change.facts
         if one.furthest is not None and change.kind in _VALUE_OF:
             field = _VALUE_OF[change.kind]
-            first, last = facts[field], one.furthest.facts[field]
-            facts = {
-                **facts,
-                field: f"{first} or {last}"
-                if isinstance(first, str)
-                else f"{first} to {last}",
-            }
-        sentences.append(_change_words(change.kind, facts))
+            first, last = change.facts[field], one.furthest.facts[field]
+            joint = "or" if isinstance(first, str) else "to"
+            several = {**change.facts, field: f"{first} {joint} {last}"}
+            change = replace(change, facts=several)
+        sentences.append(change_words(change))
     return sentences + _grouped_sentences([one.change for one in suggestions])
 
 

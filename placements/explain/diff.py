@@ -118,17 +118,18 @@ class Piece:
 def sentence_diff(before: str, after: str) -> list[Piece]:
     """Compare two sentences clause by clause; a clause that changed inside is replaced as a whole."""
     old, new = _CLAUSE_END.split(before), _CLAUSE_END.split(after)
+    return _pieces(SequenceMatcher(a=old, b=new, autojunk=False), " ")
+
+
+def _pieces(compared: SequenceMatcher[str], joint: str) -> list[Piece]:
     pieces = []
-    for tag, i, j, k, end in SequenceMatcher(
-        a=old, b=new, autojunk=False
-    ).get_opcodes():
+    for tag, i, j, k, end in compared.get_opcodes():
+        old, new = joint.join(compared.a[i:j]), joint.join(compared.b[k:end])
         if tag == "equal":
-            pieces.append(Piece("", " ".join(old[i:j])))
+            pieces.append(Piece("", old))
             continue
-        if i < j:
-            pieces.append(Piece("−", " ".join(old[i:j])))
-        if k < end:
-            pieces.append(Piece("+", " ".join(new[k:end])))
+        parts = (("−", old), ("+", new))
+        pieces += [Piece(sign, text) for sign, text in parts if text]
     return pieces
 
 
@@ -196,12 +197,11 @@ def side_by_side(lines: Iterable[Piece]) -> Iterator[LinePair]:
             if words.ratio() < _LEAST_ALIKE:
                 yield LinePair([old], [new])
                 continue
-            before, after = [], []
-            for tag, i, j, k, end in words.get_opcodes():
-                sign = "" if tag == "equal" else "−"
-                before += [Piece(sign, "".join(left[i:j]))] if i < j else []
-                after += [Piece(sign and "+", "".join(right[k:end]))] if k < end else []
-            yield LinePair(before, after)
+            marked = _pieces(words, "")
+            yield LinePair(
+                [one for one in marked if one.sign != "+"],
+                [one for one in marked if one.sign != "−"],
+            )
 
 
 def document_diff(before: Any, after: Any, *, context: int = 3) -> list[Piece] | None:

@@ -383,6 +383,11 @@ def controlled_externally(
 _NOT_COMPARED = "FailedToReportDiff"
 
 
+def filled(**fields: Any) -> Plain:
+    """Return the fields that have a value: a hub omits the others."""
+    return {key: value for key, value in fields.items() if value not in (None, "")}
+
+
 def failed_objects(
     objects: Iterable[ObjectFault],
     condition: Condition,
@@ -397,14 +402,14 @@ def failed_objects(
     envelopes = {tuple(one[:4]): one[4:] for one in wrapped}
     documents = []
     for one in islice(objects, _MOST_FAILED):
-        place = {"namespace": one.namespace} if one.namespace else {}
+        place = filled(namespace=one.namespace)
         identity: Plain = {
             "group": one.group,
             "version": one.version,
             "kind": one.kind,
             "name": one.name,
+            **place,
         }
-        identity |= place
         # KubeFleet has one reason for whatever a report lacks.
         reason = _NOT_COMPARED if condition.sort == "DiffReported" else one.code
         failed = replace(condition, reason=reason, message=one.message)
@@ -426,18 +431,12 @@ def differing_objects(rows: Iterable[Plain], *, is_drift: bool) -> list[Plain]:
     documents = []
     for row in rows:
         identity = {key: row[key] for key in ("group", "version", "kind", "name")}
-        identity |= {"namespace": row["namespace"]} if row["namespace"] else {}
-        generation = row["generation"]
-        observed = (
-            {}
-            if generation is None
-            else {"targetClusterObservedGeneration": generation}
-        )
+        identity |= filled(namespace=row["namespace"])
+        observed = filled(targetClusterObservedGeneration=row["generation"])
         fields = [
             {
                 "path": path,
-                **({"valueInMember": in_member} if in_member else {}),
-                **({"valueInHub": in_hub} if in_hub else {}),
+                **filled(valueInMember=in_member, valueInHub=in_hub),
             }
             for path, in_member, in_hub in row["fields"]
         ]
@@ -464,7 +463,7 @@ def resource_identity(identity: Sequence[str]) -> dict[str, str]:
     api_version, kind, namespace, name = identity
     group, _, version = api_version.rpartition("/")
     document = {"group": group, "version": version, "kind": kind, "name": name}
-    return {**document, "namespace": namespace} if namespace else document
+    return document | filled(namespace=namespace)
 
 
 def plain_in_all(

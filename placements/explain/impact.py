@@ -16,6 +16,7 @@ from placements.explain.checks import (
 )
 from placements.explain.sarif import SarifResult, sarif_text
 from placements.explain.staged_updates import duration_words
+from placements.explain.vocabulary import verb
 
 MARKER = "<!-- fleetui-impact -->"
 _FINDINGS_SHOWN = _GATES_SHOWN = _NOTES_SHOWN = 20
@@ -109,9 +110,8 @@ def headline_of(impact: Any) -> str:
     )
     tenths = (impact.leaves * 2000 // bindings + 1) // 2 if bindings else 0
     share = f" ({tenths // 10}.{tenths % 10} %)" if bindings else ""
-    verb = "changes" if changed == 1 else "change"
     return (
-        f"Placement impact: {changed} of {total} placements {verb}, "
+        f"Placement impact: {changed} of {total} placements {verb(changed, 'changes')}, "
         f"{impact.leaves} of {bindings} bindings move{share}"
     )
 

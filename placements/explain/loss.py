@@ -79,8 +79,8 @@ def stuck_words(decision: Decision) -> str:
         )
     sentences = []
     for (count, has_candidates), groups in by_count.items():
-        cause = "no more candidates" if has_candidates else "no candidates"
         stays = f"{joined(groups[:_NAMES_SHOWN])} {verb(len(groups), 'stays')}"
+        cause = f"no {'more ' * has_candidates}candidates"
         sentences.append(f"{stays} at {count:,} ({cause})")
     return "; ".join(sentences) or "no other cluster passes its filters"
 
@@ -116,11 +116,7 @@ def loss_message(row: PlacementLoss) -> str:
         case PlacementImpact.MOVES if row.leaves:
             message = f"Replacement: {first_names(row.joins, _NAMES_SHOWN)}."
         case PlacementImpact.SHRINKS:
-            message = (
-                "No replacement needed (PickAll)."
-                if is_all
-                else "No replacement needed."
-            )
+            message = f"No replacement needed{' (PickAll)' * is_all}."
         case PlacementImpact.DOWN:
             down = verb(len(row.inside), "does")
             message = f"{counted(len(row.inside), 'cluster')} {down} not work; nothing moves yet."
@@ -216,15 +212,16 @@ def _sentence(
 ) -> str:
     name = f"2 domains of {pair_key(level)}" if pair_key(level) else level
     loss = "Loss of any single cluster" if level == CLUSTER else f"Loss of any {name}"
-    number = counts["empty" if variant == "down" else "unfulfilled"]
-    words = "without any working cluster" if variant == "down" else "unfulfilled"
+    metric, words, gone = ("unfulfilled", "unfulfilled", "not replaced")
+    if variant == "down":
+        metric, words, gone = ("empty", "without any working cluster", "lost")
+    number = counts[metric]
     worst = f"if {loss_name(level, value)} {verb(1 + value.count(AND), 'is')} lost"
     if number:
         return f"{loss}: up to {counted(number, 'placement')} {words}, {worst}."
     if counts["empty"]:
         return f"{loss}: up to {counted(counts['empty'], 'placement')} without any cluster, {worst}."
     if counts["lost"]:
-        gone = "lost" if variant == "down" else "not replaced"
         return f"{loss}: no placement {words}; up to {counted(counts['lost'], 'cluster')} {gone}, {worst}."
     return f"{loss}: no placement is affected permanently."
 

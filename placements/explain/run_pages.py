@@ -133,7 +133,7 @@ def wait_rows(
         alike.setdefault(key, []).append(one.cluster)
     for (words, message, until), clusters in alike.items():
         state = words.partition(" until")[0]
-        why = f"{message}." if message and not message.endswith(".") else message
+        why = message and f"{message.removesuffix('.')}."
         rows.append(
             WaitRow(
                 "progress",

@@ -301,7 +301,7 @@ def comparison_text(
     )
     for words in paragraphs:
         for place, one in enumerate(words.split(". ")):
-            indent = "  " if place else ""
+            indent = "  " * bool(place)
             lines += wrap(
                 one,
                 _WIDTH,

@@ -153,21 +153,23 @@ def headline(decision: Decision) -> str:
             if wanted is None
             else f"{selected + kept:,} of {wanted:,} clusters"
         )
+        # After a change of the policy nothing is kept; a cluster that was selected may be selected again.
+        counts = [
+            (selected - again, "new", True),
+            (again, "again", False),
+            (kept, "kept", not again),
+        ]
         if profile_of(decision.cycle).chooses_again:
-            numbers = {"new": selected - again, "again": again, "deselected": ended}
-            parts = [f"{count:,} {what}" for what, count in numbers.items() if count]
-        else:
-            # After a change of the policy nothing is kept; a cluster that was selected may be selected again.
             counts = [
-                (selected - again, "new", True),
+                (selected - again, "new", False),
                 (again, "again", False),
-                (kept, "kept", not again),
+                (ended, "deselected", False),
             ]
-            parts = [
-                f"{count:,} {what}"
-                for count, what, is_always in counts
-                if count or is_always
-            ]
+        parts = [
+            f"{count:,} {what}"
+            for count, what, is_always in counts
+            if count or is_always
+        ]
         return f"{of} selected ({', '.join(parts)})" if parts else f"{of} selected"
     if kind is CycleKind.FAILED and decision.is_unsatisfiable:
         return f"No cluster selected: fewer than {counted(wanted or 0, 'cluster')} can be, and all are required"
@@ -228,8 +230,8 @@ def change_of_clusters(decision: Decision) -> str:
     counts = [
         (again + len(decision.kept), "stay"),
         (len(decision.picked_names) - again, "new"),
+        (len(decision.unscheduled), "deselected"),
     ]
-    counts.append((len(decision.unscheduled), "deselected"))
     parts = ", ".join(f"{count:,} {what}" for count, what in counts if count)
     start = "" if decision.kept else "Rescheduled: "
     return f"{start}{len(before):,} {verb(len(before), 'was')} placed before, {parts}."
