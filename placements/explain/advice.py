@@ -184,11 +184,13 @@ def trap_sentences(
         key=attrgetter("topology_key", "count", "has_candidates"),
     ):
         blocking = [f"{key}={one.group}" for one in pinned]
-        domains = f"domain{'s' * (len(blocking) > 1)}"
         has = f"{names_and_more(blocking, _NAMES_SHOWN)} {verb(len(blocking), 'has')}"
         selected = "" if has_candidates else f"{count:,} selected clusters and "
         cause = f"{selected}no {'more ' * has_candidates}candidates"
-        yield f"blocking {domains}: {has} {cause}, so the minimum stays at {count:,}"
+        yield (
+            f"blocking domain{'s' * (len(blocking) > 1)}"
+            f": {has} {cause}, so the minimum stays at {count:,}"
+        )
     if exact is not None:
         yield from exact_sentences(exact, decision.cycle.policy)
     yield from over_limit_sentences(decision)

@@ -155,12 +155,10 @@ def ranking_of(replay: Replay, number: int, cluster: str = "") -> Ranking:
         if position in ranked[start:end]
     ]
     around_cut = range(max(0, cut - AROUND_CUT), min(len(spans), cut + AROUND_CUT))
-    shown = sorted({*range(min(TOP, len(spans))), *around_cut, *own})
-
     preferences = one.candidates.affinity[one.is_left]
     bounds = (float(preferences.min(initial=0)), float(preferences.max(initial=0)))
     rows, before = [], 0
-    for place in shown:
+    for place in sorted({*range(min(TOP, len(spans))), *around_cut, *own}):
         start, end = spans[place]
         candidate = replay.candidate(number, replay.names[int(ranked[start])])
         if not one.constraint_scores and size:

@@ -46,9 +46,11 @@ def step_sentences(replay: Replay, step: RoundSummary) -> list[str]:
         return [f"{_capital(round_sentence(step))}."]
     winner = replay.candidate(step.number, step.winner)
     effect = _EFFECTS[replay.decision.cycle.semantics]
-    pairs = zip(step.spreads, winner.constraints, strict=True)
     sentences = list(_decisive_scores(replay, step))
-    sentences += [effect(spread, check, winner.cluster) for spread, check in pairs]
+    sentences += [
+        effect(spread, check, winner.cluster)
+        for spread, check in zip(step.spreads, winner.constraints, strict=True)
+    ]
     for spread in step.spreads:
         over, without, key = (
             spread.forbids - spread.without_key,
@@ -70,14 +72,13 @@ def _capital(words: str) -> str:
 
 def _effect_on_skew(spread: Spread, check: ConstraintCheck, cluster: str) -> str:
     key, before, after = check.topology_key, spread.skew_before, spread.skew_after
-    score = signed_text(check.score)
     if check.group is None:
         return f"{cluster} has no label {key}, so no limit applies to it: it scores 0."
     skew = f"skew {before} → {after}"
     if after == before:
         skew = f"skew stays {after}"
     over = f", over the soft limit {spread.max_skew}" * check.violates
-    return f"{key}={check.group}: {skew}{over} ({score})."
+    return f"{key}={check.group}: {skew}{over} ({signed_text(check.score)})."
 
 
 def _effect_on_gap(spread: Spread, check: ConstraintCheck, cluster: str) -> str:
@@ -457,10 +458,9 @@ def _skew_effect(verdict: ConstraintCheck) -> str:
 
 
 def _gap(verdict: ConstraintCheck, groups: Groups) -> str:
-    key = verdict.topology_key
     if verdict.group is None:
         return f"a cluster without the {key_words(verdict)} has no gap"
-    place = f"{key}={verdict.group}"
+    place = f"{verdict.topology_key}={verdict.group}"
     if groups.weights:
         weight = groups.weights[groups.values.index(verdict.group)]
         return f"{place} has {verdict.count} for its weight {weight}"
@@ -492,7 +492,6 @@ def _sum_words(
 
 def preference_words(replay: Replay, one: Candidate) -> str:
     """Return the parts of the preference of a cluster under `ocm`: "132 (affinity 100, Balance 32)"."""
-    value = _bracketed(one.combined["preference"])
     parts: dict[str, SpreadScore | None] = {"affinity": one.affinity_score}
     decision = replay.decision
     if decision.candidates is not None:
@@ -505,7 +504,7 @@ def preference_words(replay: Replay, one: Candidate) -> str:
             if each.source in _PRIORITIZERS
         }
     made_of = ", ".join(f"{name} {score_text(part)}" for name, part in parts.items())
-    return f"{value} ({made_of})"
+    return f"{_bracketed(one.combined['preference'])} ({made_of})"
 
 
 # What adds to the affinity in a preference, by its name in OCM.

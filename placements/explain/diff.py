@@ -36,9 +36,8 @@ _CAUSES_SHOWN, _CAUSE_VALUE = 2, 30
 def cause_words(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
     """Return what an edit of an object changed, as the cause of what follows: "numberOfClusters 5 → 6"."""
     specs = before.get("spec"), after.get("spec")
-    changes = differences(*specs) or differences(before, after)
     words = []
-    for one in changes:
+    for one in differences(*specs) or differences(before, after):
         place, old, new = one.path.removeprefix("policy."), one.before, one.after
         if old is None or new is None:
             words.append(f"{place} {'added' if old is None else 'removed'}")

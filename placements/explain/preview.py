@@ -101,10 +101,9 @@ def pick_lines(decision: Decision) -> Iterator[PickLine]:
 
 def passed_over(decision: Decision) -> list[tuple[str, int]]:
     """Return how many clusters are not placed afterwards, by state, without a loop over clusters."""
-    total = len(decision.cycle.fleet)
     placed = _positions(decision, decision.placed_after)
     ended = np.setdiff1d(_positions(decision, decision.unscheduled), placed)
-    rest = np.ones(total, dtype=np.bool_)
+    rest = np.ones(len(decision.cycle.fleet), dtype=np.bool_)
     rest[placed] = False
     rest[ended] = False
     counts: dict[str, int] = {

@@ -596,20 +596,22 @@ def plan_document(
             "words": action_words(one, running.get(one.cluster), names),
         }
 
-    waves = [
-        {
-            "number": wave.number,
-            "count": len(wave.actions),
-            "actions": [planned_action(one) for one in wave.actions],
-            "budgets": budget_document(wave.budgets),
-        }
-        for wave in plan.waves
-    ]
     rest = {
         **short_result_document(plan.rest),
         "sentences": result_sentences(with_names(plan.rest, names or {})),
     }
-    return {"waves": waves, "rest": rest}
+    return {
+        "waves": [
+            {
+                "number": wave.number,
+                "count": len(wave.actions),
+                "actions": [planned_action(one) for one in wave.actions],
+                "budgets": budget_document(wave.budgets),
+            }
+            for wave in plan.waves
+        ],
+        "rest": rest,
+    }
 
 
 NO_FORECAST = {

@@ -119,10 +119,11 @@ _WAITS = {
 def reason_sentence(reason: StageReason) -> str:
     one, several = _REASONS[reason.code]
     is_one = len(reason.names) == 1
-    wanted = counted(reason.wanted or 0, "cluster")
     template = one if is_one else several or one
     return template.format(
-        names=_first_ten(reason.names), wanted=wanted, found=reason.found or 0
+        names=_first_ten(reason.names),
+        wanted=counted(reason.wanted or 0, "cluster"),
+        found=reason.found or 0,
     )
 
 

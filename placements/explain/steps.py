@@ -215,9 +215,8 @@ class _Moment:
             marks[self.candidates.passes] = Mark.REST
         else:
             left = self.round.is_left
-            violates = self.round.constraint_scores[place].violates
             marks[left] = Mark.CANDIDATE
-            marks[left & violates] = Mark.COSTLY
+            marks[left & self.round.constraint_scores[place].violates] = Mark.COSTLY
             marks[left & self.round.is_forbidden] = Mark.BLOCKED
         marks[self.placed] = Mark.PLACED
         marks[self.added] = Mark.NEW
@@ -243,12 +242,11 @@ class _Moment:
             positions, size = members[~is_old].tolist(), int(is_old.sum())
             sums = (LaneBlock(Mark.PLACED, f"{size:,}", size=size),) if size else ()
         order = list(Mark)
-        ordered = sorted(
+        segments = []
+        for at in sorted(
             positions,
             key=lambda at: (order.index(marks[at]), self.number_of.get(at, 0), at),
-        )
-        segments = []
-        for at in ordered:
+        ):
             number = (
                 self.number_of.get(at, 0) if marks[at] in (Mark.PLACED, Mark.NEW) else 0
             )
@@ -769,9 +767,8 @@ def cluster_steps(decision: Decision, cluster: str, current: int) -> ClusterStep
     """Return the line of a cluster through the steps. Raise KeyError."""
     replay, total = Replay(decision), decision.number_of_rounds
     first = max(1, min(current - MOST_COLUMNS // 2, total - MOST_COLUMNS + 1))
-    last = min(total, first + MOST_COLUMNS - 1)
     cells = []
-    for number in range(first, last + 1):
+    for number in range(first, min(total, first + MOST_COLUMNS - 1) + 1):
         one = replay.round(number)
         candidate = replay.candidate_in(one, cluster)
         is_left = bool(one.is_left[decision.cycle.fleet.positions[cluster]])

@@ -417,11 +417,11 @@ def _outranked(facts: Facts) -> str:
     column = facts["decidedBy"]
     words = decided_words(column, facts.get("equal", ()))
     what, own, best = _LOST_ON.get(column, (words, "score", "behindScore"))
-    lost = (
-        f"Rank {facts['rank']:,} in step {facts['round']:,}; lost to {facts['behind']}"
-    )
     decided = _compared(facts, what, own, best) if own in facts else what
-    return f"{lost} on {decided}"
+    return (
+        f"Rank {facts['rank']:,} in step {facts['round']:,}; lost to {facts['behind']}"
+        f" on {decided}"
+    )
 
 
 def _compared(

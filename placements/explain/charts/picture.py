@@ -31,7 +31,6 @@ def first_picture(figure: go.Figure) -> dict[str, Any] | None:
     drawn = figure.to_plotly_json()
     layout = drawn["layout"]
     across, down = layout["xaxis"], layout["yaxis"]
-    rows = down["ticktext"]
     traces = [one for one in drawn["data"] if one["type"] == "bar"]
     looks = [
         {
@@ -50,7 +49,7 @@ def first_picture(figure: go.Figure) -> dict[str, Any] | None:
         return None
     return {
         "height": layout["height"],
-        "rows": rows,
+        "rows": down["ticktext"],
         "row_title": down.get("title", {}).get("text"),
         "unit": across["title"]["text"],
         "ticks": [

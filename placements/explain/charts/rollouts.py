@@ -44,9 +44,9 @@ def picture_figure(picture: RunPicture) -> go.Figure:
     """Draw a rollout: waves or stages as columns of clusters, and the available clusters below."""
     row = _NAMED_ROW if picture.is_named else _DOT_ROW
     has_trouble = any(column.troubled for column in picture.columns)
-    head = _HEAD + _NAMES * (has_trouble and not picture.is_named)
     dots = picture.rows * row
-    plot = head + dots + _LINE
+    names = _NAMES * (has_trouble and not picture.is_named)
+    plot = _HEAD + names + dots + _LINE
     line = (_LINE - 6) / plot
     return figure(
         *availability_traces(picture),
