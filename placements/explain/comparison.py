@@ -29,9 +29,7 @@ from placements.explain.decisions import (
     out_words,
     passed_over_words,
 )
-from placements.explain.vocabulary import headline, verb
-
-_NAMES_SHOWN = 5
+from placements.explain.vocabulary import NAMES_SHOWN, headline, verb
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +108,7 @@ def apart_words(gained: Sequence[str], lost: Sequence[str]) -> str:
     """Return the clusters that one selects and another does not: "also b-1 and b-2; not a-3"."""
     parts = (("also", gained), ("not", lost))
     return "; ".join(
-        f"{word} {first_names(names, _NAMES_SHOWN)}" for word, names in parts if names
+        f"{word} {first_names(names, NAMES_SHOWN)}" for word, names in parts if names
     )
 
 
@@ -260,8 +258,10 @@ class _Side:
                 )
                 fixed = siblings & (score.counts == verdict.smallest) & (left == 0)
                 if names := [groups.values[at] for at in fixed.nonzero()[0]]:
-                    holds = f"{first_names(names, _NAMES_SHOWN)} {verb(len(names), 'keeps')}"
-                    yield f"{holds} the minimum at {verdict.smallest}, without candidates"
+                    yield (
+                        f"{first_names(names, NAMES_SHOWN)} {verb(len(names), 'keeps')}"
+                        f" the minimum at {verdict.smallest}, without candidates"
+                    )
 
     def _why(self, rival: "_Side") -> Iterator[str]:
         """Return what put the choice first, and what let it in where the rival's rules keep it out."""
@@ -334,7 +334,7 @@ def _uncounted(score: ConstraintScore, fits: Bools, rival: Round) -> Iterator[st
         yield f"clusters without {key} are in no domain"
     if names := sorted(passing):
         why = "" if any(passing.values()) else ", as no cluster there passes"
-        yield f"{first_names(names, _NAMES_SHOWN)} {verb(len(names), 'does')} not count{why}"
+        yield f"{first_names(names, NAMES_SHOWN)} {verb(len(names), 'does')} not count{why}"
 
 
 def _last(value: str) -> str:

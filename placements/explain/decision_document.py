@@ -14,10 +14,9 @@ from placements.engine.scheduling.replay import Candidate, Replay, RoundSummary
 from placements.explain.advice import change_words
 from placements.explain.comparison import difference_sentence, divergences
 from placements.explain.decisions import course_sentences
-from placements.explain.hub_status import condition_of
+from placements.explain.hub_status import Plain, condition_of
 from placements.explain.vocabulary import MEASURES, reason_sentence
 
-Plain = dict[str, Any]
 MANY_ROUNDS, MANY_CLUSTERS = 50, 200
 # Of a part of a response: counts of domains in rounds, or results of constraints for
 # clusters.

@@ -369,12 +369,11 @@ def _columns(decision: Decision, one: Round) -> dict[str, str]:
     columns["affinity"] = "affinity"
     if decision.cycle.binding_classes.obsolete and "was-here" in strategy.rank_names:
         columns["was-here"] = PLACED_BEFORE
-    others = [
-        name
+    return columns | {
+        name: HEADINGS.get(name, name)
         for name in strategy.rank_names
         if name not in ("topology", "affinity", "was-here")
-    ]
-    return columns | {name: HEADINGS.get(name, name) for name in others}
+    }
 
 
 def _skew_notes(one: Round) -> Iterator[str]:
@@ -432,8 +431,9 @@ def _score_cell(key: str, one: Candidate, bounds: tuple[float, float]) -> Cell:
             return Cell(NONE)  # another limit blocks the cluster, which is not scored
         if isinstance(check.score, float):  # a cost
             return Cell(score_text(check.score))
-        tone = _tone(check.score, is_cost=check.violates)
-        return Cell(signed_text(check.score), tone=tone)
+        return Cell(
+            signed_text(check.score), tone=_tone(check.score, is_cost=check.violates)
+        )
     if key == "topology":
         score = one.topology_spread_score
         if one.rank is None:
@@ -514,7 +514,7 @@ def composition(decision: Decision, cluster: str) -> Composition:
             # The rows before they were scaled over the candidates to −100 to 100.
             among = one.raw[candidates.passes]
             words = f"affinity rows: {score_text(one.raw[position].item())}"
-            if not len(among) or among.min() == among.max():
+            if len(np.unique(among)) < 2:
                 words += ", as for every candidate"
             else:
                 words += f"; candidates {score_text(among.min().item())} to {score_text(among.max().item())}"

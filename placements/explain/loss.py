@@ -19,10 +19,9 @@ from placements.engine.loss import (
 from placements.engine.scheduling.decision import Decision
 from placements.explain.decision_tables import csv_text
 from placements.explain.staged_updates import STAYS_SENTENCES
-from placements.explain.vocabulary import headline, verb
+from placements.explain.vocabulary import NAMES_SHOWN, headline, verb
 from placements.manifests.policy import PlacementType
 
-_NAMES_SHOWN = 5
 VARIANT_NAMES = {
     "down": "Down (still members)",
     "cordon": "Drained (still members)",
@@ -60,15 +59,15 @@ def choice_words(names: Sequence[str], labels: Sequence[str], total: int) -> str
         for label in labels
     )
     if not labels:
-        return first_names(names, _NAMES_SHOWN)
-    also = f" and {joined(list(names[:_NAMES_SHOWN]))}" if names else ""
+        return first_names(names, NAMES_SHOWN)
+    also = f" and {joined(list(names[:NAMES_SHOWN]))}" if names else ""
     return f"{counted(total, 'cluster')}, {by_label}{also}"
 
 
 def stuck_words(decision: Decision) -> str:
     if decision.not_found:
         return (
-            f"named, and not in the fleet: {joined(decision.not_found[:_NAMES_SHOWN])}"
+            f"named, and not in the fleet: {joined(decision.not_found[:NAMES_SHOWN])}"
         )
     if decision.is_failed:
         return headline(decision)
@@ -79,9 +78,10 @@ def stuck_words(decision: Decision) -> str:
         )
     sentences = []
     for (count, has_candidates), groups in by_count.items():
-        stays = f"{joined(groups[:_NAMES_SHOWN])} {verb(len(groups), 'stays')}"
-        cause = f"no {'more ' * has_candidates}candidates"
-        sentences.append(f"{stays} at {count:,} ({cause})")
+        stays = f"{joined(groups[:NAMES_SHOWN])} {verb(len(groups), 'stays')}"
+        sentences.append(
+            f"{stays} at {count:,} (no {'more ' * has_candidates}candidates)"
+        )
     return "; ".join(sentences) or "no other cluster passes its filters"
 
 
@@ -114,7 +114,7 @@ def loss_message(row: PlacementLoss) -> str:
         case PlacementImpact.STUCK if row.decision is not None:
             message = f"No replacement: {stuck_words(row.decision)}."
         case PlacementImpact.MOVES if row.leaves:
-            message = f"Replacement: {first_names(row.joins, _NAMES_SHOWN)}."
+            message = f"Replacement: {first_names(row.joins, NAMES_SHOWN)}."
         case PlacementImpact.SHRINKS:
             message = f"No replacement needed{' (PickAll)' * is_all}."
         case PlacementImpact.DOWN:
@@ -139,7 +139,7 @@ def difference_note(left: PlacementLoss, drained: PlacementLoss) -> str:
         [constraint.topology_key for constraint in policy.topology_spread_constraints],
     )
     if emptied:
-        which = joined(list(emptied[:_NAMES_SHOWN]))
+        which = joined(list(emptied[:NAMES_SHOWN]))
         stay = "stays a domain" if len(emptied) == 1 else "stay domains"
         return f"domains are counted over all member clusters, so a cordoned {which} {stay} with 0"
     if policy.tolerations:

@@ -1,17 +1,18 @@
 """What a preview shows of a decision: groups against their band, the first picks, clusters passed over."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
 
-from clusters.columns import Codes, Ints
+from clusters.columns import Ints
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import CycleKind, Decision, Picked
 from placements.engine.scheduling.outcome import BLOCKED, Outcome
 from placements.engine.scheduling.profile import profile_of
 from placements.engine.scheduling.replay import equal_before
+from placements.explain.steps import positions_of
 from placements.explain.vocabulary import decided_words
 from placements.manifests.policy import PlacementType
 
@@ -71,13 +72,6 @@ def _worth(cycle: Cycle, joint: str = "; ") -> str:
     return f"{joint}existing placements {'only win ties' if only_ties else 'have no effect'}"
 
 
-def _positions(decision: Decision, names: Iterable[str]) -> Codes:
-    positions = decision.cycle.fleet.positions
-    return np.array(
-        [positions[name] for name in names if name in positions], dtype=np.int32
-    )
-
-
 def pick_lines(decision: Decision) -> Iterator[PickLine]:
     is_one_round = decision.number_of_rounds == 1 and len(decision.picked) != 1
     for place, picked in enumerate(islice(decision.picked, MOST_PICKS), start=1):
@@ -101,8 +95,10 @@ def pick_lines(decision: Decision) -> Iterator[PickLine]:
 
 def passed_over(decision: Decision) -> list[tuple[str, int]]:
     """Return how many clusters are not placed afterwards, by state, without a loop over clusters."""
-    placed = _positions(decision, decision.placed_after)
-    ended = np.setdiff1d(_positions(decision, decision.unscheduled), placed)
+    placed = positions_of(decision.cycle.fleet, decision.placed_after)
+    ended = np.setdiff1d(
+        positions_of(decision.cycle.fleet, decision.unscheduled), placed
+    )
     rest = np.ones(len(decision.cycle.fleet), dtype=np.bool_)
     rest[placed] = False
     rest[ended] = False

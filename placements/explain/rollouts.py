@@ -273,27 +273,23 @@ _WHY_BLOCKED = {
 
 def _becoming_available(result: RollingUpdateResult) -> str:
     starting = [one.cluster for one in result.actions if not isinstance(one, Remove)]
-    retries = [
-        one.cluster for one in result.blocked if one.reason is BlockReason.RETRY_LATER
-    ]
+    blocked: dict[BlockReason, list[str]] = {reason: [] for reason in BlockReason}
+    for one in result.blocked:
+        blocked[one.reason].append(one.cluster)
     clauses = [
         f"{one.cluster} is available"
         + (f" at {moment_words(one.available_at)}" if one.available_at else "")
         for one in result.in_progress
         if one.phase is not Phase.REMOVING
     ]
-    late = [
-        one.cluster for one in result.blocked if one.reason is BlockReason.NOT_AVAILABLE
-    ]
+    late = blocked[BlockReason.NOT_AVAILABLE]
     clauses += [f"{name} is available" for name in (*starting, *late)]
-    clauses += [f"the retry on {name} succeeds" for name in retries]
-    without_driver = {
-        one.cluster for one in result.blocked if one.reason is BlockReason.NOT_MONITORED
-    }
     clauses += [
-        f"{name} {'gets a driver' if name in without_driver else 'reconnects'}"
-        for name in result.unreachable
+        f"the retry on {name} succeeds" for name in blocked[BlockReason.RETRY_LATER]
     ]
+    unblocks = dict.fromkeys(result.unreachable, "reconnects")
+    unblocks |= dict.fromkeys(blocked[BlockReason.NOT_MONITORED], "gets a driver")
+    clauses += [f"{name} {unblocks[name]}" for name in result.unreachable]
     return first_names(clauses)
 
 

@@ -398,12 +398,13 @@ def run_picture(
     ]
     planned: list[LinePoint] = []
     if is_running or not moments:
-        planned = _planned_points(placed, now, progress, minimum)
+        planned = _planned_points(placed, progress, minimum)
         if now is None:
-            points = []  # before the first start, all of the line is the plan
-        elif is_held:
-            planned = planned[:1]
-        points += planned
+            points = planned  # before the first start, all of the line is the plan
+        else:
+            points.append(LinePoint(now, progress.old, progress.new, is_planned=True))
+            planned = [] if is_held else planned
+            points += planned
     bounds = [("minimum", minimum)]
     if has_maximum and progress.max_total != number:
         bounds.append(("maximum", progress.max_total))
@@ -419,7 +420,7 @@ def run_picture(
         labels.append((f"all {number:,}", number))
     highest = max([number, *(one.available for one in points), *dict(labels).values()])
     top = max(1, highest) * 1.25  # with room for the title
-    if len(planned) > 1:
+    if planned:
         expected = points[-1].available
         labels.append((f"{expected:,} expected", expected))
     elif moments and is_running:
@@ -461,7 +462,6 @@ def _thinned(
 
 def _planned_points(
     placed: Sequence[tuple[float, RunColumn]],
-    now: float | None,
     progress: RolloutProgress,
     minimum: int,
 ) -> list[LinePoint]:
@@ -470,7 +470,7 @@ def _planned_points(
     So many are updated at once as the minimum leaves, and the line does not fall below it.
     """
     old, new, number = progress.old, progress.new, progress.number
-    points = [] if now is None else [LinePoint(now, old, new, is_planned=True)]
+    points = []
     for place, column in placed:
         left = [one for one in column.dots if one.level != "healthy"]
         # What the plan ends with has a piece of the axis, too.

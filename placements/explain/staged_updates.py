@@ -54,11 +54,14 @@ def run_sentences(result: StagedUpdateResult) -> list[str]:
     if steps:
         done = sum(step.done_at is not None for step in steps)
         sentences.append(f"{done:,} of {counted(len(steps), 'cluster')} updated.")
-    sentences += [_STATUS[result.status]] if result.status in _STATUS else []
+    sentences += _STATUS.get(result.status, ())
     if (stage := result.concurrency) and stage.running:
         failed = len(names_waiting_for(result.waits, WaitReason.RETRY))
-        started = f"{stage.running - failed:,} updating, {f'{failed:,} failed, ' if failed else ''}"
-        numbers = f"{started}{stage.done:,} done, {stage.waiting:,} pending"
+        failures = f"{failed:,} failed, " * bool(failed)
+        numbers = (
+            f"{stage.running - failed:,} updating, {failures}"
+            f"{stage.done:,} done, {stage.waiting:,} pending"
+        )
         sentences.append(
             f"Stage {stage.stage}: {numbers} (max {stage.limit:,} at a time)."
         )
@@ -90,8 +93,8 @@ def hub_run_sentences(status: Mapping[str, Any]) -> list[str]:
 
 
 _STATUS = {
-    RunStatus.STOPPING: "No new updates start.",
-    RunStatus.FAILED: "Start a new run.",
+    RunStatus.STOPPING: ("No new updates start.",),
+    RunStatus.FAILED: ("Start a new run.",),
 }
 
 

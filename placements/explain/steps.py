@@ -166,7 +166,7 @@ class LanePanel:
         return {segment.mark for lane in self.lanes for segment in lane.segments}
 
 
-def _positions(fleet: Fleet, names: Iterable[str]) -> Ints:
+def positions_of(fleet: Fleet, names: Iterable[str]) -> Ints:
     return np.array(
         sorted(fleet.positions[name] for name in names if name in fleet.positions),
         dtype=np.int64,
@@ -191,11 +191,11 @@ class _Moment:
         self.candidates = decision.candidates or candidates_of(decision.cycle)
         self.before: Any = self.candidates.placed
         if before is not None:
-            self.before = _positions(fleet, before)
+            self.before = positions_of(fleet, before)
         self.number_of = dict(zip(decision.chosen.tolist(), count(1), strict=False))
         self.round = None if step is None else decision.round(step)
         if self.round is None or step is None:
-            self.placed = _positions(fleet, decision.placed_after)
+            self.placed = positions_of(fleet, decision.placed_after)
             self.added = decision.chosen[:0]
             if decision.cycle.policy.placement_type is not PlacementType.PICK_N:
                 self.number_of = {}

@@ -75,8 +75,9 @@ def decision_text(
     if exact is None or not exact.is_possible:
         ways = [change_words(one.change) for one in how_to_fulfil(decision)]
         if ways:
-            several = "; ".join(ways[:_WAYS_SHOWN])
-            head.append(f"fulfilled by any of these changes: {several}")
+            head.append(
+                f"fulfilled by any of these changes: {'; '.join(ways[:_WAYS_SHOWN])}"
+            )
 
     parts: list[list[str]] = [[*head, *notes]]
     if step is not None:
@@ -85,10 +86,9 @@ def decision_text(
         parts.append(_advice(advice, decision))
     if step is None and advice is None:
         parts += [_placed_lines(decision), _not_placed(decision)]
-        numbers = {*range(1, min(count, _ROUNDS_SHOWN)), count} - {0}
         parts += [
             list(_step_lines(replay, number, candidates=_CANDIDATES_SHOWN))
-            for number in sorted(numbers)
+            for number in sorted({*range(1, min(count, _ROUNDS_SHOWN)), count} - {0})
         ]
         if count > _ROUNDS_SHOWN:
             left_out = f"… steps {_ROUNDS_SHOWN} to {count - 1} not shown"
@@ -341,8 +341,6 @@ def comparison_text(
 
 def table(rows: Sequence[Sequence[str]]) -> list[str]:
     """Return rows with their columns lined up, two blanks apart, numbers to the right."""
-    if not rows:
-        return []
 
     def is_number(cell: str) -> bool:
         parts = (part.lstrip("+-").replace(".", "", 1) for part in cell.split("/"))

@@ -104,7 +104,7 @@ ELIGIBILITY_WORDS = {
     EligibilityKind.UNSPECIFIED: "Not ready",
 }
 OPERATOR_WORDS = {"Gt": ">", "Ge": "≥", "Eq": "=", "Ne": "≠", "Lt": "<", "Le": "≤"}
-_NAMES_SHOWN = 5
+NAMES_SHOWN = 5
 
 
 def minus_signs(text: str) -> str:
@@ -246,17 +246,16 @@ def round_sentence(step: RoundSummary) -> str:
             [one.topology_key for one in step.spreads if one.without_key], "or"
         )
         if limits:
-            without = f", or the cluster has no label {keys}" if keys else ""
+            without = f", or the cluster has no label {keys}" * bool(keys)
             return (
                 "no candidate can be selected: every one "
                 f"would break {' or '.join(limits)}{without}"
             )
         if keys:
             return f"no candidate can be selected: none has the label {keys}"
+        why = f"no {'other ' * step.others_stay}cluster passes the filters"
         if step.number > 1:
             why = "every cluster that passes the filters is selected"
-        else:
-            why = f"no {'other ' if step.others_stay else ''}cluster passes the filters"
         return f"no candidates left: {why}"
     if step.cut is not None:
         cut = step.cut
@@ -525,7 +524,7 @@ def policy_sentence(
     if policy.placement_type is PlacementType.PICK_FIXED:
         names = policy.cluster_names
         select = (
-            f"Select by name: {first_names(names, _NAMES_SHOWN)}"
+            f"Select by name: {first_names(names, NAMES_SHOWN)}"
             if names
             else "PickFixed with no cluster names"
         )
@@ -620,8 +619,9 @@ def _spread_by_skew(policy: PlacementPolicy) -> list[str]:
     for one in policy.topology_spread_constraints:
         domains = f", at least {one.min_domains} domains" if one.min_domains else ""
         apart = "" if limits else " apart"
-        sort = SORTS[is_hard(one)]
-        limits.append(f"{one.max_skew}{apart} across {_key(one)} ({sort}{domains})")
+        limits.append(
+            f"{one.max_skew}{apart} across {_key(one)} ({SORTS[is_hard(one)]}{domains})"
+        )
     return [f"at most {joined(limits)}"] if limits else []
 
 

@@ -73,7 +73,7 @@ def picture_figure(picture: RunPicture) -> go.Figure:
 
 def availability_traces(picture: RunPicture) -> Iterator[go.Scatter]:
     """Yield the areas of the revisions and the line above them: solid what was, then what is planned."""
-    for is_planned, dash in ((False, "solid"), (True, "dot")):
+    for is_planned, dash, stack in ((False, "solid", "past"), (True, "dot", "planned")):
         own = [one for one in picture.points if one.is_planned is is_planned]
         if not own:
             continue
@@ -91,11 +91,11 @@ def availability_traces(picture: RunPicture) -> Iterator[go.Scatter]:
                 y=[*values, values[-1]],
                 mode="lines",
                 line={"shape": "hv", "width": 0},
-                stackgroup="planned" if is_planned else "past",
+                stackgroup=stack,
                 fillcolor=planned if is_planned else color,
                 hovertemplate=f"%{{y}} on the revision {words}<extra></extra>",
             )
-        top = [one.old + one.new for one in own]
+        top = [one.available for one in own]
         yield go.Scatter(
             x=times,
             y=[*top, top[-1]],
