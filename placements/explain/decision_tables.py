@@ -429,7 +429,8 @@ def _score_cell(key: str, one: Candidate, bounds: tuple[float, float]) -> Cell:
             return Cell("blocked", tone="blocked")
         if one.rank is None:
             return Cell(NONE)  # another limit blocks the cluster, which is not scored
-        if isinstance(check.score, float):  # a cost
+        is_cost = isinstance(check.score, float)
+        if is_cost:
             return Cell(score_text(check.score))
         return Cell(
             signed_text(check.score), tone=_tone(check.score, is_cost=check.violates)

@@ -117,13 +117,15 @@ class Piece:
 def sentence_diff(before: str, after: str) -> list[Piece]:
     """Compare two sentences clause by clause; a clause that changed inside is replaced as a whole."""
     old, new = _CLAUSE_END.split(before), _CLAUSE_END.split(after)
-    return _pieces(SequenceMatcher(a=old, b=new, autojunk=False), " ")
+    return _pieces(SequenceMatcher(a=old, b=new, autojunk=False), old, new, " ")
 
 
-def _pieces(compared: SequenceMatcher[str], joint: str) -> list[Piece]:
+def _pieces(
+    compared: SequenceMatcher[str], left: list[str], right: list[str], joint: str
+) -> list[Piece]:
     pieces = []
     for tag, i, j, k, end in compared.get_opcodes():
-        old, new = joint.join(compared.a[i:j]), joint.join(compared.b[k:end])
+        old, new = joint.join(left[i:j]), joint.join(right[k:end])
         if tag == "equal":
             pieces.append(Piece("", old))
             continue
@@ -196,7 +198,7 @@ def side_by_side(lines: Iterable[Piece]) -> Iterator[LinePair]:
             if words.ratio() < _LEAST_ALIKE:
                 yield LinePair([old], [new])
                 continue
-            marked = _pieces(words, "")
+            marked = _pieces(words, left, right, "")
             yield LinePair(
                 [one for one in marked if one.sign != "+"],
                 [one for one in marked if one.sign != "−"],

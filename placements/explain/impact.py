@@ -127,7 +127,7 @@ def impact_markdown(
 
     `links` are addresses of previews by the name of a row.
     """
-    lines = [MARKER, f"**{headline_of(impact)}**", *([note] if note else []), ""]
+    lines = [MARKER, f"**{headline_of(impact)}**", *filter(None, [note]), ""]
     marked = {True: "⚠️ **Incomplete:**", False: "⚠️"}
     notes = (
         f"{marked[one.is_incomplete]} {_short(f'{one.file}:{one.line}: {one.message}')}"
@@ -161,14 +161,14 @@ def impact_markdown(
             "|---|---|---|---|---|---|",
             *(_table_row(row, links.get(row.name, "")) for row in impact.changed),
         ]
-        is_long = len(impact.changed) > _NAMES_SHOWN
-        if is_long:
+        end = []
+        if len(impact.changed) > _NAMES_SHOWN:
             lines += [
                 "<details>",
                 f"<summary>{len(impact.changed)} placements</summary>",
                 "",
             ]
-        end = ["", "</details>"] if is_long else []
+            end = ["", "</details>"]
         room = _LONGEST - sum(len(line) + 1 for line in (*lines, *end)) - 200
         rows: list[str] = []
         for line in table:

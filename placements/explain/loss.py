@@ -87,21 +87,20 @@ def stuck_words(decision: Decision) -> str:
 
 def impact_badges(row: PlacementLoss) -> list[tuple[str, str]]:
     """Return what becomes of a placement, as totals and filters count it, then what is wrong with it."""
-    badges = [IMPACT_BADGES[row.impact]]
-    if row.is_fulfilled and not row.leaves and row.impact is PlacementImpact.MOVES:
-        badges.append(("healthy", "Fulfilled"))
-    if (
-        not row.is_fulfilled
-        and row.decisions
-        and row.impact is not PlacementImpact.STUCK
-    ):
-        words = "Not fulfilled" if row.gets_worse else "Not fulfilled, as before"
-        badges.append(("attention", words))
-    if row.exceeded_limits:
-        badges.append(("attention", "Out of balance"))
-    if row.is_empty:
-        badges.append(("failed", "No clusters left"))
-    return badges
+    is_moved = row.impact is PlacementImpact.MOVES
+    is_open = bool(row.decisions) and row.impact is not PlacementImpact.STUCK
+    unfulfilled = "Not fulfilled" if row.gets_worse else "Not fulfilled, as before"
+    badges = (
+        (True, IMPACT_BADGES[row.impact]),
+        (
+            is_moved and row.is_fulfilled and not row.leaves,
+            ("healthy", "Fulfilled"),
+        ),
+        (is_open and not row.is_fulfilled, ("attention", unfulfilled)),
+        (row.exceeded_limits, ("attention", "Out of balance")),
+        (row.is_empty, ("failed", "No clusters left")),
+    )
+    return [badge for applies, badge in badges if applies]
 
 
 def loss_message(row: PlacementLoss) -> str:
@@ -217,13 +216,17 @@ def _sentence(
         metric, words, gone = ("empty", "without any working cluster", "lost")
     number = counts[metric]
     worst = f"if {loss_name(level, value)} {verb(1 + value.count(AND), 'is')} lost"
-    if number:
-        return f"{loss}: up to {counted(number, 'placement')} {words}, {worst}."
-    if counts["empty"]:
-        return f"{loss}: up to {counted(counts['empty'], 'placement')} without any cluster, {worst}."
-    if counts["lost"]:
-        return f"{loss}: no placement {words}; up to {counted(counts['lost'], 'cluster')} {gone}, {worst}."
-    return f"{loss}: no placement is affected permanently."
+    empty, lost = counts["empty"], counts["lost"]
+    sentences = (
+        (number, f"up to {counted(number, 'placement')} {words}, {worst}."),
+        (empty, f"up to {counted(empty, 'placement')} without any cluster, {worst}."),
+        (
+            lost,
+            f"no placement {words}; up to {counted(lost, 'cluster')} {gone}, {worst}.",
+        ),
+        (True, "no placement is affected permanently."),
+    )
+    return f"{loss}: {next(words for applies, words in sentences if applies)}"
 
 
 def loss_name(level: str, value: str) -> str:

@@ -672,8 +672,9 @@ def eta_sentence(eta: Document, *, now: datetime) -> str:
 
 def eta_words(eta: Document, *, is_paused: bool, now: datetime) -> str:
     """Return the time left of a run in progress, or why it is not known."""
-    reason = NO_FORECAST.get("paused" if is_paused else eta.get("reason", ""), "")
-    return reason if is_paused else eta_sentence(eta, now=now) or reason
+    if is_paused:
+        return NO_FORECAST["paused"]
+    return eta_sentence(eta, now=now) or NO_FORECAST.get(eta.get("reason", ""), "")
 
 
 def _timestamp(moment: datetime | None) -> str | None:

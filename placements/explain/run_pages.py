@@ -97,7 +97,7 @@ def verdict_words(parts: Iterable[Part], waits: str = "") -> str:
         for state in (Part.FAILED, Part.NOT_AVAILABLE)
         if counts[state]
     ]
-    return ", ".join([done, *troubles, *([waits] if waits else [])])
+    return ", ".join(filter(None, [done, *troubles, waits]))
 
 
 def wait_rows(

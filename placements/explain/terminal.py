@@ -155,13 +155,13 @@ def _arrow(before: int, after: int) -> str:
 def _candidate_table(
     candidates: Sequence[Candidate], step: RoundSummary, decision: Decision
 ) -> list[str]:
-    semantics, rank_names = (
-        decision.cycle.semantics,
-        profile_of(decision.cycle).strategy.rank_names,
-    )
+    rank_names = profile_of(decision.cycle).strategy.rank_names
     has_history = "was-here" in rank_names and any(one.was_here for one in candidates)
     combined = list(dict.fromkeys(name for one in candidates for name in one.combined))
-    scored = (scored_heading(spread.topology_key, semantics) for spread in step.spreads)
+    scored = (
+        scored_heading(spread.topology_key, decision.cycle.semantics)
+        for spread in step.spreads
+    )
     header = ["rank", "cluster", *scored, "topology", "affinity"]
     header += [HEADINGS.get(name, name) for name in combined]
     rows = [[*header, *(["previously placed"] if has_history else []), "decided by"]]

@@ -85,7 +85,7 @@ COLUMN_WORDS = {
 # By whether a constraint is hard, and by whether its rules limit the skew.
 SORTS = {True: "hard", False: "soft"}
 MEASURES = {True: "skew", False: "gap"}
-_CLAIMS = {KeyType.CLAIM: "claim "}
+_CLAIMS: dict[str | None, str] = {KeyType.CLAIM: "claim "}
 # Columns of tables whose head or caption names what is summed.
 HEADINGS = {"final": "sum", "score": "sum"}
 _SCORED = {
