@@ -193,16 +193,15 @@ def _side_words(
         others = [one for one in sides if one.choice != side.choice]
         rival = min(others, key=lambda one: one.choice is None)
         alike.setdefault(side.words(rival), []).append((side, rival))
-    parts = []
-    for those in sorted(alike.values(), key=lambda pairs: pairs[0][0].choice is None):
-        side, rival = those[0]
-        parts.append(
-            (
-                joined([str(one.semantics) for one, _ in those]),
-                side.words(rival, many=len(those)),
-            )
+    return [
+        (
+            joined([str(one.semantics) for one, _ in those]),
+            those[0][0].words(those[0][1], many=len(those)),
         )
-    return parts
+        for those in sorted(
+            alike.values(), key=lambda pairs: pairs[0][0].choice is None
+        )
+    ]
 
 
 @dataclass(frozen=True)

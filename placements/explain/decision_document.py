@@ -44,8 +44,14 @@ def decision_document(
     facts_of_cluster = 1 + len(decision.cycle.policy.topology_spread_constraints)
     left_out = []
     if most_facts is not None and rounds * domains > most_facts:
-        message = f"Left out: {rounds:,} rounds with {domains:,} domains each; request one as step"
-        left_out.append(ManifestWarning("shortened", "rounds", message))
+        left_out.append(
+            ManifestWarning(
+                "shortened",
+                "rounds",
+                f"Left out: {rounds:,} rounds with {domains:,} domains each;"
+                " request one as step",
+            )
+        )
     if most_facts is not None and clusters * facts_of_cluster > most_facts:
         left_out.append(
             ManifestWarning("shortened", "outcomes", f"Left out: {clusters:,} outcomes")

@@ -246,5 +246,10 @@ def unified_text(change: ObjectChange) -> str:
     if not lines:  # of a cluster the status may differ alone
         reason = "" if lines is not None else ": too long to compare line by line"
         return f"{title} {change.verb}{reason}"
-    heads = (f"--- {title} (hub)", f"+++ {title} (applied)")
-    return "\n".join([*heads, *(f"{_PREFIXES[one.sign]}{one.text}" for one in lines)])
+    return "\n".join(
+        [
+            f"--- {title} (hub)",
+            f"+++ {title} (applied)",
+            *(f"{_PREFIXES[one.sign]}{one.text}" for one in lines),
+        ]
+    )

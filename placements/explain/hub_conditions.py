@@ -428,21 +428,20 @@ def differing_objects(rows: Iterable[Plain], *, is_drift: bool) -> list[Plain]:
         if is_drift
         else ("firstDiffedObservedTime", "observedDiffs")
     )
-    documents = []
-    for row in rows:
-        identity = {key: row[key] for key in ("group", "version", "kind", "name")}
-        identity |= filled(namespace=row["namespace"])
-        observed = filled(targetClusterObservedGeneration=row["generation"])
-        fields = [
-            {
-                "path": path,
-                **filled(valueInMember=in_member, valueInHub=in_hub),
-            }
-            for path, in_member, in_hub in row["fields"]
-        ]
-        times = {"observationTime": row["observed"], since_key: row["since"]}
-        documents.append({**identity, **times, **observed, fields_key: fields})
-    return documents
+    return [
+        {
+            **{key: row[key] for key in ("group", "version", "kind", "name")},
+            **filled(namespace=row["namespace"]),
+            "observationTime": row["observed"],
+            since_key: row["since"],
+            **filled(targetClusterObservedGeneration=row["generation"]),
+            fields_key: [
+                {"path": path, **filled(valueInMember=in_member, valueInHub=in_hub)}
+                for path, in_member, in_hub in row["fields"]
+            ],
+        }
+        for row in rows
+    ]
 
 
 def not_scheduled(

@@ -133,13 +133,13 @@ def impact_markdown(
         f"{marked[one.is_incomplete]} {_short(f'{one.file}:{one.line}: {one.message}')}"
         for one in sorted(impact.notes, key=lambda one: not one.is_incomplete)
     )
-    lines += [f"- {line}" for line in first_lines(notes, _NOTES_SHOWN)]
     failed = [one for one in gates if one.state != "passed"]
     marks = {"broken": "❌", "undetermined": "❔"}
     gate_lines = (
         f"{marks[one.state]} `{one.gate}` {_short(one.message)}" for one in failed
     )
-    lines += [f"- {line}" for line in first_lines(gate_lines, _GATES_SHOWN)]
+    shown = first_lines(notes, _NOTES_SHOWN) + first_lines(gate_lines, _GATES_SHOWN)
+    lines += [f"- {line}" for line in shown]
     if gates and not failed:
         lines.append(f"✅ {len(gates)} gates passed.")
     findings = [(row.name, one) for row in impact.changed for one in row.findings]

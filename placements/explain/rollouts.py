@@ -332,11 +332,14 @@ def blocked_groups(result: RollingUpdateResult) -> list[BlockedGroup]:
         why = blocked_sentence(first, result, clusters=len(group))
         if len({one.since for one in group}) > 1:
             why = why.replace(" since", ", the first since")
-        names = tuple(one.cluster for one in group[:MOST_SHOWN])
-        unblocks_when = unblock_sentence(first, result)
         groups.append(
             BlockedGroup(
-                first.reason, len(group), names, why, unblocks_when, first.retry_at
+                first.reason,
+                len(group),
+                tuple(one.cluster for one in group[:MOST_SHOWN]),
+                why,
+                unblock_sentence(first, result),
+                first.retry_at,
             )
         )
     return groups

@@ -149,7 +149,7 @@ def _placed_parts(
 ) -> tuple[list[_Part], int]:
     heights = []
     for panel in panels:
-        row = _WIDE if len(panel.lanes) <= 4 else _WIDE - 4
+        row = _WIDE - 4 * (len(panel.lanes) > 4)
         if panel.columns > 1:
             row = _DENSE
         elif _letters(plot / panel.slots) < panel.longest:
@@ -238,7 +238,6 @@ def _bars(part: _Part, suffix: str) -> Iterator[Any]:
 
 def _bands(part: _Part, suffix: str) -> Iterator[dict[str, Any]]:
     axes = {"xref": f"x{suffix}", "yref": f"y{suffix}"}
-    axis = {"color": Color.BORDER, "width": 1}
     yield {
         **axes,
         "type": "line",
@@ -246,7 +245,7 @@ def _bands(part: _Part, suffix: str) -> Iterator[dict[str, Any]]:
         "x1": 0,
         "y0": -0.5,
         "y1": len(part.lanes) - 0.5,
-        "line": axis,
+        "line": {"color": Color.BORDER, "width": 1},
     }
     for (low, high), run in groupby(
         enumerate(part.lanes), key=lambda pair: (pair[1].low, pair[1].high)
@@ -263,7 +262,6 @@ def _bands(part: _Part, suffix: str) -> Iterator[dict[str, Any]]:
             "fillcolor": Color.BAND,
             "line": {"width": 0},
         }
-        dashes = {"color": Color.QUIET, "width": 1.5, "dash": "dash"}
         for at in {low, high} - {0}:
             yield {
                 **edges,
@@ -271,7 +269,7 @@ def _bands(part: _Part, suffix: str) -> Iterator[dict[str, Any]]:
                 "x0": at,
                 "x1": at,
                 "layer": "above",
-                "line": dashes,
+                "line": {"color": Color.QUIET, "width": 1.5, "dash": "dash"},
             }
 
 

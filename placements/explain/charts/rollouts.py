@@ -174,19 +174,18 @@ def words_of(picture: RunPicture, height: float) -> Iterator[dict[str, Any]]:
 
 
 def _dot_traces(picture: RunPicture) -> Iterator[go.Scatter]:
-    across = 1 if picture.is_named else 2
     gap = _DOT_ROW * picture.slots / _USUAL_WIDTH
     places = []
     for place, column in picture.placed_columns:
-        middle = place + column.width / 2
         # The first, which is in trouble, is on top.
         for turn, dot in enumerate([] if column.is_crowded else reversed(column.dots)):
-            shift = 0.0 if across == 1 else (turn % 2 - 0.5) * gap
-            start = place + _NAMED_START * column.width if across == 1 else middle
-            row = turn // across
-            if across == 1:
-                row += picture.rows - len(column.dots)
-            places.append((dot, start + shift, row))
+            if picture.is_named:
+                at = place + _NAMED_START * column.width
+                row = turn + picture.rows - len(column.dots)
+            else:  # two in a row
+                at = place + column.width / 2 + (turn % 2 - 0.5) * gap
+                row = turn // 2
+            places.append((dot, at, row))
     for level, (symbol, color) in _SYMBOLS.items():
         own = [one for one in places if one[0].level == level]
         if own:
