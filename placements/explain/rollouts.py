@@ -172,6 +172,7 @@ def waiting_sentence(blocked: BlockedCluster, result: RollingUpdateResult) -> st
 def unblock_sentence(blocked: BlockedCluster, result: RollingUpdateResult) -> str:
     """Return what would unblock a cluster, as a clause after "when"."""
     budgets, removals = result.budgets, result.blocked_removals
+    sentence = ""
     match blocked.reason:
         case BlockReason.UNREACHABLE if blocked.abandonable_from:
             return f"the cluster reconnects, or is force-removed after {moment_words(blocked.abandonable_from)}"
@@ -193,8 +194,6 @@ def unblock_sentence(blocked: BlockedCluster, result: RollingUpdateResult) -> st
             sentence = first_names(
                 [f"the removal from {name} completes" for name in names]
             )
-        case _:
-            sentence = ""
     surge = "increased" if budgets.additions.limit else "greater than 0"
     return sentence or _UNBLOCKED_WHEN[blocked.reason].format(surge=surge)
 
