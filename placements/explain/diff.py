@@ -125,12 +125,11 @@ def _pieces(
 ) -> list[Piece]:
     pieces = []
     for tag, i, j, k, end in compared.get_opcodes():
-        old, new = joint.join(left[i:j]), joint.join(right[k:end])
         if tag == "equal":
-            pieces.append(Piece("", old))
+            pieces.append(Piece("", joint.join(left[i:j])))
             continue
-        parts = (("−", old), ("+", new))
-        pieces += [Piece(sign, text) for sign, text in parts if text]
+        parts = (("−", left[i:j]), ("+", right[k:end]))
+        pieces += [Piece(sign, joint.join(part)) for sign, part in parts if part]
     return pieces
 
 

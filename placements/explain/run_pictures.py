@@ -414,8 +414,8 @@ def run_picture(
         for place, column in placed
         if column.minimum is not None and not is_initial
     ]
-    bounds += [("minimum", value) for *_, value in lowest[-1:]]
     labels = [(f"{words} {value:,}", value) for words, value in bounds if value]
+    labels += [(f"minimum {value:,}", value) for *_, value in lowest[-1:]]
     if lowest or not moments:
         labels.append((f"all {number:,}", number))
     highest = max([number, *(one.available for one in points), *dict(labels).values()])
