@@ -1,10 +1,9 @@
 """Sentences about what would have to change, and about the traps that a decision ran into."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import attrgetter
-from typing import Any
 
 from clusters.fleet import EligibilityKind
 from fleetui.apimachinery.words import counted, joined, names_and_more, plain_word
@@ -24,6 +23,8 @@ from placements.engine.scheduling.spread.base import GroupStrategy
 from placements.explain.exact import exact_sentences
 from placements.explain.vocabulary import (
     ELIGIBILITY_WORDS,
+    NAMES_SHOWN,
+    Facts,
     taint_words,
     term_words,
     verb,
@@ -31,19 +32,15 @@ from placements.explain.vocabulary import (
 from placements.manifests.affinity import ClusterSelectorTerm
 
 OUTDATED = "outdated at this decision"
-Facts = Mapping[str, Any]
-_NAMES_SHOWN = 5
 _ALTERNATIVES_SHOWN = 12
 _GROUPED = (ChangeKind.LEAVE, ChangeKind.LABEL)
 
 
 def change_words(change: Change) -> str:
-    return _change_words(change.kind, change.facts)
-
-
-def _change_words(kind: ChangeKind, facts: Facts) -> str:
-    words = _CHANGES[kind]
-    return words.format(**facts) if isinstance(words, str) else words(facts)
+    words = _CHANGES[change.kind]
+    if isinstance(words, str):
+        return words.format(**change.facts)
+    return words(change.facts)
 
 
 def suggestion_sentence(suggestion: Suggestion) -> str:
@@ -55,7 +52,7 @@ def effects_words(suggestion: Suggestion) -> str:
     """Return which clusters a change would select and deselect; empty where none changes."""
     effects = [("then selected:", suggestion.gains), ("deselected:", suggestion.losses)]
     return "; ".join(
-        f"{verb} {names_and_more(names, _NAMES_SHOWN)}"
+        f"{verb} {names_and_more(names, NAMES_SHOWN)}"
         for verb, names in effects
         if names
     )
@@ -78,9 +75,7 @@ def fix_lines(suggestions: Iterable[Suggestion]) -> list[FixLine]:
     return [
         FixLine(
             change_words(one.change),
-            names_and_more(one.gains, _NAMES_SHOWN)
-            if one.gains
-            else "no other cluster",
+            names_and_more(one.gains, NAMES_SHOWN) if one.gains else "no other cluster",
             _GIVES_UP.get(one.change.kind, "nothing"),
         )
         for one in sorted(suggestions, key=lambda one: costs.get(one.change.kind, last))
@@ -138,17 +133,14 @@ def failure_sentences(suggestions: Sequence[Suggestion]) -> list[str]:
         change = one.change
         if change.kind in _GROUPED:
             continue
-        facts = change.facts
         if one.furthest is not None and change.kind in _VALUE_OF:
             field = _VALUE_OF[change.kind]
-            first, last = facts[field], one.furthest.facts[field]
-            facts = {
-                **facts,
-                field: f"{first} or {last}"
-                if isinstance(first, str)
-                else f"{first} to {last}",
-            }
-        sentences.append(_change_words(change.kind, facts))
+            first, last = change.facts[field], one.furthest.facts[field]
+            joint = "or" if isinstance(first, str) else "to"
+            change = replace(
+                change, facts={**change.facts, field: f"{first} {joint} {last}"}
+            )
+        sentences.append(change_words(change))
     return sentences + _grouped_sentences([one.change for one in suggestions])
 
 
@@ -184,26 +176,27 @@ def trap_sentences(
     if decision.is_failed:
         return
     if decision.not_found:
-        yield f"named but not in the fleet: {names_and_more(decision.not_found, _NAMES_SHOWN)}"
+        yield f"named but not in the fleet: {names_and_more(decision.not_found, NAMES_SHOWN)}"
     for (key, count, has_candidates), pinned in groupby(
         pinned_groups(decision),
         key=attrgetter("topology_key", "count", "has_candidates"),
     ):
         blocking = [f"{key}={one.group}" for one in pinned]
-        domains = f"domain{'s' * (len(blocking) > 1)}"
-        has = f"{names_and_more(blocking, _NAMES_SHOWN)} {verb(len(blocking), 'has')}"
-        selected = "" if has_candidates else f"{count:,} selected clusters and "
-        cause = f"{selected}no {'more ' * has_candidates}candidates"
-        yield f"blocking {domains}: {has} {cause}, so the minimum stays at {count:,}"
+        has = f"{names_and_more(blocking, NAMES_SHOWN)} {verb(len(blocking), 'has')}"
+        selected = f"{count:,} selected clusters and " * (not has_candidates)
+        yield (
+            f"blocking domain{'s' * (len(blocking) > 1)}: {has} {selected}"
+            f"no {'more ' * has_candidates}candidates, so the minimum stays at {count:,}"
+        )
     if exact is not None:
         yield from exact_sentences(exact, decision.cycle.policy)
     yield from over_limit_sentences(decision)
     for key, names in favoured_without_key(decision).items():
-        clusters = names_and_more(names, _NAMES_SHOWN)
+        clusters = names_and_more(names, NAMES_SHOWN)
         yield f"selected without the label {key}, so the constraint was not enforced: {clusters}"
     stale = stale_picks(decision)
     if stale:
-        yield f"{OUTDATED}, would not be selected if rescheduled: {names_and_more(stale, _NAMES_SHOWN)}"
+        yield f"{OUTDATED}, would not be selected if rescheduled: {names_and_more(stale, NAMES_SHOWN)}"
     has_number = exact is not None and exact.verdict is not ExactVerdict.OPEN
     if with_bound and not decision.is_fulfilled and not has_number:
         bound = feasibility_bound(decision.cycle)

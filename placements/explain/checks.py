@@ -107,9 +107,11 @@ def labels_sarif(findings: Iterable[Finding], files: MemberFiles) -> list[SarifR
             ((name, key) for name, key, _ in labels if name in files), (first, "")
         )
         file, document = files.get(name, ("", None))
+        at = 0
         if document and key:
             fields.append((document, format_path(("metadata", "labels", key))))
-        places.append((file, len(fields) if document and key else 0))
+            at = len(fields)
+        places.append((file, at))
     lines = [1, *(line or 1 for line in lines_of(fields))]
     return [
         SarifResult(one.rule, SARIF_LEVELS[one.severity], one.message, file, lines[at])

@@ -27,8 +27,6 @@ def cluster_status(cluster: MemberCluster, *, is_cordoned: bool) -> tuple[str, s
         (is_cordoned, "suspended", "Scheduling disabled (cordoned)"),
         (cluster.membership == Membership.JOINING, "progress", "Joining"),
         (not cluster.is_monitored, "unknown", "Not monitored"),
+        (True, "healthy", "Ready"),
     )
-    for is_so, level, words in rules:
-        if is_so:
-            return level, words
-    return "healthy", "Ready"
+    return next((level, words) for applies, level, words in rules if applies)

@@ -29,9 +29,7 @@ from placements.explain.decisions import (
     out_words,
     passed_over_words,
 )
-from placements.explain.vocabulary import headline, verb
-
-_NAMES_SHOWN = 5
+from placements.explain.vocabulary import NAMES_SHOWN, headline, verb
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +108,7 @@ def apart_words(gained: Sequence[str], lost: Sequence[str]) -> str:
     """Return the clusters that one selects and another does not: "also b-1 and b-2; not a-3"."""
     parts = (("also", gained), ("not", lost))
     return "; ".join(
-        f"{word} {first_names(names, _NAMES_SHOWN)}" for word, names in parts if names
+        f"{word} {first_names(names, NAMES_SHOWN)}" for word, names in parts if names
     )
 
 
@@ -147,8 +145,10 @@ def _beyond_names(
         profile_of(each.cycle).strategy.smaller_name_wins for each in (decision, rival)
     ]
     own, their = ("first" if is_first else "last" for is_first in smaller_wins)
-    where = f"where {base} selects the {own}, from rank {difference.place} on"
-    of_equals = f"selects the {their} name of equals {where}"
+    of_equals = (
+        f"selects the {their} name of equals "
+        f"where {base} selects the {own}, from rank {difference.place} on"
+    )
     further = _turn_words(decision, rival, difference.place) or _turn_words(
         rival, decision, difference.place
     )
@@ -193,16 +193,15 @@ def _side_words(
         others = [one for one in sides if one.choice != side.choice]
         rival = min(others, key=lambda one: one.choice is None)
         alike.setdefault(side.words(rival), []).append((side, rival))
-    parts = []
-    for those in sorted(alike.values(), key=lambda pairs: pairs[0][0].choice is None):
-        side, rival = those[0]
-        parts.append(
-            (
-                joined([str(one.semantics) for one, _ in those]),
-                side.words(rival, many=len(those)),
-            )
+    return [
+        (
+            joined([str(one.semantics) for one, _ in those]),
+            those[0][0].words(those[0][1], many=len(those)),
         )
-    return parts
+        for those in sorted(
+            alike.values(), key=lambda pairs: pairs[0][0].choice is None
+        )
+    ]
 
 
 @dataclass(frozen=True)
@@ -258,8 +257,10 @@ class _Side:
                 )
                 fixed = siblings & (score.counts == verdict.smallest) & (left == 0)
                 if names := [groups.values[at] for at in fixed.nonzero()[0]]:
-                    holds = f"{first_names(names, _NAMES_SHOWN)} {verb(len(names), 'keeps')}"
-                    yield f"{holds} the minimum at {verdict.smallest}, without candidates"
+                    yield (
+                        f"{first_names(names, NAMES_SHOWN)} {verb(len(names), 'keeps')}"
+                        f" the minimum at {verdict.smallest}, without candidates"
+                    )
 
     def _why(self, rival: "_Side") -> Iterator[str]:
         """Return what put the choice first, and what let it in where the rival's rules keep it out."""
@@ -332,7 +333,7 @@ def _uncounted(score: ConstraintScore, fits: Bools, rival: Round) -> Iterator[st
         yield f"clusters without {key} are in no domain"
     if names := sorted(passing):
         why = "" if any(passing.values()) else ", as no cluster there passes"
-        yield f"{first_names(names, _NAMES_SHOWN)} {verb(len(names), 'does')} not count{why}"
+        yield f"{first_names(names, NAMES_SHOWN)} {verb(len(names), 'does')} not count{why}"
 
 
 def _last(value: str) -> str:

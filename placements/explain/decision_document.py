@@ -14,10 +14,9 @@ from placements.engine.scheduling.replay import Candidate, Replay, RoundSummary
 from placements.explain.advice import change_words
 from placements.explain.comparison import difference_sentence, divergences
 from placements.explain.decisions import course_sentences
-from placements.explain.hub_status import condition_of
-from placements.explain.vocabulary import reason_sentence
+from placements.explain.hub_status import Plain, condition_of
+from placements.explain.vocabulary import MEASURES, reason_sentence
 
-Plain = dict[str, Any]
 MANY_ROUNDS, MANY_CLUSTERS = 50, 200
 # Of a part of a response: counts of domains in rounds, or results of constraints for
 # clusters.
@@ -45,8 +44,14 @@ def decision_document(
     facts_of_cluster = 1 + len(decision.cycle.policy.topology_spread_constraints)
     left_out = []
     if most_facts is not None and rounds * domains > most_facts:
-        message = f"Left out: {rounds:,} rounds with {domains:,} domains each; request one as step"
-        left_out.append(ManifestWarning("shortened", "rounds", message))
+        left_out.append(
+            ManifestWarning(
+                "shortened",
+                "rounds",
+                f"Left out: {rounds:,} rounds with {domains:,} domains each;"
+                " request one as step",
+            )
+        )
     if most_facts is not None and clusters * facts_of_cluster > most_facts:
         left_out.append(
             ManifestWarning("shortened", "outcomes", f"Left out: {clusters:,} outcomes")
@@ -155,8 +160,7 @@ def round_document(step: RoundSummary, *, most_counts: int | None = None) -> Pla
         "groups": groups,
         **({"groupsCount": totals} if is_shortened else {}),
         "measures": {
-            name: "skew" if spread.limits_skew else "gap"
-            for name, spread in spreads.items()
+            name: MEASURES[spread.limits_skew] for name, spread in spreads.items()
         },
         "skewBefore": {name: spread.skew_before for name, spread in spreads.items()},
         "skewAfter": {name: spread.skew_after for name, spread in spreads.items()},

@@ -53,6 +53,8 @@ FEW, NAMED, OPENED = 12, 10, 60
 _MARKS = {"cost": Mark.COSTLY, "blocked": Mark.BLOCKED}
 # The column of clusters that had the placement, which is shown where it decides.
 PLACED_BEFORE = "placed before"
+_YES = {True: "yes", False: "no"}
+_DECIDING = COLUMN_WORDS | HEADINGS | {"topology": "spread"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,15 +154,11 @@ def ranking_of(replay: Replay, number: int, cluster: str = "") -> Ranking:
         for place, (start, end) in enumerate(spans)
         if position in ranked[start:end]
     ]
-    shown = sorted(
-        {*range(min(TOP, len(spans))), *range(max(0, cut - AROUND_CUT), cut), *own}
-    )
-    shown = sorted({*shown, *range(cut, min(len(spans), cut + AROUND_CUT))})
-
+    around_cut = range(max(0, cut - AROUND_CUT), min(len(spans), cut + AROUND_CUT))
     preferences = one.candidates.affinity[one.is_left]
     bounds = (float(preferences.min(initial=0)), float(preferences.max(initial=0)))
     rows, before = [], 0
-    for place in shown:
+    for place in sorted({*range(min(TOP, len(spans))), *around_cut, *own}):
         start, end = spans[place]
         candidate = replay.candidate(number, replay.names[int(ranked[start])])
         if not one.constraint_scores and size:
@@ -178,9 +176,7 @@ def ranking_of(replay: Replay, number: int, cluster: str = "") -> Ranking:
             replace(
                 row,
                 last=end,
-                words=_why_words(replay, one, candidate, size)
-                if start >= size or start == 0
-                else "Selected",
+                words=_why_words(replay, one, candidate, size),
                 is_highlighted=place in own,
                 gap=start - before,
                 is_cut=before <= size <= start,
@@ -275,10 +271,9 @@ def _blocked_rows(
     rows = []
     for positions in ordered[:FORBIDDEN_SHOWN]:
         candidate = replay.candidate(one.number, replay.names[positions[0]])
-        row = _rank_row(replay, candidate, positions, columns, bounds, size=0)
         rows.append(
             replace(
-                row,
+                _rank_row(replay, candidate, positions, columns, bounds, size=0),
                 is_highlighted=position in positions,
                 is_highest=bool(affinity[positions[-1]] < affinity[positions[0]]),
             )
@@ -301,15 +296,6 @@ def _rank_row(
     ]
     if candidate.rank is None:
         named.sort()
-    out = [
-        blocked_words(one)
-        for one in candidate.constraints
-        if one.is_forbidden and not one.has_key
-    ]
-    cells = (
-        replace(_score_cell(key, candidate, bounds), column=word)
-        for key, word in columns.items()
-    )
     return RankRow(
         rank=candidate.rank,
         last=candidate.rank,
@@ -320,8 +306,17 @@ def _rank_row(
         ),
         rest=tuple(replay.names[place] for place in positions[NAMED : NAMED + OPENED]),
         more=max(0, len(positions) - NAMED - OPENED),
-        cells=tuple(cells),
-        words="; ".join(out),
+        cells=tuple(
+            replace(_score_cell(key, candidate, bounds), column=word)
+            for key, word in columns.items()
+        ),
+        words="; ".join(
+            [
+                blocked_words(one)
+                for one in candidate.constraints
+                if one.is_forbidden and not one.has_key
+            ]
+        ),
         is_in=candidate.rank is not None and candidate.rank <= size,
         is_highlighted=False,
         is_by_name=candidate.decided_by == NAME_COLUMN,
@@ -342,18 +337,17 @@ def _why_words(replay: Replay, one: Round, candidate: Candidate, size: int) -> s
     costs = [cost_words(check) for check in candidate.constraints if check.violates]
     if candidate.decided_by == "topology" and costs:
         return "; ".join(costs)
+    if candidate.decided_by == "was-here":
+        return "Same scores; not placed before"
     best = replay.candidate(
         one.number, replay.names[int(one.ranked[min(size, len(one.ranked)) - 1])]
     )
-    word = HEADINGS.get(candidate.decided_by, COLUMN_WORDS[candidate.decided_by])
-    word = "spread" if candidate.decided_by == "topology" else word
-    if candidate.decided_by == "was-here":
-        return "Same scores; not placed before"
     values = [
         _score_cell(candidate.decided_by, each, (0.0, 0.0)).text
         for each in (candidate, best)
     ]
-    return f"{word.capitalize()} {values[0]} against {values[1]}"
+    word = _DECIDING[candidate.decided_by].capitalize()
+    return f"{word} {values[0]} against {values[1]}"
 
 
 def _columns(decision: Decision, one: Round) -> dict[str, str]:
@@ -366,22 +360,20 @@ def _columns(decision: Decision, one: Round) -> dict[str, str]:
     }
     if one.constraint_scores:
         columns["topology"] = "= spread" if len(columns) > 1 else "spread"
-        alone = one.constraint_scores[0].score
         if (
             len(columns) == 2
             and "constraint-0" in columns
-            and np.array_equal(alone, one.spread[0])
+            and np.array_equal(one.constraint_scores[0].score, one.spread[0])
         ):
             columns = {"topology": "spread"}  # alone, it is the sum
     columns["affinity"] = "affinity"
     if decision.cycle.binding_classes.obsolete and "was-here" in strategy.rank_names:
         columns["was-here"] = PLACED_BEFORE
-    others = [
-        name
+    return columns | {
+        name: HEADINGS.get(name, name)
         for name in strategy.rank_names
         if name not in ("topology", "affinity", "was-here")
-    ]
-    return columns | {name: HEADINGS.get(name, name) for name in others}
+    }
 
 
 def _skew_notes(one: Round) -> Iterator[str]:
@@ -399,8 +391,10 @@ def _gap_notes(one: Round) -> Iterator[str]:
     if len(weighed) < len(one.constraint_scores):
         yield "A gap is how far a domain is above its emptiest sibling, written negative."
     if weighed:
-        next_one = "the domain that is next by count and weight"
-        yield f"That of {joined(weighed)} counts down from 0, {next_one}."
+        yield (
+            f"That of {joined(weighed)} counts down from 0, "
+            "the domain that is next by count and weight."
+        )
     if "final" in one.candidates.strategy.rank_names:
         yield f"Topology scales them to −100 to 100; the sum is {COLUMN_WORDS['final']}."
     yield "The preference is the affinity, Steady, Balance and the other scores, each times its weight."
@@ -409,8 +403,10 @@ def _gap_notes(one: Round) -> Iterator[str]:
 def _cost_notes(one: Round) -> Iterator[str]:
     hard = [is_hard(score.constraint) for score in one.constraint_scores]
     if not all(hard):
-        scaled = "topology scales the costs to 0 to 100"
-        yield f"A cost is count {TIMES} ln(domains + 2) + maxSkew − 1; {scaled}."
+        yield (
+            f"A cost is count {TIMES} ln(domains + 2) + maxSkew − 1; "
+            "topology scales the costs to 0 to 100."
+        )
     if any(hard):
         yield "Hard limits filter and score nothing."
     yield f"The sum is {COLUMN_WORDS['score']}."
@@ -434,9 +430,10 @@ def _score_cell(key: str, one: Candidate, bounds: tuple[float, float]) -> Cell:
         if one.rank is None:
             return Cell(NONE)  # another limit blocks the cluster, which is not scored
         is_cost = isinstance(check.score, float)
-        tone = "" if is_cost else _tone(check.score, is_cost=check.violates)
+        if is_cost:
+            return Cell(score_text(check.score))
         return Cell(
-            score_text(check.score) if is_cost else signed_text(check.score), tone=tone
+            signed_text(check.score), tone=_tone(check.score, is_cost=check.violates)
         )
     if key == "topology":
         score = one.topology_spread_score
@@ -447,16 +444,14 @@ def _score_cell(key: str, one: Candidate, bounds: tuple[float, float]) -> Cell:
     if key == "affinity":
         low, high = bounds
         reach = (high - low) or 1.0
-        start = (min(0.0, one.affinity_score) - low) / reach
-        width = abs(one.affinity_score) / reach
         bar = (
-            round(100 * start, 1),
-            round(100 * width, 1),
+            round(100 * ((min(0.0, one.affinity_score) - low) / reach), 1),
+            round(100 * (abs(one.affinity_score) / reach), 1),
             round(-100 * low / reach, 1),
         )
         return Cell(signed_text(one.affinity_score), is_deciding, bar=bar)
     if key == "was-here":
-        return Cell("yes" if one.was_here else "no", is_deciding)
+        return Cell(_YES[bool(one.was_here)], is_deciding)
     return Cell(minus_signs(score_text(one.combined.get(key))), is_deciding)
 
 
@@ -496,10 +491,9 @@ def composition(decision: Decision, cluster: str) -> Composition:
     fleet, candidates = decision.cycle.fleet, decision.candidates
     position = fleet.positions[cluster]
     if candidates is None or candidates.preference is candidates.affinity:
-        terms = decision.cycle.policy.preferred_terms
         rows = [
             (_term(one, fleet), term_scores(one, fleet)[position].item())
-            for one in terms
+            for one in decision.cycle.policy.preferred_terms
         ]
         return Composition(
             "affinity score",
@@ -521,7 +515,7 @@ def composition(decision: Decision, cluster: str) -> Composition:
             # The rows before they were scaled over the candidates to −100 to 100.
             among = one.raw[candidates.passes]
             words = f"affinity rows: {score_text(one.raw[position].item())}"
-            if not len(among) or among.min() == among.max():
+            if len(np.unique(among)) < 2:
                 words += ", as for every candidate"
             else:
                 words += f"; candidates {score_text(among.min().item())} to {score_text(among.max().item())}"
@@ -597,7 +591,7 @@ def rows_of(
             one.cluster,
             str(one.outcome),
             one.round,
-            "yes" if one.stays else "no",
+            _YES[one.stays],
             *cells,
             next(str(reason.code) for reason in one.reasons if reason.is_deciding),
             " ".join(str(reason.code) for reason in one.reasons),
@@ -618,8 +612,10 @@ def comparison_csv(comparison: SemanticsComparison) -> str:
         {one.cluster: str(one.outcome) for one in Outcomes(each)}
         for each in comparison.decisions.values()
     ]
-    rows = ((name, *(column[name] for column in columns)) for name in columns[0])
-    return csv_text(("cluster", *map(str, comparison.decisions)), rows)
+    return csv_text(
+        ("cluster", *map(str, comparison.decisions)),
+        ((name, *(column[name] for column in columns)) for name in columns[0]),
+    )
 
 
 def csv_text(header: Iterable[str], rows: Iterable[tuple[object, ...]]) -> str:

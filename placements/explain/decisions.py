@@ -27,6 +27,7 @@ from placements.engine.scheduling.spread.kubernetes import SPREAD_WEIGHT
 from placements.engine.scheduling.spread.ocm import UNSET
 from placements.explain.vocabulary import (
     COLUMN_WORDS,
+    MEASURES,
     TIMES,
     only_words,
     reason_sentence,
@@ -45,9 +46,11 @@ def step_sentences(replay: Replay, step: RoundSummary) -> list[str]:
         return [f"{_capital(round_sentence(step))}."]
     winner = replay.candidate(step.number, step.winner)
     effect = _EFFECTS[replay.decision.cycle.semantics]
-    pairs = zip(step.spreads, winner.constraints, strict=True)
     sentences = list(_decisive_scores(replay, step))
-    sentences += [effect(spread, check, winner.cluster) for spread, check in pairs]
+    sentences += [
+        effect(spread, check, winner.cluster)
+        for spread, check in zip(step.spreads, winner.constraints, strict=True)
+    ]
     for spread in step.spreads:
         over, without, key = (
             spread.forbids - spread.without_key,
@@ -69,14 +72,13 @@ def _capital(words: str) -> str:
 
 def _effect_on_skew(spread: Spread, check: ConstraintCheck, cluster: str) -> str:
     key, before, after = check.topology_key, spread.skew_before, spread.skew_after
-    score = signed_text(check.score)
     if check.group is None:
         return f"{cluster} has no label {key}, so no limit applies to it: it scores 0."
     skew = f"skew {before} → {after}"
     if after == before:
         skew = f"skew stays {after}"
     over = f", over the soft limit {spread.max_skew}" * check.violates
-    return f"{key}={check.group}: {skew}{over} ({score})."
+    return f"{key}={check.group}: {skew}{over} ({signed_text(check.score)})."
 
 
 def _effect_on_gap(spread: Spread, check: ConstraintCheck, cluster: str) -> str:
@@ -232,7 +234,7 @@ def cost_words(verdict: ConstraintCheck) -> str:
 
 def _would_be(verdict: ConstraintCheck) -> str:
     would = f"{verdict.group} would be {(verdict.count or 0) + 1:,} against {verdict.smallest:,}"
-    measure = "skew" if verdict.limits_skew else "gap"
+    measure = MEASURES[verdict.limits_skew]
     return f"{would}: {measure} {verdict.skew_after:,} > {verdict.max_skew:,}"
 
 
@@ -270,9 +272,10 @@ def course_sentences(decision: Decision, cluster: str) -> list[str]:
         for column, numbers in steps.items()
     ]
     if forbidden:
-        verdicts = Replay(decision).verdicts(forbidden[0], cluster)
         lacking = [
-            one.topology_key for one in verdicts if one.is_forbidden and one.lacks_key
+            one.topology_key
+            for one in Replay(decision).verdicts(forbidden[0], cluster)
+            if one.is_forbidden and one.lacks_key
         ]
         cause = f"its missing label {joined(lacking)}" if lacking else "a hard limit"
         blocked = f"blocked in {len(forbidden):,} by {cause}"
@@ -387,8 +390,10 @@ def allowed_words(verdict: ConstraintCheck) -> str:
     if verdict.group is None:
         return f"no limit applies to a cluster without the {key_words(verdict)}"
     if (verdict.skew_after or 0) > verdict.max_skew:
-        rule = "only a selection that adds to it is forbidden"
-        return f"{_measure_words(verdict)}, no more than before, and {rule}"
+        return (
+            f"{_measure_words(verdict)}, no more than before, and "
+            "only a selection that adds to it is forbidden"
+        )
     return f"{_measure_words(verdict)}, within the limit {verdict.max_skew}"
 
 
@@ -399,8 +404,10 @@ def key_words(verdict: ConstraintCheck) -> str:
 def _measure_words(verdict: ConstraintCheck) -> str:
     place = f"{verdict.topology_key}={verdict.group}"
     if verdict.limits_skew:
-        smallest = f"the smallest domain has {verdict.smallest}"
-        return f"one more in {place} makes the skew {verdict.skew_after} ({smallest})"
+        return (
+            f"one more in {place} makes the skew {verdict.skew_after} ("
+            f"the smallest domain has {verdict.smallest})"
+        )
     return f"one more in {place} would be {verdict.skew_after} above {smallest_words(verdict)}"
 
 
@@ -446,15 +453,16 @@ def _skew_effect(verdict: ConstraintCheck) -> str:
     does = "leaves" if after == before else "raises" if after > before else "lowers"
     to = "at" if after == before else "to"
     over = f", over the soft limit {verdict.max_skew}," if verdict.violates else ""
-    place = f"{verdict.topology_key}={verdict.group}"
-    return f"one more in {place} {does} the skew {to} {after}{over} and scores {score}"
+    return (
+        f"one more in {verdict.topology_key}={verdict.group}"
+        f" {does} the skew {to} {after}{over} and scores {score}"
+    )
 
 
 def _gap(verdict: ConstraintCheck, groups: Groups) -> str:
-    key = verdict.topology_key
     if verdict.group is None:
         return f"a cluster without the {key_words(verdict)} has no gap"
-    place = f"{key}={verdict.group}"
+    place = f"{verdict.topology_key}={verdict.group}"
     if groups.weights:
         weight = groups.weights[groups.values.index(verdict.group)]
         return f"{place} has {verdict.count} for its weight {weight}"
@@ -486,21 +494,19 @@ def _sum_words(
 
 def preference_words(replay: Replay, one: Candidate) -> str:
     """Return the parts of the preference of a cluster under `ocm`: "132 (affinity 100, Balance 32)"."""
-    value = _bracketed(one.combined["preference"])
     parts: dict[str, SpreadScore | None] = {"affinity": one.affinity_score}
     decision = replay.decision
     if decision.candidates is not None:
         position = decision.cycle.fleet.positions[one.cluster]
-        addends = profile_of(decision.cycle).preference.addends(
-            decision.cycle, decision.candidates.passes
-        )
         parts |= {
             _PRIORITIZERS[each.source]: each.points[position].item()
-            for each in addends
+            for each in profile_of(decision.cycle).preference.addends(
+                decision.cycle, decision.candidates.passes
+            )
             if each.source in _PRIORITIZERS
         }
     made_of = ", ".join(f"{name} {score_text(part)}" for name, part in parts.items())
-    return f"{value} ({made_of})"
+    return f"{_bracketed(one.combined['preference'])} ({made_of})"
 
 
 # What adds to the affinity in a preference, by its name in OCM.
@@ -526,9 +532,9 @@ def tied_words(one: Candidate, other: Candidate) -> str:
     if scores[0] != scores[1]:
         *_, column = one.combined
         return _SUMS[column]
-    pairs = zip(one.constraints, other.constraints, strict=True)
     adds_up = any(
-        mine.limits_skew and mine.score != theirs.score for mine, theirs in pairs
+        mine.limits_skew and mine.score != theirs.score
+        for mine, theirs in zip(one.constraints, other.constraints, strict=True)
     )
     return "the sum of the scores" if adds_up else "every score"
 

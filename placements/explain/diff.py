@@ -36,9 +36,8 @@ _CAUSES_SHOWN, _CAUSE_VALUE = 2, 30
 def cause_words(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
     """Return what an edit of an object changed, as the cause of what follows: "numberOfClusters 5 → 6"."""
     specs = before.get("spec"), after.get("spec")
-    changes = differences(*specs) or differences(before, after)
     words = []
-    for one in changes:
+    for one in differences(*specs) or differences(before, after):
         place, old, new = one.path.removeprefix("policy."), one.before, one.after
         if old is None or new is None:
             words.append(f"{place} {'added' if old is None else 'removed'}")
@@ -118,17 +117,19 @@ class Piece:
 def sentence_diff(before: str, after: str) -> list[Piece]:
     """Compare two sentences clause by clause; a clause that changed inside is replaced as a whole."""
     old, new = _CLAUSE_END.split(before), _CLAUSE_END.split(after)
+    return _pieces(SequenceMatcher(a=old, b=new, autojunk=False), old, new, " ")
+
+
+def _pieces(
+    compared: SequenceMatcher[str], left: list[str], right: list[str], joint: str
+) -> list[Piece]:
     pieces = []
-    for tag, i, j, k, end in SequenceMatcher(
-        a=old, b=new, autojunk=False
-    ).get_opcodes():
+    for tag, i, j, k, end in compared.get_opcodes():
         if tag == "equal":
-            pieces.append(Piece("", " ".join(old[i:j])))
+            pieces.append(Piece("", joint.join(left[i:j])))
             continue
-        if i < j:
-            pieces.append(Piece("−", " ".join(old[i:j])))
-        if k < end:
-            pieces.append(Piece("+", " ".join(new[k:end])))
+        parts = (("−", left[i:j]), ("+", right[k:end]))
+        pieces += [Piece(sign, joint.join(part)) for sign, part in parts if part]
     return pieces
 
 
@@ -196,12 +197,11 @@ def side_by_side(lines: Iterable[Piece]) -> Iterator[LinePair]:
             if words.ratio() < _LEAST_ALIKE:
                 yield LinePair([old], [new])
                 continue
-            before, after = [], []
-            for tag, i, j, k, end in words.get_opcodes():
-                sign = "" if tag == "equal" else "−"
-                before += [Piece(sign, "".join(left[i:j]))] if i < j else []
-                after += [Piece(sign and "+", "".join(right[k:end]))] if k < end else []
-            yield LinePair(before, after)
+            marked = _pieces(words, left, right, "")
+            yield LinePair(
+                [one for one in marked if one.sign != "+"],
+                [one for one in marked if one.sign != "−"],
+            )
 
 
 def document_diff(before: Any, after: Any, *, context: int = 3) -> list[Piece] | None:
@@ -245,5 +245,10 @@ def unified_text(change: ObjectChange) -> str:
     if not lines:  # of a cluster the status may differ alone
         reason = "" if lines is not None else ": too long to compare line by line"
         return f"{title} {change.verb}{reason}"
-    heads = (f"--- {title} (hub)", f"+++ {title} (applied)")
-    return "\n".join([*heads, *(f"{_PREFIXES[one.sign]}{one.text}" for one in lines)])
+    return "\n".join(
+        [
+            f"--- {title} (hub)",
+            f"+++ {title} (applied)",
+            *(f"{_PREFIXES[one.sign]}{one.text}" for one in lines),
+        ]
+    )

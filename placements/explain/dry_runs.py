@@ -94,52 +94,56 @@ class DryRunResult:
         }
         for answer in self.answers:
             by_outcome[answer.outcome].append(answer)
-        sentences = []
-        if refused := by_outcome[DryRunOutcome.REFUSED]:
-            names = _cluster_names(refused)
-            sentences.append(
-                DryRunSentence(
-                    "failed", f"Would be refused on {_clusters(refused)}: {names}."
+        refused = by_outcome[DryRunOutcome.REFUSED]
+        silent = by_outcome[DryRunOutcome.NOT_REACHED]
+        changed = by_outcome[DryRunOutcome.CHANGED]
+        same = by_outcome[DryRunOutcome.UNCHANGED]
+        warned = [one for one in self.answers if one.warnings]
+        changes = sum(len(one.changes) + len(one.removed) for one in changed)
+        unchecked = counted(sum(len(one.unchecked) for one in self.answers), "object")
+        warnings = counted(sum(len(one.warnings) for one in warned), "object")
+        left_out = counted(self.left_out, "cluster")
+        rows = (
+            (
+                refused,
+                "failed",
+                f"Would be refused on {_clusters(refused)}: {_cluster_names(refused)}.",
+            ),
+            (silent, "unknown", f"Could not be checked: {_cluster_names(silent)}."),
+            (
+                changed,
+                "healthy",
+                f"Would change {counted(changes, 'object')} on {_clusters(changed)}.",
+            ),
+            (same, "pending", f"Would change nothing on {_clusters(same)}."),
+            (
+                any(one.unchecked for one in self.answers),
+                "pending",
+                f"{unchecked} not tried before what they need exists, such as a Namespace.",
+            ),
+            (
+                warned,
+                "attention",
+                f"Warnings about {warnings} on {_clusters(warned)}: {_cluster_names(warned)}.",
+            ),
+            *(
+                (
+                    True,
+                    "pending",
+                    f"{counted(count, 'cluster')} {_WHY_NOT.get(driver, 'without a connection')}: not checked.",
                 )
-            )
-        if silent := by_outcome[DryRunOutcome.NOT_REACHED]:
-            sentences.append(
-                DryRunSentence(
-                    "unknown", f"Could not be checked: {_cluster_names(silent)}."
-                )
-            )
-        if changed := by_outcome[DryRunOutcome.CHANGED]:
-            count = sum(len(one.changes) + len(one.removed) for one in changed)
-            objects = counted(count, "object")
-            sentences.append(
-                DryRunSentence(
-                    "healthy", f"Would change {objects} on {_clusters(changed)}."
-                )
-            )
-        if same := by_outcome[DryRunOutcome.UNCHANGED]:
-            sentences.append(
-                DryRunSentence("pending", f"Would change nothing on {_clusters(same)}.")
-            )
-        if unchecked := sum(len(one.unchecked) for one in self.answers):
-            objects = counted(unchecked, "object")
-            text = f"{objects} not tried before what they need exists, such as a Namespace."
-            sentences.append(DryRunSentence("pending", text))
-        if warned := [one for one in self.answers if one.warnings]:
-            objects = counted(sum(len(one.warnings) for one in warned), "object")
-            text = f"Warnings about {objects} on {_clusters(warned)}: {_cluster_names(warned)}."
-            sentences.append(DryRunSentence("attention", text))
-        for driver, count in sorted(self.not_checked.items()):
-            why = "simulated" if driver == SIMULATED else "without a connection"
-            sentences.append(
-                DryRunSentence(
-                    "pending", f"{counted(count, 'cluster')} {why}: not checked."
-                )
-            )
-        if self.left_out:
-            clusters = counted(self.left_out, "cluster")
-            text = f"{clusters} not checked: {len(self.answers):,} is the limit of a dry run."
-            sentences.append(DryRunSentence("attention", text))
-        return sentences
+                for driver, count in sorted(self.not_checked.items())
+            ),
+            (
+                self.left_out,
+                "attention",
+                f"{left_out} not checked: {len(self.answers):,} is the limit of a dry run.",
+            ),
+        )
+        return [DryRunSentence(kind, text) for applies, kind, text in rows if applies]
+
+
+_WHY_NOT = {SIMULATED: "simulated"}
 
 
 def _clusters(answers: Sequence[DryRunAnswer]) -> str:

@@ -71,20 +71,19 @@ def exact_sentences(record: ExactRecord, policy: PlacementPolicy) -> Iterator[st
         if record.shopping:
             yield shopping_sentence(record.shopping)
     elif record.reason in (OpenReason.TIME_LIMIT, OpenReason.NODE_LIMIT):
-        interval = (
+        yield (
             f"between {record.low:,} and {record.high:,} of {number} are possible"
+            f": {OPEN_WORDS[record.reason]}"
         )
-        yield f"{interval}: {OPEN_WORDS[record.reason]}"
     elif record.reason is not None:
         yield f"not determined: {OPEN_WORDS[record.reason]}"
 
 
 def conflict_sentences(record: ExactRecord, policy: PlacementPolicy) -> Iterator[str]:
     if record.conflict:
-        several = record.conflict[:_MOST_ITEMS]
         conflicts = [
             joined([one.words(policy) for one in elements], "with")
-            for elements in several
+            for elements in record.conflict[:_MOST_ITEMS]
         ]
         yield f"conflict: {'; '.join(conflicts)}"
     if record.corrections:

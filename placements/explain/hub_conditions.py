@@ -226,10 +226,9 @@ def conditions_on(one: OnCluster) -> list[Condition]:
 
     Where more is known than KubeFleet says, it follows the sentence of KubeFleet after a colon.
     """
-    picked = Condition(
-        "Scheduled", Truth.TRUE, "Scheduled", one.why_selected, one.picked_at
-    )
-    conditions = [picked]
+    conditions = [
+        Condition("Scheduled", Truth.TRUE, "Scheduled", one.why_selected, one.picked_at)
+    ]
     words = dict(_ON_CLUSTER)
     if one.phase not in (Phase.APPLIED, Phase.AVAILABLE, Phase.FAILED):
         words |= _IN_PROGRESS
@@ -334,8 +333,7 @@ def conditions_in_all(
         since = max((one.since for one in each if one.since), default=None)
         if before and before[0] == status.value:
             since = datetime.fromisoformat(before[1])
-        message = words.format(len(each))
-        summary.append(Condition(sort, status, reason, message, since))
+        summary.append(Condition(sort, status, reason, words.format(len(each)), since))
         if status is not Truth.TRUE:
             break
     return summary
@@ -385,6 +383,11 @@ def controlled_externally(
 _NOT_COMPARED = "FailedToReportDiff"
 
 
+def filled(**fields: Any) -> Plain:
+    """Return the fields that have a value: a hub omits the others."""
+    return {key: value for key, value in fields.items() if value not in (None, "")}
+
+
 def failed_objects(
     objects: Iterable[ObjectFault],
     condition: Condition,
@@ -399,14 +402,14 @@ def failed_objects(
     envelopes = {tuple(one[:4]): one[4:] for one in wrapped}
     documents = []
     for one in islice(objects, _MOST_FAILED):
-        place = {"namespace": one.namespace} if one.namespace else {}
+        place = filled(namespace=one.namespace)
         identity: Plain = {
             "group": one.group,
             "version": one.version,
             "kind": one.kind,
             "name": one.name,
+            **place,
         }
-        identity |= place
         # KubeFleet has one reason for whatever a report lacks.
         reason = _NOT_COMPARED if condition.sort == "DiffReported" else one.code
         failed = replace(condition, reason=reason, message=one.message)
@@ -425,27 +428,20 @@ def differing_objects(rows: Iterable[Plain], *, is_drift: bool) -> list[Plain]:
         if is_drift
         else ("firstDiffedObservedTime", "observedDiffs")
     )
-    documents = []
-    for row in rows:
-        identity = {key: row[key] for key in ("group", "version", "kind", "name")}
-        identity |= {"namespace": row["namespace"]} if row["namespace"] else {}
-        generation = row["generation"]
-        observed = (
-            {}
-            if generation is None
-            else {"targetClusterObservedGeneration": generation}
-        )
-        fields = [
-            {
-                "path": path,
-                **({"valueInMember": in_member} if in_member else {}),
-                **({"valueInHub": in_hub} if in_hub else {}),
-            }
-            for path, in_member, in_hub in row["fields"]
-        ]
-        times = {"observationTime": row["observed"], since_key: row["since"]}
-        documents.append({**identity, **times, **observed, fields_key: fields})
-    return documents
+    return [
+        {
+            **{key: row[key] for key in ("group", "version", "kind", "name")},
+            **filled(namespace=row["namespace"]),
+            "observationTime": row["observed"],
+            since_key: row["since"],
+            **filled(targetClusterObservedGeneration=row["generation"]),
+            fields_key: [
+                {"path": path, **filled(valueInMember=in_member, valueInHub=in_hub)}
+                for path, in_member, in_hub in row["fields"]
+            ],
+        }
+        for row in rows
+    ]
 
 
 def not_scheduled(
@@ -466,7 +462,7 @@ def resource_identity(identity: Sequence[str]) -> dict[str, str]:
     api_version, kind, namespace, name = identity
     group, _, version = api_version.rpartition("/")
     document = {"group": group, "version": version, "kind": kind, "name": name}
-    return {**document, "namespace": namespace} if namespace else document
+    return document | filled(namespace=namespace)
 
 
 def plain_in_all(

@@ -3,6 +3,7 @@
 There are no cluster sets here: Open Cluster Management would report an empty fleet as an empty set.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeAlias
@@ -82,14 +83,13 @@ def hub_status(decision: Decision) -> HubStatus | None:
     for one in placed:
         affinity = integer_score(one.affinity_score)
         spread = integer_score(one.topology_spread_score)
-        words = why_selected(one.cluster, affinity, spread)
         selected.append(
             _decision(
                 one.cluster,
                 selected=True,
                 affinity=affinity,
                 spread=spread,
-                reason=words,
+                reason=why_selected(one.cluster, affinity, spread),
             )
         )
     not_found = [
@@ -170,7 +170,7 @@ def _unselected(decision: Decision) -> list[Plain]:
         reason = _against(outcome)
         if reason is None or reason.code is ReasonCode.OUTRANKED:
             continue
-        words = f"ClusterUnschedulable, {_cause(reason)}"
+        words = f"ClusterUnschedulable, {_CAUSES[reason.code](reason.facts)}"
         if is_fixed:
             why = (
                 f"is not eligible for resource placement yet: {reason.facts['reason']}"
@@ -194,14 +194,15 @@ def _outranked(decision: Decision, outcomes: Outcomes) -> list[Plain]:
             reason.facts["topologySpreadScore"],
         )
         words = f'Cluster "{names[position]}" does not score high enough{_scores(affinity, spread)}'
-        line = _decision(
-            names[position],
-            selected=False,
-            affinity=affinity,
-            spread=spread,
-            reason=words,
+        lines.append(
+            _decision(
+                names[position],
+                selected=False,
+                affinity=affinity,
+                spread=spread,
+                reason=words,
+            )
         )
-        lines.append(line)
         if len(lines) == MOST_UNSELECTED:
             break
     return lines
@@ -212,25 +213,27 @@ def _against(outcome: ClusterOutcome) -> Reason | None:
     return next((reason for reason in outcome.reasons if reason.code in _AGAINST), None)
 
 
-def _cause(reason: Reason) -> str:
-    facts = reason.facts
-    if reason.code is ReasonCode.REQUIRED_AFFINITY:
-        return "cluster does not match with any of the required cluster affinity terms"
-    if reason.code is ReasonCode.TOPOLOGY_SPREAD:
-        limit = f'"{facts["topologyKey"]}" (max skew {facts["maxSkew"]})'
-        return f"violated doNotSchedule topology spread constraint {limit}"
-    if reason.code is ReasonCode.NAMESPACE_MISSING:
-        missing = "target namespace does not exist on cluster"
-        return (
-            missing
-            if facts["known"]
-            else "cluster has no namespace information available"
+_NAMESPACES = {
+    True: "target namespace does not exist on cluster",
+    False: "cluster has no namespace information available",
+}
+# Why a cluster cannot be selected, from the facts of the reason.
+_CAUSES: dict[ReasonCode, Callable[[Mapping[str, Any]], str]] = {
+    ReasonCode.REQUIRED_AFFINITY: lambda _: (
+        "cluster does not match with any of the required cluster affinity terms"
+    ),
+    ReasonCode.NOT_ELIGIBLE: lambda facts: str(facts["reason"]),
+    ReasonCode.NAMESPACE_MISSING: lambda facts: _NAMESPACES[bool(facts["known"])],
+    ReasonCode.UNTOLERATED_TAINT: lambda facts: (
+        "taint &{{Key:{key} Value:{value} Effect:{effect}}} cannot be tolerated".format(
+            **facts["taints"][0]
         )
-    if reason.code is ReasonCode.UNTOLERATED_TAINT:
-        first = facts["taints"][0]
-        taint = f"Key:{first['key']} Value:{first['value']} Effect:{first['effect']}"
-        return f"taint &{{{taint}}} cannot be tolerated"
-    return str(facts["reason"])
+    ),
+    ReasonCode.TOPOLOGY_SPREAD: lambda facts: (
+        "violated doNotSchedule topology spread constraint "
+        f'"{facts["topologyKey"]}" (max skew {facts["maxSkew"]})'
+    ),
+}
 
 
 _SATISFIED, _MISCONFIGURED = "PlacementSatisfied", "PlacementMisconfigured"
@@ -249,26 +252,40 @@ def satisfied(decision: Decision | None, *, since: datetime) -> Condition:
     count = sum(binding.is_active for binding in decision.bindings_after)
     number = decision.cycle.policy.number_of_clusters
     missing = (number or 0) - count
-    reason, message = (
-        "NotAllDecisionsScheduled",
-        f"{missing} cluster decisions unscheduled",
-    )
-    if not len(decision.cycle.fleet):
-        reason, message = (
+    rows = (
+        (
+            not len(decision.cycle.fleet),
+            Truth.FALSE,
             "AllManagedClusterSetsEmpty",
             "there is no cluster in the fleet",
-        )
-    elif decision.is_failed:
-        message = "the constraints cannot be met; nothing was changed"
-    elif not count and number != 0:
-        reason, message = (
+        ),
+        (
+            decision.is_failed,
+            Truth.FALSE,
+            "NotAllDecisionsScheduled",
+            "the constraints cannot be met; nothing was changed",
+        ),
+        (
+            not count and number != 0,
+            Truth.FALSE,
             "NoManagedClusterMatched",
             "no cluster passes the predicates and the taints",
-        )
-    elif missing <= 0:
-        words = "all cluster decisions scheduled"
-        return Condition(_SATISFIED, Truth.TRUE, "AllDecisionsScheduled", words, since)
-    return Condition(_SATISFIED, Truth.FALSE, reason, message, since)
+        ),
+        (
+            missing > 0,
+            Truth.FALSE,
+            "NotAllDecisionsScheduled",
+            f"{missing} cluster decisions unscheduled",
+        ),
+        (
+            True,
+            Truth.TRUE,
+            "AllDecisionsScheduled",
+            "all cluster decisions scheduled",
+        ),
+    )
+    _, status, reason, message = next(row for row in rows if row[0])
+    return Condition(_SATISFIED, status, reason, message, since)
 
 
 def misconfigured(errors: list[dict[str, str]], *, since: datetime) -> Condition:

@@ -16,6 +16,7 @@ from placements.explain.checks import (
 )
 from placements.explain.sarif import SarifResult, sarif_text
 from placements.explain.staged_updates import duration_words
+from placements.explain.vocabulary import verb
 
 MARKER = "<!-- fleetui-impact -->"
 _FINDINGS_SHOWN = _GATES_SHOWN = _NOTES_SHOWN = 20
@@ -109,9 +110,10 @@ def headline_of(impact: Any) -> str:
     )
     tenths = (impact.leaves * 2000 // bindings + 1) // 2 if bindings else 0
     share = f" ({tenths // 10}.{tenths % 10} %)" if bindings else ""
-    verb = "changes" if changed == 1 else "change"
-    moves = f"{impact.leaves} of {bindings} bindings move{share}"
-    return f"Placement impact: {changed} of {total} placements {verb}, {moves}"
+    return (
+        f"Placement impact: {changed} of {total} placements {verb(changed, 'changes')}, "
+        f"{impact.leaves} of {bindings} bindings move{share}"
+    )
 
 
 def impact_markdown(
@@ -125,19 +127,19 @@ def impact_markdown(
 
     `links` are addresses of previews by the name of a row.
     """
-    lines = [MARKER, f"**{headline_of(impact)}**", *([note] if note else []), ""]
+    lines = [MARKER, f"**{headline_of(impact)}**", *filter(None, [note]), ""]
     marked = {True: "⚠️ **Incomplete:**", False: "⚠️"}
     notes = (
         f"{marked[one.is_incomplete]} {_short(f'{one.file}:{one.line}: {one.message}')}"
         for one in sorted(impact.notes, key=lambda one: not one.is_incomplete)
     )
-    lines += [f"- {line}" for line in first_lines(notes, _NOTES_SHOWN)]
     failed = [one for one in gates if one.state != "passed"]
     marks = {"broken": "❌", "undetermined": "❔"}
     gate_lines = (
         f"{marks[one.state]} `{one.gate}` {_short(one.message)}" for one in failed
     )
-    lines += [f"- {line}" for line in first_lines(gate_lines, _GATES_SHOWN)]
+    shown = first_lines(notes, _NOTES_SHOWN) + first_lines(gate_lines, _GATES_SHOWN)
+    lines += [f"- {line}" for line in shown]
     if gates and not failed:
         lines.append(f"✅ {len(gates)} gates passed.")
     findings = [(row.name, one) for row in impact.changed for one in row.findings]
@@ -159,14 +161,14 @@ def impact_markdown(
             "|---|---|---|---|---|---|",
             *(_table_row(row, links.get(row.name, "")) for row in impact.changed),
         ]
-        is_long = len(impact.changed) > _NAMES_SHOWN
-        if is_long:
+        end = []
+        if len(impact.changed) > _NAMES_SHOWN:
             lines += [
                 "<details>",
                 f"<summary>{len(impact.changed)} placements</summary>",
                 "",
             ]
-        end = ["", "</details>"] if is_long else []
+            end = ["", "</details>"]
         room = _LONGEST - sum(len(line) + 1 for line in (*lines, *end)) - 200
         rows: list[str] = []
         for line in table:

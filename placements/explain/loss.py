@@ -19,10 +19,9 @@ from placements.engine.loss import (
 from placements.engine.scheduling.decision import Decision
 from placements.explain.decision_tables import csv_text
 from placements.explain.staged_updates import STAYS_SENTENCES
-from placements.explain.vocabulary import headline, verb
+from placements.explain.vocabulary import NAMES_SHOWN, headline, verb
 from placements.manifests.policy import PlacementType
 
-_NAMES_SHOWN = 5
 VARIANT_NAMES = {
     "down": "Down (still members)",
     "cordon": "Drained (still members)",
@@ -60,15 +59,15 @@ def choice_words(names: Sequence[str], labels: Sequence[str], total: int) -> str
         for label in labels
     )
     if not labels:
-        return first_names(names, _NAMES_SHOWN)
-    also = f" and {joined(list(names[:_NAMES_SHOWN]))}" if names else ""
+        return first_names(names, NAMES_SHOWN)
+    also = f" and {joined(list(names[:NAMES_SHOWN]))}" if names else ""
     return f"{counted(total, 'cluster')}, {by_label}{also}"
 
 
 def stuck_words(decision: Decision) -> str:
     if decision.not_found:
         return (
-            f"named, and not in the fleet: {joined(decision.not_found[:_NAMES_SHOWN])}"
+            f"named, and not in the fleet: {joined(decision.not_found[:NAMES_SHOWN])}"
         )
     if decision.is_failed:
         return headline(decision)
@@ -79,29 +78,29 @@ def stuck_words(decision: Decision) -> str:
         )
     sentences = []
     for (count, has_candidates), groups in by_count.items():
-        cause = "no more candidates" if has_candidates else "no candidates"
-        stays = f"{joined(groups[:_NAMES_SHOWN])} {verb(len(groups), 'stays')}"
-        sentences.append(f"{stays} at {count:,} ({cause})")
+        stays = f"{joined(groups[:NAMES_SHOWN])} {verb(len(groups), 'stays')}"
+        sentences.append(
+            f"{stays} at {count:,} (no {'more ' * has_candidates}candidates)"
+        )
     return "; ".join(sentences) or "no other cluster passes its filters"
 
 
 def impact_badges(row: PlacementLoss) -> list[tuple[str, str]]:
     """Return what becomes of a placement, as totals and filters count it, then what is wrong with it."""
-    badges = [IMPACT_BADGES[row.impact]]
-    if row.is_fulfilled and not row.leaves and row.impact is PlacementImpact.MOVES:
-        badges.append(("healthy", "Fulfilled"))
-    if (
-        not row.is_fulfilled
-        and row.decisions
-        and row.impact is not PlacementImpact.STUCK
-    ):
-        words = "Not fulfilled" if row.gets_worse else "Not fulfilled, as before"
-        badges.append(("attention", words))
-    if row.exceeded_limits:
-        badges.append(("attention", "Out of balance"))
-    if row.is_empty:
-        badges.append(("failed", "No clusters left"))
-    return badges
+    is_moved = row.impact is PlacementImpact.MOVES
+    is_open = bool(row.decisions) and row.impact is not PlacementImpact.STUCK
+    unfulfilled = "Not fulfilled" if row.gets_worse else "Not fulfilled, as before"
+    badges = (
+        (True, IMPACT_BADGES[row.impact]),
+        (
+            is_moved and row.is_fulfilled and not row.leaves,
+            ("healthy", "Fulfilled"),
+        ),
+        (is_open and not row.is_fulfilled, ("attention", unfulfilled)),
+        (row.exceeded_limits, ("attention", "Out of balance")),
+        (row.is_empty, ("failed", "No clusters left")),
+    )
+    return [badge for applies, badge in badges if applies]
 
 
 def loss_message(row: PlacementLoss) -> str:
@@ -114,13 +113,9 @@ def loss_message(row: PlacementLoss) -> str:
         case PlacementImpact.STUCK if row.decision is not None:
             message = f"No replacement: {stuck_words(row.decision)}."
         case PlacementImpact.MOVES if row.leaves:
-            message = f"Replacement: {first_names(row.joins, _NAMES_SHOWN)}."
+            message = f"Replacement: {first_names(row.joins, NAMES_SHOWN)}."
         case PlacementImpact.SHRINKS:
-            message = (
-                "No replacement needed (PickAll)."
-                if is_all
-                else "No replacement needed."
-            )
+            message = f"No replacement needed{' (PickAll)' * is_all}."
         case PlacementImpact.DOWN:
             down = verb(len(row.inside), "does")
             message = f"{counted(len(row.inside), 'cluster')} {down} not work; nothing moves yet."
@@ -137,12 +132,13 @@ def difference_note(left: PlacementLoss, drained: PlacementLoss) -> str:
     policy = drained.cycle.policy
     if policy.placement_type is PlacementType.PICK_FIXED:
         return "the policy names its clusters: members keep the placement, removed clusters are missing"
-    keys = [
-        constraint.topology_key for constraint in policy.topology_spread_constraints
-    ]
-    emptied = emptied_domains(left.cycle.fleet, drained.cycle.fleet, keys)
+    emptied = emptied_domains(
+        left.cycle.fleet,
+        drained.cycle.fleet,
+        [constraint.topology_key for constraint in policy.topology_spread_constraints],
+    )
     if emptied:
-        which = joined(list(emptied[:_NAMES_SHOWN]))
+        which = joined(list(emptied[:NAMES_SHOWN]))
         stay = "stays a domain" if len(emptied) == 1 else "stay domains"
         return f"domains are counted over all member clusters, so a cordoned {which} {stay} with 0"
     if policy.tolerations:
@@ -215,17 +211,22 @@ def _sentence(
 ) -> str:
     name = f"2 domains of {pair_key(level)}" if pair_key(level) else level
     loss = "Loss of any single cluster" if level == CLUSTER else f"Loss of any {name}"
-    number = counts["empty" if variant == "down" else "unfulfilled"]
-    words = "without any working cluster" if variant == "down" else "unfulfilled"
+    metric, words, gone = ("unfulfilled", "unfulfilled", "not replaced")
+    if variant == "down":
+        metric, words, gone = ("empty", "without any working cluster", "lost")
+    number = counts[metric]
     worst = f"if {loss_name(level, value)} {verb(1 + value.count(AND), 'is')} lost"
-    if number:
-        return f"{loss}: up to {counted(number, 'placement')} {words}, {worst}."
-    if counts["empty"]:
-        return f"{loss}: up to {counted(counts['empty'], 'placement')} without any cluster, {worst}."
-    if counts["lost"]:
-        gone = "lost" if variant == "down" else "not replaced"
-        return f"{loss}: no placement {words}; up to {counted(counts['lost'], 'cluster')} {gone}, {worst}."
-    return f"{loss}: no placement is affected permanently."
+    empty, lost = counts["empty"], counts["lost"]
+    sentences = (
+        (number, f"up to {counted(number, 'placement')} {words}, {worst}."),
+        (empty, f"up to {counted(empty, 'placement')} without any cluster, {worst}."),
+        (
+            lost,
+            f"no placement {words}; up to {counted(lost, 'cluster')} {gone}, {worst}.",
+        ),
+        (True, "no placement is affected permanently."),
+    )
+    return f"{loss}: {next(words for applies, words in sentences if applies)}"
 
 
 def loss_name(level: str, value: str) -> str:

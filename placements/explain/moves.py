@@ -19,17 +19,19 @@ NO_PLAN = {
 
 def balance_sentence(plan: MovePlan) -> str:
     today = plan.current
-    parts = [
-        f"{today.placed:,} of {plan.wanted:,} clusters selected"
-        if today.placed < plan.wanted
-        else "",
-        f"hard spread limits exceeded by {today.hard_excess:,}"
-        if today.hard_excess
-        else "",
-        f"soft spread limits exceeded by {today.excess:,}" if today.excess else "",
-        counted(today.stale, "outdated placement") if today.stale else "",
-    ]
-    text = ", ".join(part for part in parts if part)
+    faults = (
+        (
+            today.placed < plan.wanted,
+            f"{today.placed:,} of {plan.wanted:,} clusters selected",
+        ),
+        (
+            today.hard_excess,
+            f"hard spread limits exceeded by {today.hard_excess:,}",
+        ),
+        (today.excess, f"soft spread limits exceeded by {today.excess:,}"),
+        (today.stale, counted(today.stale, "outdated placement")),
+    )
+    text = ", ".join(words for applies, words in faults if applies)
     return (
         f"{text[0].upper()}{text[1:]}."
         if text
@@ -56,25 +58,33 @@ def repair_sentence(plan: MovePlan) -> str:
     moves = counted(chosen.moves, "move")
     joins = chosen.placed - today.placed
     what = f"{moves} and {counted(joins, 'new cluster')}" if joins else moves
-    if today.hard_excess and not chosen.hard_excess:
-        many = chosen.moves + joins
-        return f"{what} {verb(many, 'repairs')} all hard limits."
-    if chosen.hard_excess:
-        return f"With {what}, hard limits are exceeded by {chosen.hard_excess:,} (now {today.hard_excess:,})."
-    if joins:
-        return (
-            f"With {what}, {chosen.placed:,} of {plan.wanted:,} clusters are selected."
-        )
-    if today.stale > chosen.stale:
-        return f"With {what}, {counted(chosen.stale, 'outdated placement')} (now {today.stale:,})."
     columns = (("soft excess", "excess"), ("skew", "skew"), ("affinity", "affinity"))
     numbers = [
         (words, getattr(chosen, name), getattr(today, name)) for words, name in columns
     ]
-    better = [
+    better = ", ".join(
         f"{words} {then:,} (now {now:,})" for words, then, now in numbers if then != now
-    ]
-    return f"With {what}, {', '.join(better)}."
+    )
+    sentences = (
+        (
+            today.hard_excess and not chosen.hard_excess,
+            f"{what} {verb(chosen.moves + joins, 'repairs')} all hard limits.",
+        ),
+        (
+            chosen.hard_excess,
+            f"With {what}, hard limits are exceeded by {chosen.hard_excess:,} (now {today.hard_excess:,}).",
+        ),
+        (
+            joins,
+            f"With {what}, {chosen.placed:,} of {plan.wanted:,} clusters are selected.",
+        ),
+        (
+            today.stale > chosen.stale,
+            f"With {what}, {counted(chosen.stale, 'outdated placement')} (now {today.stale:,}).",
+        ),
+        (True, f"With {what}, {better}."),
+    )
+    return next(sentence for applies, sentence in sentences if applies)
 
 
 def hub_sentence(plan: MovePlan, difference: tuple[int, Sequence[str]] | None) -> str:

@@ -1,17 +1,18 @@
 """What a preview shows of a decision: groups against their band, the first picks, clusters passed over."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
 
-from clusters.columns import Codes, Ints
+from clusters.columns import Ints
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import CycleKind, Decision, Picked
 from placements.engine.scheduling.outcome import BLOCKED, Outcome, Outcomes
 from placements.engine.scheduling.profile import profile_of
 from placements.engine.scheduling.replay import equal_before
+from placements.explain.steps import positions_of
 from placements.explain.vocabulary import decided_words, reason_sentence
 from placements.manifests.policy import PlacementType
 
@@ -52,8 +53,9 @@ def beginning(
         )
     if is_incremental:
         return Beginning("healthy", "incremental", "existing placements are kept")
-    words = f"more than the number changed{_worth(cycle)}"
-    return Beginning("attention", "reschedules", words)
+    return Beginning(
+        "attention", "reschedules", f"more than the number changed{_worth(cycle)}"
+    )
 
 
 def rescheduling_words(cycle: Cycle) -> str:
@@ -117,10 +119,11 @@ def pick_lines(decision: Decision) -> Iterator[PickLine]:
 
 def passed_over(decision: Decision) -> list[tuple[str, int]]:
     """Return how many clusters are not placed afterwards, by state, without a loop over clusters."""
-    total = len(decision.cycle.fleet)
-    placed = _positions(decision, decision.placed_after)
-    ended = np.setdiff1d(_positions(decision, decision.unscheduled), placed)
-    rest = np.ones(total, dtype=np.bool_)
+    placed = positions_of(decision.cycle.fleet, decision.placed_after)
+    ended = np.setdiff1d(
+        positions_of(decision.cycle.fleet, decision.unscheduled), placed
+    )
+    rest = np.ones(len(decision.cycle.fleet), dtype=np.bool_)
     rest[placed] = False
     rest[ended] = False
     counts: dict[str, int] = {

@@ -82,8 +82,10 @@ def phase_sentence(result: RollingUpdateResult) -> str:
 
 def min_available_sentence(budget: MinAvailable) -> str:
     at_risk = f", {budget.at_risk:,} being taken down" if budget.at_risk else ""
-    numbers = f"({budget.ready:,} available{at_risk}, minimum {budget.minimum:,})"
-    return f"{_can('take down', budget.allowed)} {numbers}"
+    return (
+        f"{_can('take down', budget.allowed)} "
+        f"({budget.ready:,} available{at_risk}, minimum {budget.minimum:,})"
+    )
 
 
 def max_total_sentence(budget: MaxTotal) -> str:
@@ -170,6 +172,7 @@ def waiting_sentence(blocked: BlockedCluster, result: RollingUpdateResult) -> st
 def unblock_sentence(blocked: BlockedCluster, result: RollingUpdateResult) -> str:
     """Return what would unblock a cluster, as a clause after "when"."""
     budgets, removals = result.budgets, result.blocked_removals
+    sentence = ""
     match blocked.reason:
         case BlockReason.UNREACHABLE if blocked.abandonable_from:
             return f"the cluster reconnects, or is force-removed after {moment_words(blocked.abandonable_from)}"
@@ -191,8 +194,6 @@ def unblock_sentence(blocked: BlockedCluster, result: RollingUpdateResult) -> st
             sentence = first_names(
                 [f"the removal from {name} completes" for name in names]
             )
-        case _:
-            sentence = ""
     surge = "increased" if budgets.additions.limit else "greater than 0"
     return sentence or _UNBLOCKED_WHEN[blocked.reason].format(surge=surge)
 
@@ -271,27 +272,23 @@ _WHY_BLOCKED = {
 
 def _becoming_available(result: RollingUpdateResult) -> str:
     starting = [one.cluster for one in result.actions if not isinstance(one, Remove)]
-    retries = [
-        one.cluster for one in result.blocked if one.reason is BlockReason.RETRY_LATER
-    ]
+    blocked: dict[BlockReason, list[str]] = {reason: [] for reason in BlockReason}
+    for one in result.blocked:
+        blocked[one.reason].append(one.cluster)
     clauses = [
         f"{one.cluster} is available"
         + (f" at {moment_words(one.available_at)}" if one.available_at else "")
         for one in result.in_progress
         if one.phase is not Phase.REMOVING
     ]
-    late = [
-        one.cluster for one in result.blocked if one.reason is BlockReason.NOT_AVAILABLE
-    ]
+    late = blocked[BlockReason.NOT_AVAILABLE]
     clauses += [f"{name} is available" for name in (*starting, *late)]
-    clauses += [f"the retry on {name} succeeds" for name in retries]
-    without_driver = {
-        one.cluster for one in result.blocked if one.reason is BlockReason.NOT_MONITORED
-    }
     clauses += [
-        f"{name} {'gets a driver' if name in without_driver else 'reconnects'}"
-        for name in result.unreachable
+        f"the retry on {name} succeeds" for name in blocked[BlockReason.RETRY_LATER]
     ]
+    unblocks = dict.fromkeys(result.unreachable, "reconnects")
+    unblocks |= dict.fromkeys(blocked[BlockReason.NOT_MONITORED], "gets a driver")
+    clauses += [f"{name} {unblocks[name]}" for name in result.unreachable]
     return first_names(clauses)
 
 
@@ -334,11 +331,14 @@ def blocked_groups(result: RollingUpdateResult) -> list[BlockedGroup]:
         why = blocked_sentence(first, result, clusters=len(group))
         if len({one.since for one in group}) > 1:
             why = why.replace(" since", ", the first since")
-        names = tuple(one.cluster for one in group[:MOST_SHOWN])
-        unblocks_when = unblock_sentence(first, result)
         groups.append(
             BlockedGroup(
-                first.reason, len(group), names, why, unblocks_when, first.retry_at
+                first.reason,
+                len(group),
+                tuple(one.cluster for one in group[:MOST_SHOWN]),
+                why,
+                unblock_sentence(first, result),
+                first.retry_at,
             )
         )
     return groups
@@ -554,11 +554,10 @@ def short_result_document(result: RollingUpdateResult) -> dict[str, Any]:
     """Return a result as plain data with at most 200 of each list, and the lengths of the whole lists."""
     document = result_document(result)
     lists = {key: value for key, value in document.items() if isinstance(value, list)}
-    counts = {f"{key}Count": len(value) for key, value in lists.items()}
     return {
         **document,
         **{key: value[:MOST_LISTED] for key, value in lists.items()},
-        **counts,
+        **{f"{key}Count": len(value) for key, value in lists.items()},
     }
 
 
@@ -595,18 +594,22 @@ def plan_document(
             "words": action_words(one, running.get(one.cluster), names),
         }
 
-    waves = [
-        {
-            "number": wave.number,
-            "count": len(wave.actions),
-            "actions": [planned_action(one) for one in wave.actions],
-            "budgets": budget_document(wave.budgets),
-        }
-        for wave in plan.waves
-    ]
-    sentences = result_sentences(with_names(plan.rest, names or {}))
-    rest = {**short_result_document(plan.rest), "sentences": sentences}
-    return {"waves": waves, "rest": rest}
+    rest = {
+        **short_result_document(plan.rest),
+        "sentences": result_sentences(with_names(plan.rest, names or {})),
+    }
+    return {
+        "waves": [
+            {
+                "number": wave.number,
+                "count": len(wave.actions),
+                "actions": [planned_action(one) for one in wave.actions],
+                "budgets": budget_document(wave.budgets),
+            }
+            for wave in plan.waves
+        ],
+        "rest": rest,
+    }
 
 
 NO_FORECAST = {
@@ -618,6 +621,7 @@ NO_FORECAST = {
 }
 HELD = ("paused", "stopped", "stalled")  # an action of a user has to come first
 _TWO_MINUTES = 120
+_NO_WAITS = {"approval": 0, "period": 0, "budget": 0, "cluster": 0}
 
 
 def eta_document(
@@ -639,15 +643,9 @@ def eta_document(
             **remaining,
             "seconds": round(max(0.0, remaining["seconds"] - since), 1),
         }
-    waiting = eta.get("waiting") or {
-        "approval": 0,
-        "period": 0,
-        "budget": 0,
-        "cluster": 0,
-    }
     return {
         "elapsed": round(((ended_at or now) - started_at).total_seconds(), 1),
-        "waiting": waiting,
+        "waiting": eta.get("waiting") or _NO_WAITS,
         "remaining": remaining,
         "reason": None if remaining else NO_FORECAST.get(eta.get("reason", "")),
     }
@@ -676,8 +674,9 @@ def eta_sentence(eta: Document, *, now: datetime) -> str:
 
 def eta_words(eta: Document, *, is_paused: bool, now: datetime) -> str:
     """Return the time left of a run in progress, or why it is not known."""
-    reason = NO_FORECAST.get("paused" if is_paused else eta.get("reason", ""), "")
-    return reason if is_paused else eta_sentence(eta, now=now) or reason
+    if is_paused:
+        return NO_FORECAST["paused"]
+    return eta_sentence(eta, now=now) or NO_FORECAST.get(eta.get("reason", ""), "")
 
 
 def _timestamp(moment: datetime | None) -> str | None:

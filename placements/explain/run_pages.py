@@ -97,7 +97,7 @@ def verdict_words(parts: Iterable[Part], waits: str = "") -> str:
         for state in (Part.FAILED, Part.NOT_AVAILABLE)
         if counts[state]
     ]
-    return ", ".join([done, *troubles, *([waits] if waits else [])])
+    return ", ".join(filter(None, [done, *troubles, waits]))
 
 
 def wait_rows(
@@ -133,7 +133,7 @@ def wait_rows(
         alike.setdefault(key, []).append(one.cluster)
     for (words, message, until), clusters in alike.items():
         state = words.partition(" until")[0]
-        why = f"{message}." if message and not message.endswith(".") else message
+        why = message and f"{message.removesuffix('.')}."
         rows.append(
             WaitRow(
                 "progress",
@@ -186,8 +186,10 @@ def _common_effects(
     if failed:
         number = "the revision" if revision is None else f"revision {revision}"
         retry = f"Applies {number} again on the {failed:,} failed now."
-    nothing = "Nothing to go back to: no earlier revision."
-    return [("Retry", retry), ("Roll back", back or nothing)]
+    return [
+        ("Retry", retry),
+        ("Roll back", back or "Nothing to go back to: no earlier revision."),
+    ]
 
 
 def part_of_step(step: ClusterStep) -> Part:

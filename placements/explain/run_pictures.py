@@ -15,7 +15,7 @@ from statistics import median_low
 from fleetui.apimachinery.words import counted
 from placements.engine.rollout.staged_run import Stage, StagedRunPlan
 from placements.engine.rollout.waves import RolloutProgress
-from placements.explain.vocabulary import duration_text
+from placements.explain.vocabulary import duration_text, seconds_between
 
 MOST_COLUMNS, MOST_DOTS, MOST_NAMED, MOST_POINTS = 14, 20, 9, 400
 _SHOWN_AT_WORK = 3
@@ -61,10 +61,6 @@ class RunColumn:
     minimum: int | None = None
 
     @property
-    def is_named(self) -> bool:
-        return len(self.dots) <= MOST_NAMED
-
-    @property
     def is_crowded(self) -> bool:
         return len(self.dots) > MOST_DOTS
 
@@ -91,6 +87,10 @@ class LinePoint:
     old: int
     new: int
     is_planned: bool = False
+
+    @property
+    def available(self) -> int:
+        return self.old + self.new
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,15 +126,17 @@ class RunPicture:
     def rows(self) -> int:
         """How many rows of dots the fullest column has."""
         shown = [one for one in self.columns if len(one.dots) <= MOST_DOTS]
-        rows = [
-            len(one.dots) if self.is_named else -(-len(one.dots) // 2) for one in shown
-        ]
-        return max([2, *rows])
+        rows = max((len(one.dots) for one in shown), default=0)
+        if not self.is_named:
+            rows = -(-rows // 2)
+        return max(2, rows)
 
     @property
     def is_named(self) -> bool:
         """Whether there is room for a name beside each dot."""
-        return self.slots <= 8 and all(column.is_named for column in self.columns)
+        return self.slots <= 8 and all(
+            len(column.dots) <= MOST_NAMED for column in self.columns
+        )
 
     @property
     def placed_columns(self) -> list[tuple[float, RunColumn]]:
@@ -160,9 +162,8 @@ class RunPicture:
         corners: list[str] = []
         for point, end in self.stretches:
             if point.is_planned is is_planned and end > point.at:
-                low = 0 if part == "new" else point.new
-                high = point.new if part == "new" else point.new + point.old
-                bottom, top = 100 - self.height(low), 100 - self.height(high)
+                spans = {"new": (0, point.new), "old": (point.new, point.available)}
+                bottom, top = (100 - self.height(value) for value in spans[part])
                 left, right = point.at * 100, end * 100
                 corners.append(
                     f"M{left:.1f} {bottom:.2f}V{top:.2f}H{right:.1f}V{bottom:.2f}z"
@@ -175,26 +176,27 @@ class RunPicture:
         for point, end in self.stretches:
             if point.is_planned is is_planned:
                 sign = "L" if drawn else "M"
-                top = 100 - self.height(point.new + point.old)
+                top = 100 - self.height(point.available)
                 drawn.append(f"{sign}{point.at * 100:.1f} {top:.2f}H{end * 100:.1f}")
         return "".join(drawn)
 
     @property
     def paths(self) -> list[tuple[str, str]]:
         """The areas and lines by their class in the style sheet."""
-        paths = [
-            ("old", self.area("old", is_planned=False)),
-            ("new", self.area("new", is_planned=False)),
-            ("old planned", self.area("old", is_planned=True)),
-            ("new planned", self.area("new", is_planned=True)),
-            ("available", self.line(is_planned=False)),
-            ("available planned", self.line(is_planned=True)),
-        ]
+        paths = {
+            "old": self.area("old", is_planned=False),
+            "new": self.area("new", is_planned=False),
+            "old planned": self.area("old", is_planned=True),
+            "new planned": self.area("new", is_planned=True),
+            "available": self.line(is_planned=False),
+            "available planned": self.line(is_planned=True),
+        }
         limits = [
             f"M{start * 100:.0f} {100 - self.height(value):.2f}H{end * 100:.0f}"
             for start, end, value in self.minimums
         ]
-        return [*(one for one in paths if one[1]), ("limit", "".join(limits))]
+        drawn = [(name, path) for name, path in paths.items() if path]
+        return [*drawn, ("limit", "".join(limits))]
 
     @property
     def now_percent(self) -> float | None:
@@ -247,35 +249,43 @@ def wave_columns(
     columns: list[RunColumn] = []
     if before:
         columns.append(_column("", before, dots, note=f"{len(before):,} unchanged"))
-    lengths = [later[0].at - wave[0].at for wave, later in pairwise(waves)]
-    gap = max(_SHORTEST_GAP, 3 * median_low(lengths)) if lengths else _SHORTEST_GAP
-    for number, wave in enumerate(waves, 1):
-        is_last = number == len(waves)
-        end = until if is_last else waves[number][0].at
+    begins = [wave[0].at for wave in waves]
+    lengths = [later - first for first, later in pairwise(begins)]
+    gap = max(_SHORTEST_GAP, 3 * median_low(lengths or [0.0]))
+    ends = [*begins[1:], until]
+    for number, (wave, end) in enumerate(zip(waves, ends, strict=False), 1):
+        is_active = is_running and number == len(waves)
         moves = [
             one.ended for one in wave if one.ended is not None and one.ended <= end
         ]
         moved = max([*moves, *(one.at for one in wave)])
-        is_at_rest = is_last and is_running and rest is not None
-        is_gap = is_at_rest or (not is_last and end - moved > gap)
-        column = _column(f"{number}", [one.cluster for one in wave], dots)
-        is_current = is_last and is_running and not is_at_rest
-        stop = max(moved, wave[0].at + 0.1) if is_gap else end
-        columns.append(
-            replace(column, start=wave[0].at, end=stop, is_current=is_current)
+        pause: tuple[str, ...] | None = None
+        if is_active:
+            pause = rest
+        elif number < len(waves) and end - moved > gap:
+            pause = ("No start",)
+        column = replace(
+            _column(f"{number}", [one.cluster for one in wave], dots),
+            start=wave[0].at,
+            end=end,
+            is_current=is_active,
         )
-        if is_gap:
-            word, why = rest if is_at_rest and rest else ("No start", "")
-            columns.append(
-                RunColumn(
-                    word,
-                    start=stop,
-                    end=end,
-                    is_break=True,
-                    level="attention",
-                    details=(why,) if why else (),
-                )
-            )
+        if pause is None:
+            columns.append(column)
+            continue
+        word, *details = pause
+        stop = max(moved, wave[0].at + 0.1)
+        columns += [
+            replace(column, end=stop, is_current=False),
+            RunColumn(
+                word,
+                start=stop,
+                end=end,
+                is_break=True,
+                level="attention",
+                details=tuple(details),
+            ),
+        ]
     planned = [list(wave) for wave in pending if wave]
     if waves:
         # Later waves are as large as the last: clusters in trouble use places of the plan.
@@ -334,9 +344,8 @@ def _joined(columns: Sequence[RunColumn]) -> RunColumn:
     is_planned = columns[0].start is None and bool(columns[0].name)
     note = f"{len(dots):,}" if is_planned else f"{done:,} of {len(dots):,}"
     name = f"{numbers[0]}–{numbers[-1]}" if numbers else ""  # noqa: RUF001 -- a range
-    starts = [column.start for column in columns if column.start is not None]
-    start = starts[0] if starts else None
-    return RunColumn(name, note, dots, start=start, end=columns[-1].end)
+    starts = (column.start for column in columns if column.start is not None)
+    return RunColumn(name, note, dots, start=next(starts, None), end=columns[-1].end)
 
 
 def place_of(seconds: float, placed: Sequence[tuple[float, RunColumn]]) -> float:
@@ -367,84 +376,72 @@ def run_picture(
 
     `is_held`: the run continues after an action of a user only, so that nothing is expected.
     """
-    empty = RunPicture(tuple(columns), (), (), (), 1, None, "", unit)
-    placed = empty.placed_columns
-    progress = moments[-1][1] if moments else None
-    number = progress.number if progress else sum(len(one.dots) for one in columns)
+    drawn = RunPicture(tuple(columns), (), (), (), 1, None, "", unit)
+    placed = drawn.placed_columns
+    number = sum(len(one.dots) for one in columns)
+    progress = RolloutProgress(number, 0, 0, 0, number, 0, number)
+    minimum = 0
+    # In an initial deployment nothing can become unavailable.
+    is_initial = bool(moments) and not moments[0][1].available
+    if moments:
+        progress = moments[-1][1]
+        number = progress.number
+        minimum = progress.min_available * (not is_initial)
+    now = None
+    if is_running and any(one.start is not None for one in columns):
+        now = place_of(until, placed)
     # What a run ends with has a piece of the axis, too.
-    last = empty.slots * (0.95 + 0.05 * is_running)
+    last = drawn.slots * (0.95 + 0.05 * is_running)
     points = [
         LinePoint(min(place_of(at, placed), last), one.old, one.new)
         for at, one in _thinned(moments)
     ]
-    is_planned_run = is_running or progress is None
-    # In an initial deployment nothing can become unavailable.
-    is_initial = bool(moments) and not moments[0][1].available
-    now = (
-        place_of(until, placed)
-        if is_running and any(one.start is not None for one in columns)
-        else None
-    )
-    new = progress.new if progress else 0
-    old = progress.old if progress else number
-    if is_planned_run:
-        # Before the first start, all of the line is the plan.
-        points = points if now is not None else []
-        minimum = progress.min_available if progress and not is_initial else 0
-        planned = _planned_points(
-            placed,
-            now,
-            old,
-            new,
-            number,
-            minimum,
-        )
-        points += planned[:1] if is_held and now is not None else planned
-    limits = []
-    minimums: list[tuple[float, float, int]] = []
+    planned: list[LinePoint] = []
+    if is_running or not moments:
+        planned = _planned_points(placed, progress, minimum)
+        if now is None:
+            points = planned  # before the first start, all of the line is the plan
+        else:
+            points.append(LinePoint(now, progress.old, progress.new, is_planned=True))
+            planned = [] if is_held else planned
+            points += planned
+    bounds = [("minimum", minimum)]
+    if has_maximum and progress.max_total != number:
+        bounds.append(("maximum", progress.max_total))
+    lines = [(0.0, float(drawn.slots), value) for _, value in bounds if value]
     lowest = [
         (place, place + column.width, column.minimum)
         for place, column in placed
         if column.minimum is not None and not is_initial
     ]
-    if progress and progress.min_available and not is_initial:
-        limits.append((f"minimum {progress.min_available:,}", progress.min_available))
-        minimums.append((0.0, float(empty.slots), progress.min_available))
-    if progress and has_maximum and progress.max_total != progress.number:
-        limits.append((f"maximum {progress.max_total:,}", progress.max_total))
-        minimums.append((0.0, float(empty.slots), progress.max_total))
-    minimums += lowest
-    if lowest:
-        minimum = lowest[-1][2]
-        limits.append((f"minimum {minimum:,}", minimum))
-    if lowest or not progress:
-        limits.append((f"all {number:,}", number))
-    highest = [one.old + one.new for one in points] + [value for _, value in limits]
-    top = max(1, *highest, number) * 1.25  # with room for the title
-    available = new + old
-    ends = [*limits]
-    if sum(one.is_planned for one in points) > 1:
-        expected = points[-1].old + points[-1].new
-        ends.append((f"{expected:,} expected", expected))
-    elif progress and is_running:
-        ends.append((f"{available:,} available", available))
-    parts = [column for column in columns if column.dots]
-    caption = [
-        counted(len(parts), unit),
-        f"{available:,} of {number:,} clusters available",
-        *(f"{one.name} {one.lasting}" for one in columns if one.is_break),
-    ]
-    return RunPicture(
-        tuple(columns),
-        tuple(points),
-        tuple(_ticks(placed, now, until)),
-        tuple(_labels(ends, top)),
-        top,
-        now,
-        "; ".join(caption),
-        unit,
-        f"{available:,} of {number:,}",
-        tuple(minimums),
+    labels = [(f"{words} {value:,}", value) for words, value in bounds if value]
+    labels += [(f"minimum {value:,}", value) for *_, value in lowest[-1:]]
+    if lowest or not moments:
+        labels.append((f"all {number:,}", number))
+    highest = max([number, *(one.available for one in points), *dict(labels).values()])
+    top = max(1, highest) * 1.25  # with room for the title
+    if planned:
+        expected = points[-1].available
+        labels.append((f"{expected:,} expected", expected))
+    elif moments and is_running:
+        labels.append((f"{progress.available:,} available", progress.available))
+    available = f"{progress.available:,} of {number:,}"
+    return replace(
+        drawn,
+        points=tuple(points),
+        ticks=tuple(_ticks(placed, now, until)),
+        labels=tuple(_labels(labels, top)),
+        top=top,
+        now=now,
+        caption="; ".join(
+            [
+                counted(sum(bool(column.dots) for column in columns), unit),
+                f"{available} clusters available",
+                *(f"{one.name} {one.lasting}" for one in columns if one.is_break),
+            ]
+        ),
+        available=available,
+        minimums=(*lines, *lowest),
     )
 
 
@@ -465,17 +462,15 @@ def _thinned(
 
 def _planned_points(
     placed: Sequence[tuple[float, RunColumn]],
-    now: float | None,
-    old: int,
-    new: int,
-    number: int,
+    progress: RolloutProgress,
     minimum: int,
 ) -> list[LinePoint]:
     """Return what the line does if no update fails: a wave leaves the old revision for the new one.
 
     So many are updated at once as the minimum leaves, and the line does not fall below it.
     """
-    points = [] if now is None else [LinePoint(now, old, new, is_planned=True)]
+    old, new, number = progress.old, progress.new, progress.number
+    points = []
     for place, column in placed:
         left = [one for one in column.dots if one.level != "healthy"]
         # What the plan ends with has a piece of the axis, too.
@@ -544,46 +539,44 @@ def stage_columns(
     columns: list[RunColumn] = []
 
     def seconds(moment: datetime | None) -> float:
-        return max(0.0, ((moment or until) - since).total_seconds())
+        return seconds_between(since, moment or until)
 
     def approval(asked: datetime | None, given: datetime | None, stage: Stage) -> None:
         if asked is None:
             return
-        start = max(seconds(asked), columns[-1].end or 0.0 if columns else 0.0)
-        is_open = given is None and run.outcome is None
-        columns.append(
-            RunColumn(
-                f"Approval of {stage.name}",
-                start=start,
-                end=max(start, seconds(given or run.ended_at)),
-                is_break=True,
-                width=2 if is_open else 1,
-                gate=stage.name if is_open else "",
-            )
+        start = max([seconds(asked), *(one.end or 0.0 for one in columns[-1:])])
+        column = RunColumn(
+            f"Approval of {stage.name}",
+            start=start,
+            end=max(start, seconds(given or run.ended_at)),
+            is_break=True,
         )
+        if given is None and run.outcome is None:
+            column = replace(column, width=2, gate=stage.name)
+        columns.append(column)
 
-    stages = [*run.stages, *([run.deletions] if run.deletions.steps else [])]
-    for number, stage in enumerate(stages, 1):
+    for number, stage in enumerate((*run.stages, run.deletions), 1):
         if not stage.steps:
             continue
         approval(stage.requested_before_at, stage.approved_before_at, stage)
-        began = [step.started_at for step in stage.steps if step.started_at]
-        updated = stage.updated_at or stage.ended_at
-        is_removal = stage is run.deletions
-        name = "Removals" if is_removal else stage.name
-        details = () if is_removal else (f"{stage.limit:,} at a time",)
-        columns.append(
-            replace(
-                _column(f"{number} {name}", stage.cluster_names, dots),
-                start=seconds(min(began)) if began else None,
-                end=seconds(updated or run.ended_at) if began else None,
-                is_current=bool(began) and updated is None and run.outcome is None,
-                details=details,
-                minimum=None
-                if is_removal
-                else len(run.steps) - len(run.deletions.steps) - stage.limit,
+        name = "Removals" if stage is run.deletions else stage.name
+        column = _column(f"{number} {name}", stage.cluster_names, dots)
+        if stage is not run.deletions:
+            column = replace(
+                column,
+                details=(f"{stage.limit:,} at a time",),
+                minimum=len(run.steps) - len(run.deletions.steps) - stage.limit,
             )
-        )
+        began = [step.started_at for step in stage.steps if step.started_at]
+        if began:
+            updated = stage.updated_at or stage.ended_at
+            column = replace(
+                column,
+                start=seconds(min(began)),
+                end=seconds(updated or run.ended_at),
+                is_current=updated is None and run.outcome is None,
+            )
+        columns.append(column)
         if stage.wait and stage.updated_at:
             ends = min(stage.updated_at + stage.wait, stage.ended_at or until)
             columns.append(
@@ -607,11 +600,10 @@ def stage_moments(
     changes: list[tuple[float, int, int]] = []
     for step in steps:
         if step.started_at:
-            at = max(0.0, (step.started_at - since).total_seconds())
-            changes.append((at, -1, 0))
+            changes.append((seconds_between(since, step.started_at), -1, 0))
         if step.done_at:
-            at = max(0.0, (step.done_at - since).total_seconds())
-            changes.append((at, 0 if step.started_at else -1, 1))
+            fewer = 0 if step.started_at else -1
+            changes.append((seconds_between(since, step.done_at), fewer, 1))
     old, new = number, 0
     moments = [(0.0, RolloutProgress(old, new, 0, 0, number, 0, number))]
     for at, fewer, more in sorted(changes):

@@ -49,9 +49,12 @@ def _result_document(one: SarifResult, rules: list[str]) -> dict[str, Any]:
         "message": {"text": one.message},
     }
     if one.file:
-        location = {
-            "artifactLocation": {"uri": quote(one.file)},
-            "region": {"startLine": one.line},
-        }
-        result["locations"] = [{"physicalLocation": location}]
+        result["locations"] = [
+            {
+                "physicalLocation": {
+                    "artifactLocation": {"uri": quote(one.file)},
+                    "region": {"startLine": one.line},
+                }
+            }
+        ]
     return result

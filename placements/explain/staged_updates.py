@@ -27,6 +27,7 @@ from placements.engine.rollout.staged_run import (
     WaitReason,
     names_waiting_for,
 )
+from placements.explain.hub_conditions import filled
 from placements.explain.vocabulary import label_words, moment_words
 from placements.manifests.staged_update import StageSpec
 
@@ -53,11 +54,14 @@ def run_sentences(result: StagedUpdateResult) -> list[str]:
     if steps:
         done = sum(step.done_at is not None for step in steps)
         sentences.append(f"{done:,} of {counted(len(steps), 'cluster')} updated.")
-    sentences += [_STATUS[result.status]] if result.status in _STATUS else []
+    sentences += _STATUS.get(result.status, ())
     if (stage := result.concurrency) and stage.running:
         failed = len(names_waiting_for(result.waits, WaitReason.RETRY))
-        started = f"{stage.running - failed:,} updating, {f'{failed:,} failed, ' if failed else ''}"
-        numbers = f"{started}{stage.done:,} done, {stage.waiting:,} pending"
+        failures = f"{failed:,} failed, " * bool(failed)
+        numbers = (
+            f"{stage.running - failed:,} updating, {failures}"
+            f"{stage.done:,} done, {stage.waiting:,} pending"
+        )
         sentences.append(
             f"Stage {stage.stage}: {numbers} (max {stage.limit:,} at a time)."
         )
@@ -89,8 +93,8 @@ def hub_run_sentences(status: Mapping[str, Any]) -> list[str]:
 
 
 _STATUS = {
-    RunStatus.STOPPING: "No new updates start.",
-    RunStatus.FAILED: "Start a new run.",
+    RunStatus.STOPPING: ("No new updates start.",),
+    RunStatus.FAILED: ("Start a new run.",),
 }
 
 
@@ -118,10 +122,11 @@ _WAITS = {
 def reason_sentence(reason: StageReason) -> str:
     one, several = _REASONS[reason.code]
     is_one = len(reason.names) == 1
-    wanted = counted(reason.wanted or 0, "cluster")
     template = one if is_one else several or one
     return template.format(
-        names=_first_ten(reason.names), wanted=wanted, found=reason.found or 0
+        names=_first_ten(reason.names),
+        wanted=counted(reason.wanted or 0, "cluster"),
+        found=reason.found or 0,
     )
 
 
@@ -312,11 +317,7 @@ def run_status(result: StagedUpdateResult, *, snapshot: int | None) -> dict[str,
                 _condition("Succeeded", str(succeeded), reason, why, run.ended_at)
             )
     return {
-        **(
-            {"policySnapshotIndexUsed": run.policy_snapshot}
-            if run.policy_snapshot
-            else {}
-        ),
+        **filled(policySnapshotIndexUsed=run.policy_snapshot),
         **({} if snapshot is None else {"resourceSnapshotIndexUsed": str(snapshot)}),
         "stagesStatus": [_stage_status(stage) for stage in run.stages],
         "deletionStageStatus": _stage_status(run.deletions),
@@ -328,7 +329,7 @@ def _condition(
     kind: str, status: str, reason: str, message: str = "", at: datetime | None = None
 ) -> dict[str, Any]:
     condition = {"type": kind, "status": status, "reason": reason, "message": message}
-    return {**condition, "lastTransitionTime": moment(at)} if at else condition
+    return condition | filled(lastTransitionTime=moment(at))
 
 
 def _stage_status(stage: Stage) -> dict[str, Any]:
@@ -337,30 +338,20 @@ def _stage_status(stage: Stage) -> dict[str, Any]:
     )
     clusters = []
     for step in stage.steps:
-        conditions = []
-        if step.started_at:
-            conditions.append(
-                _condition(
-                    "Started", "True", "ClusterUpdatingStarted", at=step.started_at
-                )
+        failed_at = None if step.done_at else step.failed_at
+        conditions = [
+            _condition(kind, status, f"ClusterUpdating{reason}", at=at)
+            for kind, status, reason, at in (
+                ("Started", "True", "Started", step.started_at),
+                ("Succeeded", "True", "Succeeded", step.done_at),
+                ("Succeeded", "False", "Failed", failed_at),
             )
-        if step.done_at:
-            conditions.append(
-                _condition(
-                    "Succeeded", "True", "ClusterUpdatingSucceeded", at=step.done_at
-                )
-            )
-        elif step.failed_at:
-            conditions.append(
-                _condition(
-                    "Succeeded", "False", "ClusterUpdatingFailed", at=step.failed_at
-                )
-            )
+            if at
+        ]
         clusters.append({"clusterName": step.name, "conditions": conditions})
     return {
         "stageName": stage.name,
-        **({"startTime": moment(started)} if started else {}),
-        **({"endTime": moment(stage.ended_at)} if stage.ended_at else {}),
+        **filled(startTime=moment(started), endTime=moment(stage.ended_at)),
         "clusters": clusters,
     }
 

@@ -13,7 +13,7 @@ from clusters.columns import ABSENT, Ints
 from clusters.fleet import Fleet
 from fleetui.apimachinery.words import counted
 from placements.engine.scheduling.candidates import candidates_of
-from placements.engine.scheduling.decision import CycleKind, Decision
+from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.profile import profile_of
 from placements.engine.scheduling.replay import Replay, RoundSummary
 from placements.engine.scheduling.spread.base import (
@@ -21,10 +21,13 @@ from placements.engine.scheduling.spread.base import (
     SkewProjection,
     imbalance,
     is_hard,
+    is_limit,
 )
 from placements.explain.decisions import blocked_words, deciding_words
 from placements.explain.vocabulary import (
+    MEASURES,
     NONE,
+    SORTS,
     max_skew_words,
     measure_word,
     signed_text,
@@ -119,6 +122,10 @@ class Lane:
     group: str
     was: int = 0
 
+    @property
+    def end(self) -> float:
+        return max(sum(one.size for one in self.segments), self.high or 0)
+
 
 @dataclass(frozen=True, slots=True)
 class LanePanel:
@@ -159,9 +166,11 @@ class LanePanel:
         return {segment.mark for lane in self.lanes for segment in lane.segments}
 
 
-def _positions(fleet: Fleet, names: Iterable[str]) -> Ints:
-    here = sorted(fleet.positions[name] for name in names if name in fleet.positions)
-    return np.array(here, dtype=np.int64)
+def positions_of(fleet: Fleet, names: Iterable[str]) -> Ints:
+    return np.array(
+        sorted(fleet.positions[name] for name in names if name in fleet.positions),
+        dtype=np.int64,
+    )
 
 
 class _Moment:
@@ -182,12 +191,11 @@ class _Moment:
         self.candidates = decision.candidates or candidates_of(decision.cycle)
         self.before: Any = self.candidates.placed
         if before is not None:
-            self.before = _positions(fleet, before)
-        chosen = decision.chosen.tolist()
-        self.number_of = dict(zip(chosen, count(1), strict=False))
+            self.before = positions_of(fleet, before)
+        self.number_of = dict(zip(decision.chosen.tolist(), count(1), strict=False))
         self.round = None if step is None else decision.round(step)
         if self.round is None or step is None:
-            self.placed = _positions(fleet, decision.placed_after)
+            self.placed = positions_of(fleet, decision.placed_after)
             self.added = decision.chosen[:0]
             if decision.cycle.policy.placement_type is not PlacementType.PICK_N:
                 self.number_of = {}
@@ -202,15 +210,13 @@ class _Moment:
 
     def marks(self, place: int) -> Any:
         """Return the mark of every cluster for one constraint, by its place in the policy."""
-        marks = np.empty(len(self.names), dtype=object)
-        marks[:] = Mark.OUT
+        marks = np.full(len(self.names), Mark.OUT, dtype=object)
         if self.round is None:
             marks[self.candidates.passes] = Mark.REST
-        if self.round is not None:
+        else:
             left = self.round.is_left
-            violates = self.round.constraint_scores[place].violates
             marks[left] = Mark.CANDIDATE
-            marks[left & violates] = Mark.COSTLY
+            marks[left & self.round.constraint_scores[place].violates] = Mark.COSTLY
             marks[left & self.round.is_forbidden] = Mark.BLOCKED
         marks[self.placed] = Mark.PLACED
         marks[self.added] = Mark.NEW
@@ -236,12 +242,11 @@ class _Moment:
             positions, size = members[~is_old].tolist(), int(is_old.sum())
             sums = (LaneBlock(Mark.PLACED, f"{size:,}", size=size),) if size else ()
         order = list(Mark)
-        ordered = sorted(
+        segments = []
+        for at in sorted(
             positions,
             key=lambda at: (order.index(marks[at]), self.number_of.get(at, 0), at),
-        )
-        segments = []
-        for at in ordered:
+        ):
             number = (
                 self.number_of.get(at, 0) if marks[at] in (Mark.PLACED, Mark.NEW) else 0
             )
@@ -255,9 +260,8 @@ class _Moment:
             return tuple(inside)
         if len(segments) > MOST_SLOTS:
             kept = max(len(inside), MOST_SLOTS - 1)
-            rest = segments[kept:]
-            more = [LaneBlock(rest[0].mark, f"+{len(rest)} more")] if rest else []
-            return (*segments[:kept], *more)
+            if rest := segments[kept:]:
+                segments[kept:] = [LaneBlock(rest[0].mark, f"+{len(rest)} more")]
         return tuple(segments)
 
 
@@ -274,12 +278,7 @@ def lane_panels(
     Of many domains those near the limits are returned, unless `every`; `is_start`: without what the step
     adds; `before` as in `placed_panels`. Raise IndexError.
     """
-    policy = decision.cycle.policy
-    is_spread = (
-        policy.placement_type is PlacementType.PICK_N
-        and policy.topology_spread_constraints
-    )
-    if not is_spread or decision.kind is CycleKind.FAILED:
+    if not _spreads(decision):
         return ()
     moment = _Moment(decision, step, is_start=is_start, before=before)
     candidates = moment.candidates
@@ -287,6 +286,13 @@ def lane_panels(
     return tuple(
         _panel(moment, place, *pair, every=every) for place, pair in enumerate(pairs)
     )
+
+
+def _spreads(decision: Decision) -> bool:
+    policy = decision.cycle.policy
+    is_pick_n = policy.placement_type is PlacementType.PICK_N
+    has_constraints = bool(policy.topology_spread_constraints)
+    return is_pick_n and has_constraints and not decision.is_failed
 
 
 def placed_panels(
@@ -297,7 +303,7 @@ def placed_panels(
     `before`: the clusters that are placed now, where that is not what the decision keeps.
     """
     panels = lane_panels(decision, before=before)
-    if panels or decision.kind is CycleKind.FAILED:
+    if panels or decision.is_failed:
         return panels
     key = dividing_key(decision)
     if not key:
@@ -336,7 +342,7 @@ def _panel(
     projected = strategy.project(constraint, groups, counts)
     is_limited = (
         has_limit
-        and (is_hard(constraint) or projected.is_skew)
+        and is_limit(constraint, projected)
         and not groups.weights
         and bool(len(groups))
     )
@@ -354,7 +360,7 @@ def _panel(
         MOST_SLOTS if moment.is_small else _MOST_NAMED
     )
     total = np.bincount(groups.codes[groups.codes != ABSENT], minlength=len(groups))
-    is_inside = np.isin(marks, INSIDE)
+    is_drawn = np.isin(marks, INSIDE) | moment.is_small
     highs = projected.smallest + constraint.max_skew
     lows = projected.smallest
     if moment.round is None and not groups.siblings.any():
@@ -364,9 +370,7 @@ def _panel(
     lanes = []
     for code in shown:
         is_member = groups.codes == code
-        members = np.flatnonzero(
-            is_member if moment.is_small else is_member & is_inside
-        ).tolist()
+        members = np.flatnonzero(is_member & is_drawn).tolist()
         lanes.append(
             Lane(
                 groups.values[code],
@@ -382,11 +386,8 @@ def _panel(
                 int(was[code]),
             )
         )
-    widths = [sum(one.size for one in lane.segments) for lane in lanes]
-    slots = max([1, *widths, *(lane.high or 0 for lane in lanes)])
-    columns = 1
-    if len(lanes) > 8:
-        columns = 2 if len(lanes) <= 32 else 3
+    slots = max([1, *(lane.end for lane in lanes)])
+    columns = 1 + (len(lanes) > 8) + (len(lanes) > 32)
     part = 0.78  # the words have the rest
     if columns == 1:
         longest = max((len(lane.others) for lane in lanes), default=0)
@@ -397,13 +398,12 @@ def _panel(
     note, band = ("", "")
     if is_limited:
         note, band = _band_words(constraint, counts, projected)
-    sort = "hard" if is_hard(constraint) else "soft"
     return LanePanel(
         key=constraint.topology_key,
-        sort=sort if has_limit else "no limit",
+        sort=SORTS[is_hard(constraint)] if has_limit else NO_LIMIT,
         max_skew=constraint.max_skew,
         is_limited=is_limited,
-        measure="skew" if projected.is_skew else "gap",
+        measure=MEASURES[projected.is_skew],
         skew=imbalance(after, strategy.project(constraint, groups, after)),
         was=imbalance(was, strategy.project(constraint, groups, was)),
         note=note,
@@ -431,7 +431,6 @@ def _keyless_lane(
     blocks = moment.lane(marks, without, is_named=len(without) <= _MOST_NAMED)
     share = min(1, room / sum(one.size for one in blocks))
     blocks = tuple(replace(one, size=one.size * share) for one in blocks)
-    size = int(np.count_nonzero(groups.codes == ABSENT))
     return [
         Lane(
             "no domain" if has_value else f"no {key.rpartition('/')[2]}",
@@ -440,7 +439,7 @@ def _keyless_lane(
             NO_LIMIT,
             int(np.count_nonzero(groups.codes[moment.placed] == ABSENT)),
             int(np.count_nonzero(groups.codes[moment.added] == ABSENT)),
-            size,
+            int(np.count_nonzero(groups.codes == ABSENT)),
             0,
             None,
             f"{key}:",
@@ -512,13 +511,7 @@ class FinalSkew:
 
 
 def final_skews(decision: Decision) -> list[FinalSkew]:
-    cycle = decision.cycle
-    is_pick_n = cycle.policy.placement_type is PlacementType.PICK_N
-    if (
-        decision.is_failed
-        or not is_pick_n
-        or not cycle.policy.topology_spread_constraints
-    ):
+    if not _spreads(decision):
         return []
     moment = _Moment(decision, None, is_start=False)
     skews = []
@@ -530,10 +523,10 @@ def final_skews(decision: Decision) -> list[FinalSkew]:
         skews.append(
             FinalSkew(
                 constraint.topology_key,
-                "skew" if projected.is_skew else "gap",
+                MEASURES[projected.is_skew],
                 imbalance(counts, projected),
                 constraint.max_skew,
-                (is_hard(constraint) or projected.is_skew) and not groups.weights,
+                is_limit(constraint, projected) and not groups.weights,
                 is_hard(constraint),
             )
         )
@@ -672,14 +665,13 @@ def _skew_bars(
     for spread, most in zip(step.spreads, largest, strict=True):
         is_limited = spread.is_hard or spread.limits_skew
         value = spread.skew_before if is_start else spread.skew_after
-        words = max_skew_words(
-            spread.max_skew, hard=spread.is_hard, is_limit=is_limited
-        )
         bars.append(
             SkewBar(
                 spread.topology_key,
                 measure,
-                words,
+                max_skew_words(
+                    spread.max_skew, hard=spread.is_hard, is_limit=is_limited
+                ),
                 spread.skew_before,
                 value,
                 spread.max_skew if is_limited else None,
@@ -699,12 +691,11 @@ def domains_of(decision: Decision, cluster: str) -> tuple[str, ...]:
     """Return the domains of a cluster, one for each topology key."""
     fleet = decision.cycle.fleet
     position = fleet.positions[cluster]
-    constraints = decision.cycle.policy.topology_spread_constraints
     values = {
         one.topology_key: fleet.topology(
             one.topology_key, one.topology_key_type
         ).value_at(position)
-        for one in constraints
+        for one in decision.cycle.policy.topology_spread_constraints
     }
     return tuple(
         value or f"no {key.rpartition('/')[2]}" for key, value in values.items()
@@ -739,14 +730,13 @@ def skew_courses(decision: Decision) -> list[SkewCourse]:
         strict=True,
     ):
         projected = candidates.strategy.project(constraint, groups, start)
-        is_limited = is_hard(constraint) or projected.is_skew
-        top = max(1, *skews, constraint.max_skew if is_limited else 0)
+        limit = constraint.max_skew if is_limit(constraint, projected) else None
+        top = max(1, *skews, limit or 0)
         points = " ".join(
             f"{100 * (number - 1) / max(1, total - 1):.1f},{24 - 22 * skew / top:.1f}"
             for number, skew in zip(numbers, skews, strict=True)
         )
         limit_at = 24 - 22 * constraint.max_skew / top
-        limit = constraint.max_skew if is_limited else None
         courses.append(
             SkewCourse(constraint.topology_key, limit, limit_at, points, skews[-1])
         )
@@ -777,16 +767,10 @@ def cluster_steps(decision: Decision, cluster: str, current: int) -> ClusterStep
     """Return the line of a cluster through the steps. Raise KeyError."""
     replay, total = Replay(decision), decision.number_of_rounds
     first = max(1, min(current - MOST_COLUMNS // 2, total - MOST_COLUMNS + 1))
-    last = min(total, first + MOST_COLUMNS - 1)
     cells = []
-    for number in range(first, last + 1):
+    for number in range(first, min(total, first + MOST_COLUMNS - 1) + 1):
         one = replay.round(number)
         candidate = replay.candidate_in(one, cluster)
-        blocked = [
-            blocked_words(check)
-            for check in candidate.constraints
-            if check.is_forbidden
-        ]
         is_left = bool(one.is_left[decision.cycle.fleet.positions[cluster]])
         places = 1 if one.constraint_scores else len(decision.chosen)
         is_selected = candidate.rank is not None and candidate.rank <= places
@@ -794,7 +778,8 @@ def cluster_steps(decision: Decision, cluster: str, current: int) -> ClusterStep
         if is_selected:
             words = "selected"
         elif is_left and candidate.rank is None:
-            words = f"blocked: {'; '.join(blocked)}"
+            checks = (one for one in candidate.constraints if one.is_forbidden)
+            words = f"blocked: {'; '.join(map(blocked_words, checks))}"
         elif not is_left and cluster in decision.picked_names[: number - 1]:
             words = f"selected in step {decision.picked_names.index(cluster) + 1}"
         has_rank = candidate.rank is not None

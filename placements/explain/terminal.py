@@ -30,6 +30,7 @@ from placements.explain.decisions import course_sentences
 from placements.explain.vocabulary import (
     COLUMN_WORDS,
     HEADINGS,
+    MEASURES,
     NONE,
     bindings_sentence,
     headline,
@@ -63,25 +64,20 @@ def decision_text(
     what would change it. `notes` follow the headline. Raise IndexError for a step that does not exist.
     """
     cycle, replay, count = decision.cycle, Replay(decision), decision.number_of_rounds
-    result = "fulfilled" if decision.is_fulfilled else "NOT FULFILLED"
     head = [
-        f"{placement}: {headline(decision)}, {result}",
+        f"{placement}: {headline(decision)}, {_RESULTS[decision.is_fulfilled]}",
         f"{counted(len(cycle.fleet), 'cluster')}, {cycle.semantics} semantics, decision {decision.id}",
     ]
     head += [bindings_sentence(cycle)] if cycle.bindings else []
     exact = inline_search(decision)
     head += trap_sentences(decision, exact=exact)
     # No advice to weaken a policy that can be satisfied as it is.
-    is_possible = exact is not None and exact.is_possible
-    ways = (
-        []
-        if is_possible
-        else [change_words(one.change) for one in how_to_fulfil(decision)]
-    )
-    if ways:
-        head.append(
-            f"fulfilled by any of these changes: {'; '.join(ways[:_WAYS_SHOWN])}"
-        )
+    if exact is None or not exact.is_possible:
+        ways = [change_words(one.change) for one in how_to_fulfil(decision)]
+        if ways:
+            head.append(
+                f"fulfilled by any of these changes: {'; '.join(ways[:_WAYS_SHOWN])}"
+            )
 
     parts: list[list[str]] = [[*head, *notes]]
     if step is not None:
@@ -90,20 +86,17 @@ def decision_text(
         parts.append(_advice(advice, decision))
     if step is None and advice is None:
         parts += [_placed_lines(decision), _not_placed(decision)]
-        numbers = [*range(1, min(count, _ROUNDS_SHOWN) + 1)]
+        parts += [
+            list(_step_lines(replay, number, candidates=_CANDIDATES_SHOWN))
+            for number in sorted({*range(1, min(count, _ROUNDS_SHOWN)), count} - {0})
+        ]
         if count > _ROUNDS_SHOWN:
-            numbers[-1] = count
-        for number in numbers:
-            if number == count and count > _ROUNDS_SHOWN:
-                parts.append(
-                    [
-                        f"… steps {_ROUNDS_SHOWN} to {count - 1} not shown; show one with --step N"
-                    ]
-                )
-            parts.append(
-                list(_step_lines(replay, number, candidates=_CANDIDATES_SHOWN))
-            )
+            left_out = f"… steps {_ROUNDS_SHOWN} to {count - 1} not shown"
+            parts.insert(-1, [f"{left_out}; show one with --step N"])
     return "\n\n".join("\n".join(map(visible, part)) for part in parts if part) + "\n"
+
+
+_RESULTS = {True: "fulfilled", False: "NOT FULFILLED"}
 
 
 def visible(line: str) -> str:
@@ -130,21 +123,19 @@ def _step_lines(
     )
     yield f"{name}: {round_sentence(step)}"
     for spread in step.spreads:
-        changed = [
-            name for name in spread.before if spread.after[name] != spread.before[name]
-        ]
-        names = [*changed, *(name for name in spread.before if name not in changed)][
-            :_GROUPS_SHOWN
-        ]
-        counts = [
-            f"{name}: {_arrow(spread.before[name], spread.after[name])}"
-            for name in sorted(names)
-        ]
-        if len(spread.before) > len(names):
-            counts.append(f"… {len(spread.before) - len(names)} more domains")
-        measure = "skew" if spread.limits_skew else "gap"
-        uneven = f"{measure} {_arrow(spread.skew_before, spread.skew_after)}"
-        yield f"  {spread_limit(spread)}: {', '.join(counts) or 'no domains'}; {uneven}"
+        changes = {
+            name: _arrow(number, spread.after[name])
+            for name, number in spread.before.items()
+        }
+        # Those that change come first.
+        names = sorted(changes, key=lambda name: "→" not in changes[name])
+        counts = [f"{name}: {changes[name]}" for name in sorted(names[:_GROUPS_SHOWN])]
+        if len(names) > _GROUPS_SHOWN:
+            counts.append(f"… {len(names) - _GROUPS_SHOWN} more domains")
+        yield (
+            f"  {spread_limit(spread)}: {', '.join(counts) or 'no domains'}; "
+            f"{MEASURES[spread.limits_skew]} {_arrow(spread.skew_before, spread.skew_after)}"
+        )
     most = candidates or step.candidates
     if step.cut is not None and candidates is not None:
         most = max(most, min(step.cut.size + 2, _CLUSTERS_SHOWN))
@@ -164,13 +155,13 @@ def _arrow(before: int, after: int) -> str:
 def _candidate_table(
     candidates: Sequence[Candidate], step: RoundSummary, decision: Decision
 ) -> list[str]:
-    semantics, rank_names = (
-        decision.cycle.semantics,
-        profile_of(decision.cycle).strategy.rank_names,
-    )
+    rank_names = profile_of(decision.cycle).strategy.rank_names
     has_history = "was-here" in rank_names and any(one.was_here for one in candidates)
     combined = list(dict.fromkeys(name for one in candidates for name in one.combined))
-    scored = (scored_heading(spread.topology_key, semantics) for spread in step.spreads)
+    scored = (
+        scored_heading(spread.topology_key, decision.cycle.semantics)
+        for spread in step.spreads
+    )
     header = ["rank", "cluster", *scored, "topology", "affinity"]
     header += [HEADINGS.get(name, name) for name in combined]
     rows = [[*header, *(["previously placed"] if has_history else []), "decided by"]]
@@ -201,15 +192,16 @@ def _candidate_table(
     return table(rows)
 
 
+# By whether the binding that a cluster had is active; None without one.
+_SELECTED = {None: "selected", True: "selected again", False: "selected (restored)"}
+
+
 def _placed_lines(decision: Decision) -> list[str]:
     before = {binding.cluster: binding for binding in decision.cycle.live_bindings}
-    placed: list[tuple[str, Picked | PlacedBinding]] = []
-    for one in decision.picked:
-        binding = before.get(one.cluster)
-        again = (
-            "" if binding is None else " again" if binding.is_active else " (restored)"
-        )
-        placed.append((f"selected{again}", one))
+    active = {name: binding.is_active for name, binding in before.items()}
+    placed: list[tuple[str, Picked | PlacedBinding]] = [
+        (_SELECTED[active.get(one.cluster)], one) for one in decision.picked
+    ]
     placed += [("kept", before[name]) for name in decision.kept]
     if not placed:
         return []
@@ -225,10 +217,6 @@ def _placed_lines(decision: Decision) -> list[str]:
 
 
 def _not_placed(decision: Decision) -> list[str]:
-    def best_first(one: ClusterOutcome) -> int:
-        rank = one.reasons[0].facts.get("rank")
-        return rank if isinstance(rank, int) else 1 << 62
-
     others = [
         one
         for one in Outcomes(decision)
@@ -247,7 +235,7 @@ def _not_placed(decision: Decision) -> list[str]:
         title += ": " + ", ".join(
             f"{count} {what}" for what, count in counts.most_common()
         )
-    others.sort(key=best_first)
+    others.sort(key=lambda one: one.reasons[0].facts.get("rank") or 1 << 62)
     rows = [[one.cluster, one.state, _reasons(one)] for one in others[:_CLUSTERS_SHOWN]]
     return [
         title,
@@ -271,12 +259,15 @@ def _advice(advice: Advice, decision: Decision) -> list[str]:
     outcome, helps, fails = advice.outcome, advice.helps, advice.fails
     condition = ", if rescheduled" if advice.is_rescheduled else ""
     lines = [f"WHY {outcome.cluster} ({outcome.state}{condition}): {_reasons(outcome)}"]
-    evaluated = evaluated_decision(decision, outcome.cluster)
-    lines += course_sentences(evaluated, outcome.cluster)
-    lines += ["changes that would select it"] if helps else []
-    lines += [f"  ✓ {suggestion_sentence(one)}" for one in helps]
-    lines += ["changes that would not help"] if fails else []
-    lines += [f"  ✗ {words}" for words in failure_sentences(fails)]
+    lines += course_sentences(
+        evaluated_decision(decision, outcome.cluster), outcome.cluster
+    )
+    if helps:
+        ticked = [f"  ✓ {suggestion_sentence(one)}" for one in helps]
+        lines += ["changes that would select it", *ticked]
+    if fails:
+        crossed = [f"  ✗ {words}" for words in failure_sentences(fails)]
+        lines += ["changes that would not help", *crossed]
     lines += [
         f"  ? not evaluated (time limit): {words}"
         for words in untried_sentences(advice.not_tried)
@@ -285,8 +276,9 @@ def _advice(advice: Advice, decision: Decision) -> list[str]:
         lines.append(
             "Each change was evaluated alone by running the scheduler, without combinations."
         )
-    changes_policy = any(one.change.kind in POLICY_CHANGES for one in (*helps, *fails))
-    if decision.cycle.bindings and changes_policy:
+    if decision.cycle.bindings and any(
+        one.change.kind in POLICY_CHANGES for one in (*helps, *fails)
+    ):
         lines.append(
             "A change of the policy creates a new policy snapshot: to repeat one with the same --bindings,"
             " add --snapshot and any new name."
@@ -309,7 +301,7 @@ def comparison_text(
     )
     for words in paragraphs:
         for place, one in enumerate(words.split(". ")):
-            indent = "  " if place else ""
+            indent = "  " * bool(place)
             lines += wrap(
                 one,
                 _WIDTH,
@@ -321,15 +313,11 @@ def comparison_text(
 
     rows = [["", *map(str, decisions), ""]]
     for place, choices in enumerate(comparison.rows[:_CLUSTERS_SHOWN], start=1):
+        picked = (choices[semantics] for semantics in decisions)
         mark = "◄" if difference is not None and place == difference.place else ""
         names = [
-            NONE
-            if name is None
-            else f"{name} (kept)"
-            if name in decision.kept
-            else name
-            for semantics, decision in decisions.items()
-            for name in [choices[semantics]]
+            f"{name or NONE}{' (kept)' * (name in decision.kept)}"
+            for decision, name in zip(decisions.values(), picked, strict=True)
         ]
         rows.append([str(place), *names, mark])
     if any(one.unscheduled for one in decisions.values()):
@@ -340,16 +328,8 @@ def comparison_text(
                 "",
             ]
         )
-    rows.append(
-        [
-            "",
-            *(
-                "fulfilled" if one.is_fulfilled else "NOT FULFILLED"
-                for one in decisions.values()
-            ),
-            "",
-        ]
-    )
+    results = (_RESULTS[one.is_fulfilled] for one in decisions.values())
+    rows.append(["", *results, ""])
     lines += [
         *notes,
         "",
@@ -361,8 +341,6 @@ def comparison_text(
 
 def table(rows: Sequence[Sequence[str]]) -> list[str]:
     """Return rows with their columns lined up, two blanks apart, numbers to the right."""
-    if not rows:
-        return []
 
     def is_number(cell: str) -> bool:
         parts = (part.lstrip("+-").replace(".", "", 1) for part in cell.split("/"))
@@ -373,10 +351,9 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
     numeric = [all(map(is_number, column[1:])) and len(rows) > 1 for column in columns]
     lines = []
     for row in rows:
-        cells = zip(row, widths, numeric, strict=True)
         padded = (
             cell.rjust(width) if right else cell.ljust(width)
-            for cell, width, right in cells
+            for cell, width, right in zip(row, widths, numeric, strict=True)
         )
         lines.append("  ".join(padded).rstrip())
     return lines

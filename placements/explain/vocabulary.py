@@ -82,6 +82,10 @@ COLUMN_WORDS = {
     "final": f"u {TIMES} spread + preference",
     None: "only candidate",
 }
+# By whether a constraint is hard, and by whether its rules limit the skew.
+SORTS = {True: "hard", False: "soft"}
+MEASURES = {True: "skew", False: "gap"}
+_CLAIMS: dict[str | None, str] = {KeyType.CLAIM: "claim "}
 # Columns of tables whose head or caption names what is summed.
 HEADINGS = {"final": "sum", "score": "sum"}
 _SCORED = {
@@ -100,7 +104,7 @@ ELIGIBILITY_WORDS = {
     EligibilityKind.UNSPECIFIED: "Not ready",
 }
 OPERATOR_WORDS = {"Gt": ">", "Ge": "≥", "Eq": "=", "Ne": "≠", "Lt": "<", "Le": "≤"}
-_NAMES_SHOWN = 5
+NAMES_SHOWN = 5
 
 
 def minus_signs(text: str) -> str:
@@ -123,7 +127,7 @@ def signed_text(value: SpreadScore | None) -> str:
     return f"+{text}" if isinstance(value, int | float) and value > 0 else text
 
 
-_PLURALS = {"is": "are", "has": "have", "does": "do"}
+_PLURALS = {"is": "are", "was": "were", "has": "have", "does": "do"}
 
 
 def verb(number: int, singular: str) -> str:
@@ -149,21 +153,23 @@ def headline(decision: Decision) -> str:
             if wanted is None
             else f"{selected + kept:,} of {wanted:,} clusters"
         )
+        # After a change of the policy nothing is kept; a cluster that was selected may be selected again.
+        counts = [
+            (selected - again, "new", True),
+            (again, "again", False),
+            (kept, "kept", not again),
+        ]
         if profile_of(decision.cycle).chooses_again:
-            numbers = {"new": selected - again, "again": again, "deselected": ended}
-            parts = [f"{count:,} {what}" for what, count in numbers.items() if count]
-        else:
-            # After a change of the policy nothing is kept; a cluster that was selected may be selected again.
             counts = [
-                (selected - again, "new", True),
+                (selected - again, "new", False),
                 (again, "again", False),
-                (kept, "kept", not again),
+                (ended, "deselected", False),
             ]
-            parts = [
-                f"{count:,} {what}"
-                for count, what, is_always in counts
-                if count or is_always
-            ]
+        parts = [
+            f"{count:,} {what}"
+            for count, what, is_always in counts
+            if count or is_always
+        ]
         return f"{of} selected ({', '.join(parts)})" if parts else f"{of} selected"
     if kind is CycleKind.FAILED and decision.is_unsatisfiable:
         return f"No cluster selected: fewer than {counted(wanted or 0, 'cluster')} can be, and all are required"
@@ -199,8 +205,10 @@ def candidate_words(decision: Decision) -> str:
         return f"{clusters}, all of them candidates"
     # A cluster counts for the first filter that it fails, the lowest bit.
     first = decision.verdicts & (~decision.verdicts + 1)
-    filters = enumerate(profile_of(decision.cycle).filters)
-    counts = [(int((first == 1 << bit).sum()), rule.name) for bit, rule in filters]
+    counts = [
+        (int((first == 1 << bit).sum()), rule.name)
+        for bit, rule in enumerate(profile_of(decision.cycle).filters)
+    ]
     parts = [
         f"{count:,} {_FILTER_WORDS.get(name, name)}" for count, name in counts if count
     ]
@@ -222,11 +230,11 @@ def change_of_clusters(decision: Decision) -> str:
     counts = [
         (again + len(decision.kept), "stay"),
         (len(decision.picked_names) - again, "new"),
+        (len(decision.unscheduled), "deselected"),
     ]
-    counts.append((len(decision.unscheduled), "deselected"))
     parts = ", ".join(f"{count:,} {what}" for count, what in counts if count)
     start = "" if decision.kept else "Rescheduled: "
-    return f"{start}{len(before):,} {'was' if len(before) == 1 else 'were'} placed before, {parts}."
+    return f"{start}{len(before):,} {verb(len(before), 'was')} placed before, {parts}."
 
 
 def round_sentence(step: RoundSummary) -> str:
@@ -238,15 +246,16 @@ def round_sentence(step: RoundSummary) -> str:
             [one.topology_key for one in step.spreads if one.without_key], "or"
         )
         if limits:
-            without = f", or the cluster has no label {keys}" if keys else ""
-            breaks = f"would break {' or '.join(limits)}{without}"
-            return f"no candidate can be selected: every one {breaks}"
+            without = f", or the cluster has no label {keys}" * bool(keys)
+            return (
+                "no candidate can be selected: every one "
+                f"would break {' or '.join(limits)}{without}"
+            )
         if keys:
             return f"no candidate can be selected: none has the label {keys}"
+        why = f"no {'other ' * step.others_stay}cluster passes the filters"
         if step.number > 1:
             why = "every cluster that passes the filters is selected"
-        else:
-            why = f"no {'other ' if step.others_stay else ''}cluster passes the filters"
         return f"no candidates left: {why}"
     if step.cut is not None:
         cut = step.cut
@@ -282,17 +291,16 @@ def limit_words(
 ) -> str:
     """Return a constraint with its limit, if it is one: not that of a soft one whose rules score counts."""
     limit = f"max skew {max_skew}, " if hard or limits_skew else ""
-    return f"{key} ({limit}{'hard' if hard else 'soft'})"
+    return f"{key} ({limit}{SORTS[hard]})"
 
 
 def max_skew_words(max_skew: int, *, hard: bool, is_limit: bool = True) -> str:
     """Return the limit beside a skew: "max 1, hard"; of one that is no limit only "soft"."""
-    sort = "hard" if hard else "soft"
-    return f"max {max_skew}, {sort}" if is_limit else sort
+    return f"max {max_skew}, {SORTS[hard]}" if is_limit else SORTS[hard]
 
 
 def measure_word(semantics: Semantics) -> str:
-    return "gap" if _SCORED[semantics] else "skew"
+    return MEASURES[not _SCORED[semantics]]
 
 
 def scored_heading(key: str, semantics: Semantics) -> str:
@@ -376,18 +384,19 @@ def _topology_spread(facts: Facts) -> str:
     key, limit = facts["topologyKey"], facts["maxSkew"]
     if facts["group"] is None:
         return f"No label {key}, which the topology spread requires"
-    claim = "claim " if facts.get("topologyKeyType") == KeyType.CLAIM else ""
+    claim = _CLAIMS.get(facts.get("topologyKeyType"), "")
     minimum = minimum_words(
         facts["smallest"],
         lacks=facts.get("lacksDomains"),
         is_nested=bool(facts.get("nested")),
     )
+    broken = f"gap {facts.get('aboveSmallest')}"
     if "skewAfter" in facts:
-        broken = f"skew {facts['skewAfter']} > maxSkew {limit}"
-    else:
-        broken = f"gap {facts['aboveSmallest']} > maxSkew {limit}"
-    grown = f"{claim}{key}={facts['group']} {facts['count'] + 1} vs. {minimum}"
-    return f"Step {facts['round']}: selecting it would make {grown} ({broken})"
+        broken = f"skew {facts['skewAfter']}"
+    return (
+        f"Step {facts['round']}: selecting it would make {claim}{key}={facts['group']}"
+        f" {facts['count'] + 1} vs. {minimum} ({broken} > maxSkew {limit})"
+    )
 
 
 def minimum_words(smallest: int, *, lacks: int | None, is_nested: bool) -> str:
@@ -407,11 +416,11 @@ def _outranked(facts: Facts) -> str:
     column = facts["decidedBy"]
     words = decided_words(column, facts.get("equal", ()))
     what, own, best = _LOST_ON.get(column, (words, "score", "behindScore"))
-    lost = (
-        f"Rank {facts['rank']:,} in step {facts['round']:,}; lost to {facts['behind']}"
-    )
     decided = _compared(facts, what, own, best) if own in facts else what
-    return f"{lost} on {decided}"
+    return (
+        f"Rank {facts['rank']:,} in step {facts['round']:,}; lost to {facts['behind']}"
+        f" on {decided}"
+    )
 
 
 def _compared(
@@ -516,9 +525,8 @@ def policy_sentence(
     required = f" where {', or '.join(terms)}" if terms else ""
     if policy.placement_type is PlacementType.PICK_FIXED:
         names = policy.cluster_names
-        names_words = first_names(names, _NAMES_SHOWN)
         select = (
-            f"Select by name: {names_words}"
+            f"Select by name: {first_names(names, NAMES_SHOWN)}"
             if names
             else "PickFixed with no cluster names"
         )
@@ -604,8 +612,8 @@ def _label(requirement: LabelRequirement) -> str:
 
 
 def _key(constraint: TopologySpreadConstraint) -> str:
-    is_claim = constraint.topology_key_type is KeyType.CLAIM
-    return f"{'claim ' if is_claim else ''}{constraint.topology_key}"
+    claim = _CLAIMS.get(constraint.topology_key_type, "")
+    return f"{claim}{constraint.topology_key}"
 
 
 def _spread_by_skew(policy: PlacementPolicy) -> list[str]:
@@ -613,8 +621,9 @@ def _spread_by_skew(policy: PlacementPolicy) -> list[str]:
     for one in policy.topology_spread_constraints:
         domains = f", at least {one.min_domains} domains" if one.min_domains else ""
         apart = "" if limits else " apart"
-        sort = "hard" if is_hard(one) else "soft"
-        limits.append(f"{one.max_skew}{apart} across {_key(one)} ({sort}{domains})")
+        limits.append(
+            f"{one.max_skew}{apart} across {_key(one)} ({SORTS[is_hard(one)]}{domains})"
+        )
     return [f"at most {joined(limits)}"] if limits else []
 
 
@@ -627,8 +636,10 @@ def _limit_by_count(constraint: TopologySpreadConstraint) -> str:
     if constraint.node_taints_policy is InclusionPolicy.HONOR:
         notes.append("domains behind a taint do not count")
     if is_hard(constraint):
-        most = f"at most {constraint.max_skew} above the smallest domain of {key}"
-        return f"{most} ({', '.join(['hard', *notes])})"
+        return (
+            f"at most {constraint.max_skew} above the smallest domain of {key}"
+            f" ({', '.join(['hard', *notes])})"
+        )
     return f"evenly across {key} ({', '.join(['soft', *notes])})"
 
 
@@ -661,7 +672,7 @@ def _preferred_by_weight(policy: PlacementPolicy, options: OcmOptions) -> Iterat
         yield from _preferences(policy)
     rows = []
     for term in options.affinity_terms:
-        claim = "claim " if term.topology_key_type is KeyType.CLAIM else ""
+        claim = _CLAIMS.get(term.topology_key_type, "")
         for row in term.topology_weights:
             if row.weight:
                 label = LabelRequirement(
@@ -696,8 +707,9 @@ def _preferences(policy: PlacementPolicy) -> list[str]:
 
 def preference_words(term: PreferredTerm) -> str:
     """Return one preferred term with its weight: "prefer system=critical (+20)"."""
-    conditions = joined([*_conditions(term.preference)])
-    return _weighted(conditions or "every cluster alike", term.weight)
+    return _weighted(
+        joined([*_conditions(term.preference)]) or "every cluster alike", term.weight
+    )
 
 
 def _weighted(words: str, weight: int) -> str:

@@ -97,8 +97,10 @@ def topology_chart(keys: tuple[str, ...], groups: Sequence[Domain]) -> Chart | N
         chart = _matrix(keys, groups)
     rows: list[tuple[Cell, ...]] = []
     for one in groups:
-        pairs = zip(keys, one.values, strict=True)
-        names = (GroupName.of(key, value, value_words(value)) for key, value in pairs)
+        names = (
+            GroupName.of(key, value, value_words(value))
+            for key, value in zip(keys, one.values, strict=True)
+        )
         rows.append(
             (*names, one.total, *(one.counts.get(state, 0) for state in states))
         )

@@ -118,11 +118,10 @@ def lanes_figure(panels: Sequence[LanePanel], *, width: int) -> go.Figure:
             "range": [0, part.panel.slots],
             "anchor": f"y{suffix}",
         }
-        rows = part.panel.rows
         layout[f"yaxis{suffix}"] = {
             **hidden,
             "domain": part.down,
-            "range": [rows - 0.5, -0.5],
+            "range": [part.panel.rows - 0.5, -0.5],
             "anchor": f"x{suffix}",
         }
         traces += _bars(part, suffix)
@@ -150,7 +149,7 @@ def _placed_parts(
 ) -> tuple[list[_Part], int]:
     heights = []
     for panel in panels:
-        row = _WIDE if len(panel.lanes) <= 4 else _WIDE - 4
+        row = _WIDE - 4 * (len(panel.lanes) > 4)
         if panel.columns > 1:
             row = _DENSE
         elif _letters(plot / panel.slots) < panel.longest:
@@ -161,8 +160,7 @@ def _placed_parts(
     parts: list[_Part] = []
     top = 0
     for panel, height in zip(panels, heights, strict=True):
-        head = _head_of(panel)
-        down = (1 - (top + height - _GAP) / total, 1 - (top + head) / total)
+        down = (1 - (top + height - _GAP) / total, 1 - (top + _head_of(panel)) / total)
         top += height
         label = left / plot
         width = (1 - label * (panel.columns - 1)) / panel.columns
@@ -228,17 +226,11 @@ def _bars(part: _Part, suffix: str) -> Iterator[Any]:
             text=[f"<b>{segment.number}</b>" for segment, *_ in numbered],
             textfont={
                 "size": 11,
-                "color": [
-                    Color.ACCENT if one[0].mark is Mark.NEW else Color.PLACED
-                    for one in numbered
-                ],
+                "color": [_MARKERS[segment.mark]["color"] for segment, *_ in numbered],
             },
             marker={
                 "size": 16,
-                "color": [
-                    Color.ON_ACCENT if one[0].mark is Mark.NEW else Color.ON_PLACED
-                    for one in numbered
-                ],
+                "color": [_TEXTS[segment.mark] for segment, *_ in numbered],
             },
             hoverinfo="skip",
         )
@@ -246,16 +238,14 @@ def _bars(part: _Part, suffix: str) -> Iterator[Any]:
 
 def _bands(part: _Part, suffix: str) -> Iterator[dict[str, Any]]:
     axes = {"xref": f"x{suffix}", "yref": f"y{suffix}"}
-    axis = {"color": Color.BORDER, "width": 1}
-    bottom = len(part.lanes) - 0.5
     yield {
         **axes,
         "type": "line",
         "x0": 0,
         "x1": 0,
         "y0": -0.5,
-        "y1": bottom,
-        "line": axis,
+        "y1": len(part.lanes) - 0.5,
+        "line": {"color": Color.BORDER, "width": 1},
     }
     for (low, high), run in groupby(
         enumerate(part.lanes), key=lambda pair: (pair[1].low, pair[1].high)
@@ -272,7 +262,6 @@ def _bands(part: _Part, suffix: str) -> Iterator[dict[str, Any]]:
             "fillcolor": Color.BAND,
             "line": {"width": 0},
         }
-        dashes = {"color": Color.QUIET, "width": 1.5, "dash": "dash"}
         for at in {low, high} - {0}:
             yield {
                 **edges,
@@ -280,7 +269,7 @@ def _bands(part: _Part, suffix: str) -> Iterator[dict[str, Any]]:
                 "x0": at,
                 "x1": at,
                 "layer": "above",
-                "line": dashes,
+                "line": {"color": Color.QUIET, "width": 1.5, "dash": "dash"},
             }
 
 
@@ -308,11 +297,10 @@ def _words(
         name = _cut(lane.name, letters)
         yield {**axes, "x": 0, "y": row, "xanchor": "right", "xshift": -8, "text": name}
         if lane.others:
-            end = max(sum(one.size for one in lane.segments), lane.high or 0)
             words = lane.others
             if not has_counts and lane.value is not None:  # there is little room
                 words = words.partition(" ")[0].replace("no", "0")
-            yield {**axes, **_BESIDE, "x": end, "y": row, "text": words}
+            yield {**axes, **_BESIDE, "x": lane.end, "y": row, "text": words}
         if has_counts:
             added = f" + {lane.added:,}" if lane.added else ""
             size = f" <span style='font-size:12px'>of {lane.size:,}</span>"

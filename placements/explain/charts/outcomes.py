@@ -104,25 +104,24 @@ def funnel_chart(outcomes: Sequence[ClusterOutcome]) -> Chart:
             ("removed", [stage.removed for stage in funnel], HATCHED),
         )
     ]
-    labels = go.Scatter(
-        mode="text",
-        x=[stage.remaining + stage.removed + top * 0.01 for stage in funnel],
-        y=places,
-        text=[
-            f"{stage.remaining:,}"
-            + (f"  (−{stage.removed:,})" if stage.removed else "")
-            for stage in funnel
-        ],
-        textposition="middle right",
-        hoverinfo="skip",
-    )
     return Chart(
         name="funnel",
         title="Filtering summary",
         caption=words,
         figure=figure(
             *bars,
-            labels,
+            go.Scatter(
+                mode="text",
+                x=[stage.remaining + stage.removed + top * 0.01 for stage in funnel],
+                y=places,
+                text=[
+                    f"{stage.remaining:,}"
+                    + (f"  (−{stage.removed:,})" if stage.removed else "")
+                    for stage in funnel
+                ],
+                textposition="middle right",
+                hoverinfo="skip",
+            ),
             height=34 * len(funnel) + 48,
             barmode="stack",
             bargap=0.35,

@@ -31,7 +31,6 @@ def first_picture(figure: go.Figure) -> dict[str, Any] | None:
     drawn = figure.to_plotly_json()
     layout = drawn["layout"]
     across, down = layout["xaxis"], layout["yaxis"]
-    rows = down["ticktext"]
     traces = [one for one in drawn["data"] if one["type"] == "bar"]
     looks = [
         {
@@ -48,13 +47,15 @@ def first_picture(figure: go.Figure) -> dict[str, Any] | None:
     texts = [text for one in drawn["data"] for text in texts_of(one, layout)]
     if len(bars) + len(texts) >= MOST_MARKS:
         return None
-    ticks = zip(across["tickvals"], across["ticktext"], strict=True)
     return {
         "height": layout["height"],
-        "rows": rows,
+        "rows": down["ticktext"],
         "row_title": down.get("title", {}).get("text"),
         "unit": across["title"]["text"],
-        "ticks": [(_place(at, layout), words) for at, words in ticks],
+        "ticks": [
+            (_place(at, layout), words)
+            for at, words in zip(across["tickvals"], across["ticktext"], strict=True)
+        ],
         "has_grid": across.get("showgrid", True),
         "is_above": across.get("side") == "top",
         "is_tilted": "tickangle" in across,

@@ -44,9 +44,9 @@ def picture_figure(picture: RunPicture) -> go.Figure:
     """Draw a rollout: waves or stages as columns of clusters, and the available clusters below."""
     row = _NAMED_ROW if picture.is_named else _DOT_ROW
     has_trouble = any(column.troubled for column in picture.columns)
-    head = _HEAD + _NAMES * (has_trouble and not picture.is_named)
     dots = picture.rows * row
-    plot = head + dots + _LINE
+    names = _NAMES * (has_trouble and not picture.is_named)
+    plot = _HEAD + names + dots + _LINE
     line = (_LINE - 6) / plot
     return figure(
         *availability_traces(picture),
@@ -73,12 +73,14 @@ def picture_figure(picture: RunPicture) -> go.Figure:
 
 def availability_traces(picture: RunPicture) -> Iterator[go.Scatter]:
     """Yield the areas of the revisions and the line above them: solid what was, then what is planned."""
-    for is_planned, dash in ((False, "solid"), (True, "dot")):
+    for is_planned, dash, stack in ((False, "solid", "past"), (True, "dot", "planned")):
         own = [one for one in picture.points if one.is_planned is is_planned]
         if not own:
             continue
-        later = (one.at for one in picture.points if one.at > own[-1].at)
-        end = next(later, float(picture.slots))
+        end = next(
+            (one.at for one in picture.points if one.at > own[-1].at),
+            float(picture.slots),
+        )
         if picture.now is not None and not is_planned:
             end = picture.now
         times = [*(one.at for one in own), end]
@@ -89,11 +91,11 @@ def availability_traces(picture: RunPicture) -> Iterator[go.Scatter]:
                 y=[*values, values[-1]],
                 mode="lines",
                 line={"shape": "hv", "width": 0},
-                stackgroup="planned" if is_planned else "past",
+                stackgroup=stack,
                 fillcolor=planned if is_planned else color,
                 hovertemplate=f"%{{y}} on the revision {words}<extra></extra>",
             )
-        top = [one.old + one.new for one in own]
+        top = [one.available for one in own]
         yield go.Scatter(
             x=times,
             y=[*top, top[-1]],
@@ -172,19 +174,18 @@ def words_of(picture: RunPicture, height: float) -> Iterator[dict[str, Any]]:
 
 
 def _dot_traces(picture: RunPicture) -> Iterator[go.Scatter]:
-    across = 1 if picture.is_named else 2
     gap = _DOT_ROW * picture.slots / _USUAL_WIDTH
     places = []
     for place, column in picture.placed_columns:
-        middle = place + column.width / 2
         # The first, which is in trouble, is on top.
         for turn, dot in enumerate([] if column.is_crowded else reversed(column.dots)):
-            shift = 0.0 if across == 1 else (turn % 2 - 0.5) * gap
-            start = place + _NAMED_START * column.width if across == 1 else middle
-            row = turn // across
-            if across == 1:
-                row += picture.rows - len(column.dots)
-            places.append((dot, start + shift, row))
+            if picture.is_named:
+                at = place + _NAMED_START * column.width
+                row = turn + picture.rows - len(column.dots)
+            else:  # two in a row
+                at = place + column.width / 2 + (turn % 2 - 0.5) * gap
+                row = turn // 2
+            places.append((dot, at, row))
     for level, (symbol, color) in _SYMBOLS.items():
         own = [one for one in places if one[0].level == level]
         if own:

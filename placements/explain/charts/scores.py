@@ -64,16 +64,6 @@ def affinity_chart(
     ends = [sum(max(0, points) for _, points in sums[name].rows) for name in shown]
     losses = [sum(min(0, points) for _, points in sums[name].rows) for name in shown]
     low, high = min(losses), max(ends)
-    totals = go.Scatter(
-        mode="text",
-        x=ends,
-        y=list(range(len(shown))),
-        text=[f"  {signed_text(sums[name].total)}" for name in shown],
-        textposition="middle right",
-        cliponaxis=False,
-        showlegend=False,
-        hoverinfo="skip",
-    )
     others = f"; {noted[0]}" if noted else ""
     return Chart(
         name="affinity",
@@ -81,7 +71,16 @@ def affinity_chart(
         caption=f"{counted(len(chosen), 'selected cluster')} and the best {len(best):,} others{others}.",
         figure=figure(
             *bars,
-            totals,
+            go.Scatter(
+                mode="text",
+                x=ends,
+                y=list(range(len(shown))),
+                text=[f"  {signed_text(sums[name].total)}" for name in shown],
+                textposition="middle right",
+                cliponaxis=False,
+                showlegend=False,
+                hoverinfo="skip",
+            ),
             height=26 * (len(shown) + len(noted)) + 72,
             barmode="relative",
             bargap=0.3,
