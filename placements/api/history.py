@@ -186,11 +186,14 @@ class HistoryViewSet(FullNameViewSet):
             }
             for side in comparison.sides
         )
-        document = {
-            **vars(comparison),
-            "before": old,
-            "after": new,
-            "manifests": manifests if comparison.resources is None else None,
-            "decision": decision,
-        }
-        return Response(RevisionComparisonSerializer(document).data)
+        return Response(
+            RevisionComparisonSerializer(
+                {
+                    **vars(comparison),
+                    "before": old,
+                    "after": new,
+                    "manifests": manifests if comparison.resources is None else None,
+                    "decision": decision,
+                }
+            ).data
+        )

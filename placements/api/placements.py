@@ -341,13 +341,14 @@ class SnapshotViewSet(FullNameViewSet):
         part = row.parts.filter(position=position).first()
         if part is None and position:
             raise Http404
-        document = {
-            **ResourceSnapshotRowSerializer(row).data,
-            "identities": row.identities,
-            "part": position,
-            "parts": row.parts.count(),
-            "manifests": manifest_for(request.user, part.manifests, name=str(row))
-            if part
-            else [],
-        }
-        return Response(document)
+        return Response(
+            {
+                **ResourceSnapshotRowSerializer(row).data,
+                "identities": row.identities,
+                "part": position,
+                "parts": row.parts.count(),
+                "manifests": manifest_for(request.user, part.manifests, name=str(row))
+                if part
+                else [],
+            }
+        )

@@ -35,17 +35,27 @@ def _matching_lines(request: HttpRequest) -> QuerySet[AccessEvent]:
 def access_log(request: HttpRequest) -> HttpResponse:
     """List the lines that match, newest first, a page at a time."""
     page = page_from(request, _matching_lines(request), order="-at", unique="id")
-    context = {
-        "lines": [(line, detail_words(line.details)) for line in page.rows],
-        "after": page.after,
-        "bar": filter_bar(
-            request,
-            LIST_FILTERS["access-log"],
-            [Facet("verb", "Action", [(one, one.capitalize(), None) for one in VERBS])],
-            verb=VERBS,
-        ),
-    }
-    return render_page(request, "access/log.html", context, fragment="access/_log.html")
+    return render_page(
+        request,
+        "access/log.html",
+        {
+            "lines": [(line, detail_words(line.details)) for line in page.rows],
+            "after": page.after,
+            "bar": filter_bar(
+                request,
+                LIST_FILTERS["access-log"],
+                [
+                    Facet(
+                        "verb",
+                        "Action",
+                        [(one, one.capitalize(), None) for one in VERBS],
+                    )
+                ],
+                verb=VERBS,
+            ),
+        },
+        fragment="access/_log.html",
+    )
 
 
 @for_readers

@@ -170,21 +170,23 @@ def activity(request: HttpRequest) -> HttpResponse:
             [(one, plain(one).capitalize(), None) for one in EVENT_KINDS],
         ),
     ]
-    context = {
-        "events": grouped(event_rows(page.rows)),
-        "pager": pager_of(
-            request, len(page.rows), count, before=page.before, after=page.after
-        ),
-        "bar": filter_bar(
-            request,
-            LIST_FILTERS["events"],
-            facets,
-            type=list(AuditEventType),
-            kind=EVENT_KINDS,
-        ),
-    }
     return render_page(
-        request, "activity/list.html", context, fragment="activity/_list.html"
+        request,
+        "activity/list.html",
+        {
+            "events": grouped(event_rows(page.rows)),
+            "pager": pager_of(
+                request, len(page.rows), count, before=page.before, after=page.after
+            ),
+            "bar": filter_bar(
+                request,
+                LIST_FILTERS["events"],
+                facets,
+                type=list(AuditEventType),
+                kind=EVENT_KINDS,
+            ),
+        },
+        fragment="activity/_list.html",
     )
 
 
@@ -202,15 +204,17 @@ def event(request: HttpRequest, number: int) -> HttpResponse:
     revision = event.revision
     if event.kind == "placement":
         revision = _revision_at(event)
-    context = {
-        "event": event,
-        "revision": revision,
-        "row": row,
-        "lines": lines,
-        "texts": [] if lines else list(texts.items()),
-    }
     return render_page(
-        request, "activity/event.html", context, fragment="activity/event.html"
+        request,
+        "activity/event.html",
+        {
+            "event": event,
+            "revision": revision,
+            "row": row,
+            "lines": lines,
+            "texts": [] if lines else list(texts.items()),
+        },
+        fragment="activity/event.html",
     )
 
 

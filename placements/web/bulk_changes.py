@@ -141,16 +141,20 @@ def _page(
         preview = preview_change(action, options, names, now=timezone.now())
     rows = list(preview.rows) if preview else []
     rows.sort(key=lambda row: (not row.refusal, not row.conflict, not row.change))
-    context = {
-        "action": action,
-        "names": names,
-        "next": next_address(request, ""),
-        "has_form": action.name in _WITH_FORM,
-        "remove": params.get("remove", ""),
-        "preview": preview,
-        "rows": rows[:_ROWS_SHOWN],
-        "more": max(0, len(rows) - _ROWS_SHOWN),
-        "errors": errors,
-        **row_context(*typed_rows(params)),
-    }
-    return render_page(request, "bulk_changes/change.html", context, status=status)
+    return render_page(
+        request,
+        "bulk_changes/change.html",
+        {
+            "action": action,
+            "names": names,
+            "next": next_address(request, ""),
+            "has_form": action.name in _WITH_FORM,
+            "remove": params.get("remove", ""),
+            "preview": preview,
+            "rows": rows[:_ROWS_SHOWN],
+            "more": max(0, len(rows) - _ROWS_SHOWN),
+            "errors": errors,
+            **row_context(*typed_rows(params)),
+        },
+        status=status,
+    )

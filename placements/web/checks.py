@@ -90,25 +90,30 @@ def checks(request: HttpRequest) -> HttpResponse:
         ),
         Facet("rule", "Rule", titled),
     ]
-    context = {
-        "bar": filter_bar(
-            request,
-            LIST_FILTERS["checks"],
-            facets,
-            rule=[*RULES, *ALIASES],
-            severity=Severity,
-        ),
-        "rows": [
-            _row(placements.get(placement), one) for placement, one in findings[:most]
-        ],
-        "more": max(0, len(findings) - most),
-        "total": len(report.findings),
-        "examined": len(report.placements),
-        "muted": sum(one.muted for one in examined),
-        "not_checked": sorted({each for one in examined for each in one.not_checked}),
-    }
     return render_page(
-        request, "checks/checks.html", context, fragment="checks/_list.html"
+        request,
+        "checks/checks.html",
+        {
+            "bar": filter_bar(
+                request,
+                LIST_FILTERS["checks"],
+                facets,
+                rule=[*RULES, *ALIASES],
+                severity=Severity,
+            ),
+            "rows": [
+                _row(placements.get(placement), one)
+                for placement, one in findings[:most]
+            ],
+            "more": max(0, len(findings) - most),
+            "total": len(report.findings),
+            "examined": len(report.placements),
+            "muted": sum(one.muted for one in examined),
+            "not_checked": sorted(
+                {each for one in examined for each in one.not_checked}
+            ),
+        },
+        fragment="checks/_list.html",
     )
 
 

@@ -75,15 +75,18 @@ def _change_cluster(request: HttpRequest, action: Action, name: str) -> HttpResp
             result,
             back=next_address(request, reverse("web:cluster", args=[name])),
         )
-    context = {
-        "title": f"{action.title.format(name=name)}?",
-        "button": action.short_title,
-        "cluster": cluster,
-        "confirmation": action.confirmation,
-        "impact": impact,
-        "is_final": action.is_dangerous,
-    }
-    return render(request, "clusters/change.html", context)
+    return render(
+        request,
+        "clusters/change.html",
+        {
+            "title": f"{action.title.format(name=name)}?",
+            "button": action.short_title,
+            "cluster": cluster,
+            "confirmation": action.confirmation,
+            "impact": impact,
+            "is_final": action.is_dangerous,
+        },
+    )
 
 
 _SAVE = replace(
@@ -195,19 +198,23 @@ def _form(
     on_labels = [one for one in errors if one.path.startswith(forms.LABELS_PATH)]
     on_taints = [one for one in errors if one.path.startswith(forms.TAINTS_PATH)]
     typed = forms.read_cluster(fields["labels"], "").labels
-    context = {
-        **row_context(fields["labels"], fields["taints"]),
-        "cluster": cluster,
-        "is_cordoned": cluster.is_cordoned,
-        "fields": fields,
-        "similar": similar_keys(typed),
-        "label_errors": on_labels,
-        "taint_errors": on_taints,
-        "other_errors": [
-            one for one in errors if one not in on_labels and one not in on_taints
-        ],
-        "stale": stale,
-        "impact": impact,
-        "suggested": suggested,
-    }
-    return render(request, "clusters/edit.html", context, status=status)
+    return render(
+        request,
+        "clusters/edit.html",
+        {
+            **row_context(fields["labels"], fields["taints"]),
+            "cluster": cluster,
+            "is_cordoned": cluster.is_cordoned,
+            "fields": fields,
+            "similar": similar_keys(typed),
+            "label_errors": on_labels,
+            "taint_errors": on_taints,
+            "other_errors": [
+                one for one in errors if one not in on_labels and one not in on_taints
+            ],
+            "stale": stale,
+            "impact": impact,
+            "suggested": suggested,
+        },
+        status=status,
+    )

@@ -141,9 +141,12 @@ def _choices(entered: QueryDict) -> ImportChoices:
 def _page(
     request: HttpRequest, context: dict[str, Any], *, status: int = 200
 ) -> HttpResponse:
-    fragment = "clusters/_import_result.html"
     return render_page(
-        request, "clusters/import.html", context, fragment=fragment, status=status
+        request,
+        "clusters/import.html",
+        context,
+        fragment="clusters/_import_result.html",
+        status=status,
     )
 
 

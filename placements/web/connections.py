@@ -164,20 +164,19 @@ def edit_connection(request: HttpRequest, name: str) -> HttpResponseBase:
     """Check another connection or other credentials of a cluster, or save them."""
     rows = MemberCluster.objects.select_related("credential")
     cluster = get_object_or_404(rows, name=name)
-    context = {
-        "noun": "cluster",
-        "seconds": CHECK_SECONDS,
-        "name": name,
-        "revision": cluster.revision,
-        "parent": "Clusters",
-        "url": reverse("web:clusters"),
-        "middle_url": reverse("web:cluster", args=[name]),
-        "back": reverse("web:cluster-connection", args=[name]),
-    }
     return connection_page(
         request,
         "connections/edit.html",
-        context,
+        {
+            "noun": "cluster",
+            "seconds": CHECK_SECONDS,
+            "name": name,
+            "revision": cluster.revision,
+            "parent": "Clusters",
+            "url": reverse("web:clusters"),
+            "middle_url": reverse("web:cluster", args=[name]),
+            "back": reverse("web:cluster-connection", args=[name]),
+        },
         submit=partial(_submitted, request, cluster),
         stored=cluster.connection,
     )
@@ -321,9 +320,11 @@ def check_cluster(request: HttpRequest, name: str) -> HttpResponse:
         MemberCluster.objects.select_related("credential"), name=name
     )
     report = check_report(check_stored_connection(name, kinds=kinds_on(name)))
-    context = {**_connection_context(request, cluster), "report": report}
     return render_page(
-        request, "clusters/connection.html", context, fragment="connections/_check.html"
+        request,
+        "clusters/connection.html",
+        {**_connection_context(request, cluster), "report": report},
+        fragment="connections/_check.html",
     )
 
 

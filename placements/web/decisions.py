@@ -686,9 +686,11 @@ def decision(request: HttpRequest, prefix: str) -> HttpResponse:
         return requested_table(request, [chart] if chart else []) or HttpResponse(
             status=404
         )
-    fragment = PANELS.get(request.GET.get("panel", ""), "decisions/_record.html")
     return render_page(
-        request, "decisions/decision.html", _context(page), fragment=fragment
+        request,
+        "decisions/decision.html",
+        _context(page),
+        fragment=PANELS.get(request.GET.get("panel", ""), "decisions/_record.html"),
     )
 
 

@@ -200,9 +200,12 @@ def _page(
         "most_at_once": MOST_AT_ONCE,
         "errors": errors,
     }
-    fragment = "drains/_progress.html" if last and request.method != "POST" else None
     return render_page(
-        request, "drains/drain.html", context, fragment=fragment, status=status
+        request,
+        "drains/drain.html",
+        context,
+        fragment="drains/_progress.html" if last and request.method != "POST" else None,
+        status=status,
     )
 
 

@@ -135,14 +135,17 @@ def new_placement(request: HttpRequest) -> HttpResponse:
     )
     if request.method == "POST":
         return _edit(request, target)
-    context = {
-        "placement_templates": () if copied else TEMPLATES,
-        "template_name": template,
-        "scopes": () if copied else _SCOPES,
-        "scope": NAMESPACED if is_namespaced else CLUSTER,
-        "own_drafts": summaries_of(drafts_of(request.user, None)[:_LATEST_DRAFTS]),
-    }
-    return _show(request, target, context)
+    return _show(
+        request,
+        target,
+        {
+            "placement_templates": () if copied else TEMPLATES,
+            "template_name": template,
+            "scopes": () if copied else _SCOPES,
+            "scope": NAMESPACED if is_namespaced else CLUSTER,
+            "own_drafts": summaries_of(drafts_of(request.user, None)[:_LATEST_DRAFTS]),
+        },
+    )
 
 
 @for_operators("edit placements", of=of_placement)
@@ -185,11 +188,14 @@ def draft(request: HttpRequest, number: int) -> HttpResponseBase:
         request.user, of_draft, {"number": number}, Role.OPERATOR
     ):
         return _show(request, EditTarget.of_draft(row))
-    context = {
-        "draft": row,
-        **editor_context(preview_row(row, by=current_user(request))),
-    }
-    return render(request, "editor/read.html", context)
+    return render(
+        request,
+        "editor/read.html",
+        {
+            "draft": row,
+            **editor_context(preview_row(row, by=current_user(request))),
+        },
+    )
 
 
 @for_readers
@@ -208,8 +214,9 @@ def linked_preview(request: HttpRequest) -> HttpResponse:
     preview = preview_draft(
         draft, saved=saved, now=datetime.now(UTC), by=current_user(request)
     )
-    context = {"saved": saved, **editor_context(preview)}
-    return render(request, "editor/linked.html", context)
+    return render(
+        request, "editor/linked.html", {"saved": saved, **editor_context(preview)}
+    )
 
 
 @for_operators("edit drafts", of=of_draft)
@@ -372,8 +379,9 @@ def _show(
     submission = Submission(parsed, mode, message=message)
     if request.GET.get("errors") == "all":  # sent without a script
         submission = replace(submission, touched=None)
-    context = _context(target, submission) | (more or {})
-    return render(request, "editor/edit.html", context)
+    return render(
+        request, "editor/edit.html", (_context(target, submission) | (more or {}))
+    )
 
 
 def _context(target: EditTarget, submission: Submission) -> dict[str, Any]:

@@ -57,12 +57,16 @@ def server_error(request: HttpRequest) -> HttpResponse:
         return JsonResponse(
             problem, status=status, content_type=_PROBLEM_TYPE, headers=headers
         )
-    context = {
-        "request_id": identifier,
-        "path": request.get_full_path(),
-        "theme": preference_of(request, "theme"),
-        "cause": cause,
-    }
     return HttpResponse(
-        render_to_string("500.html", context), status=status, headers=headers
+        render_to_string(
+            "500.html",
+            {
+                "request_id": identifier,
+                "path": request.get_full_path(),
+                "theme": preference_of(request, "theme"),
+                "cause": cause,
+            },
+        ),
+        status=status,
+        headers=headers,
     )

@@ -131,16 +131,22 @@ def _page(
     status: int = 200,
 ) -> HttpResponse:
     now = datetime.now(UTC)
-    context = {
-        "cluster": cluster,
-        "rows": fault_rows(cluster, now=now),
-        "not_ready_at": not_ready_at(cluster, now=now),
-        "unhealthy_since": unhealthy_since(cluster, now=now),
-        "now": now,
-        "kinds": [(kind, words, SHOWN[kind]) for kind, words in FAULT_KINDS.items()],
-        "minutes": MINUTES.items(),
-        "errors": errors,
-        "refused": refused
-        or ("" if cluster.is_simulated else str(NotSimulatedError(cluster.name))),
-    }
-    return render(request, "clusters/inject_fault.html", context, status=status)
+    return render(
+        request,
+        "clusters/inject_fault.html",
+        {
+            "cluster": cluster,
+            "rows": fault_rows(cluster, now=now),
+            "not_ready_at": not_ready_at(cluster, now=now),
+            "unhealthy_since": unhealthy_since(cluster, now=now),
+            "now": now,
+            "kinds": [
+                (kind, words, SHOWN[kind]) for kind, words in FAULT_KINDS.items()
+            ],
+            "minutes": MINUTES.items(),
+            "errors": errors,
+            "refused": refused
+            or ("" if cluster.is_simulated else str(NotSimulatedError(cluster.name))),
+        },
+        status=status,
+    )

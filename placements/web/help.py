@@ -55,16 +55,21 @@ def documentation(request: HttpRequest, path: str = "index") -> HttpResponse:
     except UnknownPageError as error:
         raise Http404(f"No page {path} in the documentation") from error
     is_start, is_example = path == "index", path == _EXAMPLE
-    context = {
-        "page": page,
-        "pages": PAGES,
-        "is_start": is_start,
-        "folders": pages_by_folder() if is_start else {},
-        "is_example": is_example,
-        "example": is_example
-        and Placement.objects.filter(full_name="even-by-region", is_demo=True).first(),
-    }
-    return render(request, "help/documentation.html", context)
+    return render(
+        request,
+        "help/documentation.html",
+        {
+            "page": page,
+            "pages": PAGES,
+            "is_start": is_start,
+            "folders": pages_by_folder() if is_start else {},
+            "is_example": is_example,
+            "example": is_example
+            and Placement.objects.filter(
+                full_name="even-by-region", is_demo=True
+            ).first(),
+        },
+    )
 
 
 @for_readers

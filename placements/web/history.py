@@ -182,18 +182,23 @@ def history(request: HttpRequest, name: str) -> HttpResponse:
     stale = []
     if placement.is_outdated:
         stale = stale_picks_of(placement)
-    context = {
-        **head_context(placement, latest, health, stale, now=now, run=run),
-        "tab": "history",
-        "clusters": None,
-        "target": target,
-        "missing": at[1] if at and target is None else "",
-        "rows": rows,
-        "sides": (("before", "from", 2), ("after", "to", 1)) if len(rows) > 1 else (),
-        "earlier": max(0, first - PAGE_SIZE) if first else None,
-        "later": first + PAGE_SIZE if first + PAGE_SIZE < len(revisions) else None,
-    }
-    return render_page(request, "placements/history.html", context)
+    return render_page(
+        request,
+        "placements/history.html",
+        {
+            **head_context(placement, latest, health, stale, now=now, run=run),
+            "tab": "history",
+            "clusters": None,
+            "target": target,
+            "missing": at[1] if at and target is None else "",
+            "rows": rows,
+            "sides": (("before", "from", 2), ("after", "to", 1))
+            if len(rows) > 1
+            else (),
+            "earlier": max(0, first - PAGE_SIZE) if first else None,
+            "later": first + PAGE_SIZE if first + PAGE_SIZE < len(revisions) else None,
+        },
+    )
 
 
 def _row(

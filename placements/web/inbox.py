@@ -26,17 +26,23 @@ def show_inbox(request: HttpRequest) -> HttpResponse:
     )
     found = inbox_items(request.user, now=datetime.now(UTC), hub=hub)
     items = found.in_section(section)
-    context = {
-        "attention": found,
-        "filters": [(one, FILTERS[one], found.counts[one]) for one in AttentionSection],
-        "section": section,
-        "rows": items[:MOST_SHOWN],
-        "more_items": max(0, len(items) - MOST_SHOWN),
-        "hub": hub,
-        "hubs": list(
-            hubs_with_role(request.user).order_by("name").values_list("name", flat=True)
-        ),
-    }
     return render_page(
-        request, "inbox/inbox.html", context, fragment="inbox/_list.html"
+        request,
+        "inbox/inbox.html",
+        {
+            "attention": found,
+            "filters": [
+                (one, FILTERS[one], found.counts[one]) for one in AttentionSection
+            ],
+            "section": section,
+            "rows": items[:MOST_SHOWN],
+            "more_items": max(0, len(items) - MOST_SHOWN),
+            "hub": hub,
+            "hubs": list(
+                hubs_with_role(request.user)
+                .order_by("name")
+                .values_list("name", flat=True)
+            ),
+        },
+        fragment="inbox/_list.html",
     )

@@ -53,18 +53,18 @@ def notifications(request: HttpRequest) -> HttpResponse:
     page = page_from(request, deliveries(), order="-created_at", unique="id")
     kinds = {str(kind): str(kind.label) for kind in ProblemKind}
     rules = list(NotificationRule.objects.select_related("channel").order_by("name"))
-    context = {
-        "rules": [
-            (one, [kinds.get(event, event) for event in one.events]) for one in rules
-        ],
-        "channels": list(NotificationChannel.objects.order_by("name")),
-        "deliveries": [(one, *LEVELS[one.state]) for one in page.rows],
-        "after": page.after,
-    }
     return render_page(
         request,
         "notifications/list.html",
-        context,
+        {
+            "rules": [
+                (one, [kinds.get(event, event) for event in one.events])
+                for one in rules
+            ],
+            "channels": list(NotificationChannel.objects.order_by("name")),
+            "deliveries": [(one, *LEVELS[one.state]) for one in page.rows],
+            "after": page.after,
+        },
         fragment="notifications/_deliveries.html",
     )
 
@@ -94,19 +94,21 @@ def channel(request: HttpRequest, name: str = "") -> HttpResponseBase:
         else:
             messages.success(request, f"Channel {entered_name} saved.")
             return redirect("web:notifications")
-    context = {
-        "entered_name": entered_name,
-        "channel": row,
-        "errors": errors,
-        "kinds": [(str(one), one.label) for one in ChannelKind],
-        "service": service,
-        "fields": [
-            (field, fields[field.name] if field.is_shown else "")
-            for field in service.fields
-        ],
-    }
     return render(
-        request, "notifications/channel.html", context, status=422 if errors else 200
+        request,
+        "notifications/channel.html",
+        {
+            "entered_name": entered_name,
+            "channel": row,
+            "errors": errors,
+            "kinds": [(str(one), one.label) for one in ChannelKind],
+            "service": service,
+            "fields": [
+                (field, fields[field.name] if field.is_shown else "")
+                for field in service.fields
+            ],
+        },
+        status=422 if errors else 200,
     )
 
 
@@ -142,8 +144,11 @@ def remove_channel(request: HttpRequest, name: str) -> HttpResponseBase:
     row = named_channel(name)
     if request.method != "POST":
         rules = list(row.rules.order_by("name").values_list("name", flat=True))
-        context = {"noun": "channel", "name": name, "rules": rules}
-        return render(request, "notifications/delete.html", context)
+        return render(
+            request,
+            "notifications/delete.html",
+            {"noun": "channel", "name": name, "rules": rules},
+        )
     delete_channel(name, by=current_user(request), now=datetime.now(UTC))
     messages.success(request, f"Channel {name} deleted.")
     return redirect("web:notifications")
@@ -168,22 +173,25 @@ def rule(request: HttpRequest, name: str = "") -> HttpResponseBase:
             messages.success(request, f"Rule {rule_input.name} saved.")
             return redirect("web:notification-rule", rule_input.name)
     matching, count = preview(row, now=now) if row else ([], 0)
-    context = {
-        "entered": rule_input,
-        "rule": row,
-        "errors": errors,
-        "kinds": [
-            (str(kind), kind.label, str(kind) in rule_input.events) for kind in NOTIFIED
-        ],
-        "channels": NotificationChannel.objects.order_by("name").values_list(
-            "name", flat=True
-        ),
-        "preview": [(one, ProblemKind(one.kind).label) for one in matching],
-        "preview_count": count,
-        "days": PREVIEW_DAYS,
-    }
     return render(
-        request, "notifications/rule.html", context, status=422 if errors else 200
+        request,
+        "notifications/rule.html",
+        {
+            "entered": rule_input,
+            "rule": row,
+            "errors": errors,
+            "kinds": [
+                (str(kind), kind.label, str(kind) in rule_input.events)
+                for kind in NOTIFIED
+            ],
+            "channels": NotificationChannel.objects.order_by("name").values_list(
+                "name", flat=True
+            ),
+            "preview": [(one, ProblemKind(one.kind).label) for one in matching],
+            "preview_count": count,
+            "days": PREVIEW_DAYS,
+        },
+        status=422 if errors else 200,
     )
 
 

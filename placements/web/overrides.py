@@ -24,13 +24,15 @@ def overrides(request: HttpRequest) -> HttpResponse:
         order="name",
         unique="id",
     )
-    context = {
-        "rows": page.rows,
-        "after": page.after,
-        "bar": filter_bar(request, LIST_FILTERS["overrides"]),
-    }
     return render_page(
-        request, "overrides/list.html", context, fragment="overrides/_list.html"
+        request,
+        "overrides/list.html",
+        {
+            "rows": page.rows,
+            "after": page.after,
+            "bar": filter_bar(request, LIST_FILTERS["overrides"]),
+        },
+        fragment="overrides/_list.html",
     )
 
 
@@ -44,5 +46,8 @@ def show_override(
     row = Override.objects.filter(kind=kind, namespace=own, name=name).first()
     if row is None:
         raise Http404(f"{kind} {name} not found on the hub.")
-    context = {"effects": effects_of(row), "manifest": dump_yaml(row.document)}
-    return render(request, "overrides/override.html", context)
+    return render(
+        request,
+        "overrides/override.html",
+        {"effects": effects_of(row), "manifest": dump_yaml(row.document)},
+    )

@@ -19,5 +19,9 @@ class UnreadableRecordMiddleware(MiddlewareMixin):
         """Return the page for an unreadable record; None leaves other errors to Django."""
         if not isinstance(exception, UnreadableRecordError):
             return None
-        context = {"reason": str(exception), "engine": ENGINE_VERSION}
-        return render(request, "decisions/unreadable.html", context, status=GONE)
+        return render(
+            request,
+            "decisions/unreadable.html",
+            {"reason": str(exception), "engine": ENGINE_VERSION},
+            status=GONE,
+        )

@@ -23,8 +23,11 @@ def cluster_removals(request: HttpRequest, name: str) -> HttpResponseBase:
     cluster = get_object_or_404(MemberCluster, name=name)
     if request.method == "POST":
         return _decide(request, cluster)
-    context = {"cluster": cluster, "removals": waiting_removals(cluster.name)}
-    return render(request, "clusters/removals.html", context)
+    return render(
+        request,
+        "clusters/removals.html",
+        {"cluster": cluster, "removals": waiting_removals(cluster.name)},
+    )
 
 
 @for_operators("decide removals", of=by_operation)

@@ -195,17 +195,21 @@ def requested_table(
     if not row.isdecimal() or int(row) > len(chart.rows):
         raise Http404(f"Row {row[:10]} not found.")
     start, end = int(row), min(int(row) + PAGE_SIZE, len(chart.rows))
-    context = {
-        "chart": chart,
-        "rows": chart.lines(start, end),
-        "first": start + 1,
-        "last": end,
-        "before": _with_query(request, row=max(0, start - PAGE_SIZE)) if start else "",
-        "after": _with_query(request, row=end) if end < len(chart.rows) else "",
-        "back": address_with(request),
-    }
     return render_page(
-        request, "parts/chart_table.html", context, fragment="parts/chart_rows.html"
+        request,
+        "parts/chart_table.html",
+        {
+            "chart": chart,
+            "rows": chart.lines(start, end),
+            "first": start + 1,
+            "last": end,
+            "before": _with_query(request, row=max(0, start - PAGE_SIZE))
+            if start
+            else "",
+            "after": _with_query(request, row=end) if end < len(chart.rows) else "",
+            "back": address_with(request),
+        },
+        fragment="parts/chart_rows.html",
     )
 
 

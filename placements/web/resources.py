@@ -59,19 +59,21 @@ def resources(request: HttpRequest) -> HttpResponse:
         Facet("namespace", "Namespace", plain_choices(named)),
     ]
     count = rows.count()
-    context = {
-        "rows": [(one, resource_url(one), used_by[one.pk]) for one in page.rows],
-        "pager": pager_of(
-            request, len(page.rows), count, before=page.before, after=page.after
-        ),
-        "count": count,
-        "bar": filter_bar(
-            request, LIST_FILTERS["resources"], facets, order=RESOURCE_ORDERS
-        ),
-        "order": order,
-    }
     return render_page(
-        request, "resources/list.html", context, fragment="resources/_list.html"
+        request,
+        "resources/list.html",
+        {
+            "rows": [(one, resource_url(one), used_by[one.pk]) for one in page.rows],
+            "pager": pager_of(
+                request, len(page.rows), count, before=page.before, after=page.after
+            ),
+            "count": count,
+            "bar": filter_bar(
+                request, LIST_FILTERS["resources"], facets, order=RESOURCE_ORDERS
+            ),
+            "order": order,
+        },
+        fragment="resources/_list.html",
     )
 
 
@@ -103,16 +105,19 @@ def resource(
     row = _get_resource(group, kind, namespace, name)
     one = HubObject.of(row.content)
     events = events_matching(kind=RESOURCE, name=name_of(one))
-    context = {
-        "resource": row,
-        "subject": object_label(RESOURCE, name_of(one)),
-        "url": resource_url(row),
-        "apply_from": f"{reverse('web:resource-apply')}?{urlencode({'from': name_of(one)})}",
-        "placements": placements_selecting([one]),
-        "manifest": dump_yaml(row.content),
-        "events": event_rows(events.order_by("-at", "-id")[:_EVENTS_SHOWN]),
-    }
-    return render_page(request, "resources/resource.html", context)
+    return render_page(
+        request,
+        "resources/resource.html",
+        {
+            "resource": row,
+            "subject": object_label(RESOURCE, name_of(one)),
+            "url": resource_url(row),
+            "apply_from": f"{reverse('web:resource-apply')}?{urlencode({'from': name_of(one)})}",
+            "placements": placements_selecting([one]),
+            "manifest": dump_yaml(row.content),
+            "events": event_rows(events.order_by("-at", "-id")[:_EVENTS_SHOWN]),
+        },
+    )
 
 
 def placements_selecting(objects: Collection[HubObject]) -> list[str]:
@@ -148,11 +153,14 @@ def delete(
         return redirect("web:resources")
     is_namespace = (row.group, row.kind) == ("", "Namespace")
     inside = Resource.objects.filter(namespace=row.name).count() if is_namespace else 0
-    context = {
-        "resource": row,
-        "url": resource_url(row),
-        "subject": object_label(RESOURCE, name_of(one)),
-        "inside": inside,
-        "placements": placements_selecting([one]),
-    }
-    return render(request, "resources/delete.html", context)
+    return render(
+        request,
+        "resources/delete.html",
+        {
+            "resource": row,
+            "url": resource_url(row),
+            "subject": object_label(RESOURCE, name_of(one)),
+            "inside": inside,
+            "placements": placements_selecting([one]),
+        },
+    )

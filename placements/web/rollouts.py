@@ -199,23 +199,25 @@ def rollouts(request: HttpRequest) -> HttpResponse:
             without=("state", "kind"),
         ),
     ]
-    context = {
-        "bar": filter_bar(
-            request,
-            _FILTERS,
-            facets,
-            kind=RunKind,
-            state=RunListState,
-            waiting=(_APPROVAL,),
-        ),
-        "is_inbox": is_inbox,
-        "rows": rows,
-        "pager": pager_of(
-            request, len(rows), count, before=page.before, after=page.after
-        ),
-    }
     return render_page(
-        request, "rollouts/list.html", context, fragment="rollouts/_list.html"
+        request,
+        "rollouts/list.html",
+        {
+            "bar": filter_bar(
+                request,
+                _FILTERS,
+                facets,
+                kind=RunKind,
+                state=RunListState,
+                waiting=(_APPROVAL,),
+            ),
+            "is_inbox": is_inbox,
+            "rows": rows,
+            "pager": pager_of(
+                request, len(rows), count, before=page.before, after=page.after
+            ),
+        },
+        fragment="rollouts/_list.html",
     )
 
 
@@ -374,9 +376,8 @@ def _run_context(
 
 def _render_run(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
     if context["picture"] and request.GET.get("figure") == "picture":
-        figure = picture_figure(context["picture"])
         return HttpResponse(
-            figure.to_json(validate=True, engine="json"),
+            picture_figure(context["picture"]).to_json(validate=True, engine="json"),
             content_type="application/json",
         )
     if wants_fragment(request) and not context["run"].is_staged:

@@ -176,19 +176,22 @@ def strategy(request: HttpRequest, name: str) -> HttpResponse:
     )
     shown = with_status(runs.select_related("placement")).only(*fields).order_by("-id")
     events = events_matching(kind=STAGED_STRATEGY, name=name).order_by("-at", "-id")
-    context = {
-        "strategy": row,
-        "stages": tuple(
-            map(stage_words, parse_staged_strategy(row.document).spec.stages)
-        ),
-        "runs": [(run, badges.run_state(run)) for run in shown[:_RUNS_SHOWN]],
-        "staged_placements": Placement.objects.filter(
-            namespace=row.namespace, strategy_type=StrategyType.EXTERNAL
-        ).order_by("full_name")[:_RUNS_SHOWN],
-        "manifest": dump_yaml(row.document),
-        "events": event_rows(events[:_EVENTS_SHOWN]),
-    }
-    return render_page(request, "staged_strategies/strategy.html", context)
+    return render_page(
+        request,
+        "staged_strategies/strategy.html",
+        {
+            "strategy": row,
+            "stages": tuple(
+                map(stage_words, parse_staged_strategy(row.document).spec.stages)
+            ),
+            "runs": [(run, badges.run_state(run)) for run in shown[:_RUNS_SHOWN]],
+            "staged_placements": Placement.objects.filter(
+                namespace=row.namespace, strategy_type=StrategyType.EXTERNAL
+            ).order_by("full_name")[:_RUNS_SHOWN],
+            "manifest": dump_yaml(row.document),
+            "events": event_rows(events[:_EVENTS_SHOWN]),
+        },
+    )
 
 
 @for_operators("create strategies", of=by_operation)
