@@ -42,7 +42,7 @@ from placements.services.resources.operations import RESOURCE
 from placements.services.teams import may_change_resource
 from placements.web.activity import object_label, url_of
 from placements.web.dry_runs import dry_run_response
-from placements.web.request import file_or_text, is_confirmed
+from placements.web.request import actor, file_or_text, is_confirmed
 from placements.web.resources import placements_selecting
 
 REFUSED = "refused"
@@ -80,8 +80,7 @@ def apply(request: HttpRequest) -> HttpResponse:
             return _show_preview(request, documents, page)
         results = apply_documents(
             documents,
-            by=current_user(request),
-            now=datetime.now(UTC),
+            **actor(request),
             confirmed=is_confirmed(request),
             strict=page["strict"],
             previewed=request.POST["previewed"],

@@ -2,12 +2,10 @@
 
 from collections import Counter
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
-from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import render
 from django.urls import reverse
 from django.utils.http import urlencode
 from django.views.decorators.http import require_http_methods, require_safe
@@ -17,7 +15,7 @@ from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.concurrency import RevisionConflict
 from fleetui.htmx import render_page
 from fleetui.middleware import costly
-from fleetui.permissions import current_user, for_operators, for_readers
+from fleetui.permissions import for_operators, for_readers
 from placements.engine.checks.examination import ALIASES, RULES
 from placements.engine.checks.file import NAME
 from placements.engine.checks.findings import Finding, Fix, Severity, flat
@@ -28,7 +26,7 @@ from placements.services.checks import current_report, fixed_document
 from placements.services.filters import LIST_FILTERS
 from placements.web.badges import Badge
 from placements.web.filter_bar import Facet, filter_bar, read_filters
-from placements.web.request import number_of
+from placements.web.request import actor, number_of, redirect_after
 
 _ROWS_SHOWN, _MOST_ROWS_SHOWN, _LINKS_SHOWN = 10, 500, 5
 _WORDS = {
@@ -128,8 +126,7 @@ def checks_file(request: HttpRequest) -> HttpResponse:
     try:
         save_checks_file(
             text,
-            by=current_user(request),
-            now=datetime.now(UTC),
+            **actor(request),
             expected=number_of(request.POST.get("revision", ""), digits=18),
         )
     except InvalidManifest as invalid:
@@ -142,8 +139,9 @@ def checks_file(request: HttpRequest) -> HttpResponse:
     except RevisionConflict:
         conflict = {"text": text, "is_changed": True}
         return render(request, "checks/file.html", context | conflict, status=409)
-    messages.success(request, f"{NAME} saved. Its assertions are checked soon.")
-    return redirect("web:checks")
+    return redirect_after(
+        request, f"{NAME} saved. Its assertions are checked soon.", "web:checks"
+    )
 
 
 def _row(placement: Placement | None, finding: Finding) -> FindingRow:

@@ -7,9 +7,8 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
-from django.shortcuts import get_object_or_404, redirect, render
+from django.shortcuts import get_object_or_404, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
@@ -22,14 +21,19 @@ from clusters.operations.join import ClusterSpec, dry_run
 from clusters.queries import cluster_of
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.concurrency import RevisionConflict
-from fleetui.permissions import current_user
 from placements.services.actions import ACTIONS, Action, ActionKind
 from placements.services.bulk_changes import change_clusters
 from placements.services.fleet import forms
 from placements.services.fleet.forms import row_context, typed_rows
 from placements.services.loss.evaluation import Impact, impact_of
 from placements.web.bulk_changes import redirect_done
-from placements.web.request import for_action, next_address, number_of
+from placements.web.request import (
+    actor,
+    for_action,
+    next_address,
+    number_of,
+    redirect_after,
+)
 
 _MOST_SUGGESTED = 20
 _CORDON = Taint(CORDON["key"], CORDON["value"], CORDON["effect"])
@@ -67,9 +71,7 @@ def _change_cluster(request: HttpRequest, action: Action, name: str) -> HttpResp
     if request.method == "POST" and not (
         impact and (impact.rows or impact.not_evaluated)
     ):
-        result = change_clusters(
-            action, {}, [name], by=current_user(request), now=datetime.now(UTC)
-        )
+        result = change_clusters(action, {}, [name], **actor(request))
         return redirect_done(
             request,
             result,
@@ -117,16 +119,14 @@ def edit_cluster(request: HttpRequest, name: str) -> HttpResponse:
             name,
             labels=document["metadata"]["labels"],
             taints=document["spec"]["taints"],
-            by=current_user(request),
-            now=datetime.now(UTC),
+            **actor(request),
             expected=number_of(fields["revision"], digits=18) or 0,
         )
     except InvalidManifest as error:
         return _form(request, cluster, fields, errors=error.errors, status=422)
     except RevisionConflict as stale:
         return _form(request, cluster, fields, stale=stale, status=409)
-    messages.success(request, message)
-    return redirect("web:cluster", name)
+    return redirect_after(request, message, "web:cluster", name)
 
 
 def _suggested(request: HttpRequest, cluster: MemberCluster) -> HttpResponse:

@@ -66,7 +66,7 @@ from placements.web.connection_forms import (
     connection_page,
     typed_cluster,
 )
-from placements.web.request import as_file, number_of
+from placements.web.request import actor, as_file, number_of, redirect_after
 
 REPORTED_BY_AGENT = "agent"
 KINDS = (
@@ -143,7 +143,7 @@ def _added(request: HttpRequest) -> str:
     document = new_member(name, typed.labels, typed.taints)
     spec = ClusterSpec(document, driver=kind if kind == SIMULATED else "")
     try:
-        put_cluster(spec, by=current_user(request), now=datetime.now(UTC), expected=0)
+        put_cluster(spec, **actor(request), expected=0)
     except RevisionConflict as error:
         message = f"cluster {name} is in the fleet already"
         raise InvalidManifest.of(
@@ -334,7 +334,7 @@ def renew_connection(request: HttpRequest, name: str) -> HttpResponse:
     """Renew the service account token of a cluster."""
     get_object_or_404(MemberCluster, name=name)
     try:
-        renew_credentials(name, by=current_user(request), now=datetime.now(UTC))
+        renew_credentials(name, **actor(request))
     except (DriverError, ConnectionNotAllowed, NoConnectionError) as error:
         messages.error(request, f"Credentials not renewed: {error}.")
     else:
@@ -355,11 +355,10 @@ def disconnect_cluster(request: HttpRequest, name: str) -> HttpResponse:
         return render(request, "clusters/disconnect.html", context)
     expected = number_of(request.POST.get("revision", ""), digits=18)
     try:
-        remove_connection(
-            name, by=current_user(request), now=datetime.now(UTC), expected=expected
-        )
+        remove_connection(name, **actor(request), expected=expected)
     except RevisionConflict as error:
         context |= {"is_connected": True, "refused": str(error)}
         return render(request, "clusters/disconnect.html", context, status=409)
-    messages.success(request, f"Connection of {name} removed.")
-    return redirect("web:cluster-connection", name)
+    return redirect_after(
+        request, f"Connection of {name} removed.", "web:cluster-connection", name
+    )

@@ -35,7 +35,7 @@ from placements.services.disruption.queries import (
 from placements.services.disruption.restore import bring_back
 from placements.web.badges import Badge, phase_state
 from placements.web.layout import live_page
-from placements.web.request import for_action, number_of
+from placements.web.request import actor, for_action, number_of
 
 _NAMES_SHOWN = 3
 _LONGEST_MINUTES = 100_000
@@ -97,9 +97,7 @@ def _change(request: HttpRequest, cluster: MemberCluster) -> HttpResponse:
             done = _start(request, cluster)
         elif what == "cancel":
             action = ACTIONS[ActionKind.CLUSTER, "cancel-drain"]
-            done = action.run(
-                cluster.name, by=current_user(request), now=datetime.now(UTC)
-            )
+            done = action.run(cluster.name, **actor(request))
         else:
             raise InvalidManifest.of(
                 "do", "not-one-of", f"Unsupported value: {what!r}", "start, cancel"

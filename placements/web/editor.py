@@ -66,7 +66,7 @@ from placements.web.editor_context import (
     parse_submission,
     sends_manifest,
 )
-from placements.web.request import number_of
+from placements.web.request import actor, number_of, redirect_after
 from placements.web.review import conflict_context, own_draft, preview_row
 
 _FIRST_FIELDS = ("metadata.", "spec.resourceSelectors")
@@ -252,11 +252,10 @@ def discard(request: HttpRequest, number: int) -> HttpResponse:
 def rebase(request: HttpRequest, number: int) -> HttpResponse:
     """Base a draft on what another user saved meanwhile: with one's own text, or with theirs."""
     keep = Side.THEIRS if request.POST.get("keep") == Side.THEIRS else Side.MINE
-    row = rebase_draft(
-        number, keep=keep, by=current_user(request), now=datetime.now(UTC)
+    row = rebase_draft(number, keep=keep, **actor(request))
+    return redirect_after(
+        request, f"Draft rebased on revision {row.revision}.", "web:draft", number
     )
-    messages.success(request, f"Draft rebased on revision {row.revision}.")
-    return redirect("web:draft", number)
 
 
 def _edit(request: HttpRequest, target: EditTarget) -> HttpResponse:

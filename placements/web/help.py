@@ -1,7 +1,5 @@
 """Help pages with the documentation, and the demo fleet: loading and removing it."""
 
-from datetime import UTC, datetime
-
 from django.contrib import messages
 from django.http import (
     Http404,
@@ -22,7 +20,7 @@ from fleetui.documentation import (
     documentation_page,
     pages_by_folder,
 )
-from fleetui.permissions import current_user, for_operators, for_readers
+from fleetui.permissions import for_operators, for_readers
 from placements.models import Placement
 from placements.services.demo.load import (
     DEMO_SIZES,
@@ -31,6 +29,7 @@ from placements.services.demo.load import (
     load_demo,
     remove_demo,
 )
+from placements.web.request import actor, redirect_after
 
 PAGES = ("keyboard", "semantics", "glossary")
 _EXAMPLE = "concepts/four-clusters"
@@ -94,19 +93,19 @@ def load(request: HttpRequest) -> HttpResponse:
         )
         return redirect("web:demo")
     try:
-        load_demo(int(size), by=current_user(request), now=datetime.now(UTC))
+        load_demo(int(size), **actor(request))
     except NameTakenError as error:
         messages.error(request, f"Demo data not loaded: {error}")
         return redirect("web:demo")
-    messages.success(request, f"Demo data loaded: {int(size):,} clusters.")
-    return redirect("web:overview")
+    return redirect_after(
+        request, f"Demo data loaded: {int(size):,} clusters.", "web:overview"
+    )
 
 
 @for_operators("remove demo data")
 @require_http_methods(["GET", "HEAD", "POST"])
 def remove(request: HttpRequest) -> HttpResponse:
     if request.method == "POST":
-        remove_demo(by=current_user(request), now=datetime.now(UTC))
-        messages.success(request, "Demo data removed.")
-        return redirect("web:overview")
+        remove_demo(**actor(request))
+        return redirect_after(request, "Demo data removed.", "web:overview")
     return render(request, "demo/remove.html", {"demo": demo_state()})

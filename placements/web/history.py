@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
 
-from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.db.models import Exists, OuterRef
 from django.http import HttpRequest, HttpResponse
@@ -60,7 +59,14 @@ from placements.services.roll_back import (
 from placements.services.rollouts.operations import ActionNotAllowed, why_not_roll_back
 from placements.services.snapshots import policy_of
 from placements.web.placements import head_context
-from placements.web.request import PAGE_SIZE, for_action, is_confirmed, number_of
+from placements.web.request import (
+    PAGE_SIZE,
+    actor,
+    for_action,
+    is_confirmed,
+    number_of,
+    redirect_after,
+)
 from placements.web.review import (
     cluster_changes,
     preview_context,
@@ -300,8 +306,7 @@ def roll_back(request: HttpRequest, name: str) -> HttpResponse:
         done = roll_back_to(
             name,
             restoration.target.number,
-            by=current_user(request),
-            now=datetime.now(UTC),
+            **actor(request),
             expected=number_of(request.POST.get("revision", ""), digits=18),
             confirmed=is_confirmed(request),
         )
@@ -314,8 +319,7 @@ def roll_back(request: HttpRequest, name: str) -> HttpResponse:
     except (ActionNotAllowed, PermissionDenied) as error:
         page["refusal"] = str(error).rstrip(".")
     else:
-        messages.success(request, done.message(name))
-        return redirect("web:placement", name)
+        return redirect_after(request, done.message(name), "web:placement", name)
     return render(request, "placements/roll_back.html", page, status=409)
 
 

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
-from django.shortcuts import redirect, render
+from django.shortcuts import render
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import (
     require_http_methods,
@@ -35,7 +34,7 @@ from placements.services.notifications.operations import (
     send_test,
 )
 from placements.services.notifications.services import SERVICES
-from placements.web.request import page_from
+from placements.web.request import actor, page_from, redirect_after
 
 LEVELS = {
     "pending": ("progress", "Pending"),
@@ -92,8 +91,9 @@ def channel(request: HttpRequest, name: str = "") -> HttpResponseBase:
         except InvalidManifest as error:
             errors = error.errors
         else:
-            messages.success(request, f"Channel {entered_name} saved.")
-            return redirect("web:notifications")
+            return redirect_after(
+                request, f"Channel {entered_name} saved.", "web:notifications"
+            )
     return render(
         request,
         "notifications/channel.html",
@@ -117,9 +117,10 @@ def channel(request: HttpRequest, name: str = "") -> HttpResponseBase:
 def test_channel(request: HttpRequest, name: str) -> HttpResponse:
     """Send a test message; the list of messages shows its result."""
     named_channel(name)
-    send_test(name, by=current_user(request), now=datetime.now(UTC))
-    messages.success(request, f"Test message for channel {name} queued.")
-    return redirect("web:notifications")
+    send_test(name, **actor(request))
+    return redirect_after(
+        request, f"Test message for channel {name} queued.", "web:notifications"
+    )
 
 
 @for_notification_managers
@@ -129,13 +130,13 @@ def switch_channel(request: HttpRequest, name: str) -> HttpResponse:
     enable_channel(
         name,
         is_enabled=not row.is_enabled,
-        by=current_user(request),
-        now=datetime.now(UTC),
+        **actor(request),
     )
-    messages.success(
-        request, f"Channel {name} {'disabled' if row.is_enabled else 'enabled'}."
+    return redirect_after(
+        request,
+        f"Channel {name} {'disabled' if row.is_enabled else 'enabled'}.",
+        "web:notifications",
     )
-    return redirect("web:notifications")
 
 
 @for_notification_managers
@@ -149,9 +150,8 @@ def remove_channel(request: HttpRequest, name: str) -> HttpResponseBase:
             "notifications/delete.html",
             {"noun": "channel", "name": name, "rules": rules},
         )
-    delete_channel(name, by=current_user(request), now=datetime.now(UTC))
-    messages.success(request, f"Channel {name} deleted.")
-    return redirect("web:notifications")
+    delete_channel(name, **actor(request))
+    return redirect_after(request, f"Channel {name} deleted.", "web:notifications")
 
 
 @for_notification_managers
@@ -170,8 +170,12 @@ def rule(request: HttpRequest, name: str = "") -> HttpResponseBase:
         except InvalidManifest as error:
             errors = error.errors
         else:
-            messages.success(request, f"Rule {rule_input.name} saved.")
-            return redirect("web:notification-rule", rule_input.name)
+            return redirect_after(
+                request,
+                f"Rule {rule_input.name} saved.",
+                "web:notification-rule",
+                rule_input.name,
+            )
     matching, count = preview(row, now=now) if row else ([], 0)
     return render(
         request,
@@ -238,6 +242,5 @@ def remove_rule(request: HttpRequest, name: str) -> HttpResponseBase:
             "notifications/delete.html",
             {"noun": "rule", "name": name, "rules": ()},
         )
-    delete_rule(name, by=current_user(request), now=datetime.now(UTC))
-    messages.success(request, f"Rule {name} deleted.")
-    return redirect("web:notifications")
+    delete_rule(name, **actor(request))
+    return redirect_after(request, f"Rule {name} deleted.", "web:notifications")

@@ -2,9 +2,8 @@
 
 from datetime import UTC, datetime
 
-from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
-from django.shortcuts import get_object_or_404, redirect, render
+from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_http_methods
 
 from clusters.models import MemberCluster
@@ -14,6 +13,7 @@ from placements.services.rollouts.removals import (
     keep_objects,
     waiting_removals,
 )
+from placements.web.request import redirect_after
 
 
 @for_readers
@@ -43,5 +43,4 @@ def _decide(request: HttpRequest, cluster: MemberCluster) -> HttpResponse:
     else:
         confirm_removal(cluster.name, placement, by=by, now=now)
         done = f"Removal of {placement} from {cluster.name} confirmed."
-    messages.success(request, done)
-    return redirect("web:cluster-removals", cluster.name)
+    return redirect_after(request, done, "web:cluster-removals", cluster.name)

@@ -2,11 +2,14 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from django.contrib import messages
 from django.db.models import Model, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import redirect
 from django.urls import get_script_prefix
 from django.utils.http import url_has_allowed_host_and_scheme
 
@@ -15,7 +18,7 @@ from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.yaml import LARGEST_UPLOAD, MEBIBYTE
 from fleetui.htmx import render_page
 from fleetui.pagination import BadCursorError, Page, page_of
-from fleetui.permissions import View, for_roles
+from fleetui.permissions import View, current_user, for_roles
 from placements.explain.charts.figure import Chart
 from placements.services.actions import ACTIONS, ActionKind
 from placements.services.results import CONFIRMATION
@@ -25,6 +28,19 @@ def for_action(kind: ActionKind, name: str) -> Callable[[View], View]:
     """Require the role of an action, for everything or for the label of its subject."""
     action = ACTIONS[kind, name]
     return for_roles(action.role, action=action.verb, of=action.labels_at)
+
+
+def actor(request: HttpRequest) -> dict[str, Any]:
+    """Return the arguments of every operation: the user and the time."""
+    return {"by": current_user(request), "now": datetime.now(UTC)}
+
+
+def redirect_after(
+    request: HttpRequest, message: str, page: str, *arguments: object
+) -> HttpResponse:
+    """Say what was done, on the page that comes next."""
+    messages.success(request, message)
+    return redirect(page, *arguments)
 
 
 def at_hub(hub: str, address: str) -> str:

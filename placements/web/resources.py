@@ -1,13 +1,11 @@
 """The resources on the hub: list, detail and delete."""
 
 from collections.abc import Collection
-from datetime import UTC, datetime
 from urllib.parse import urlencode
 
-from django.contrib import messages
 from django.db.models import Count
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import (
     require_http_methods,
@@ -17,7 +15,7 @@ from django.views.decorators.http import (
 from fleetui.apimachinery.secrets import HubObject
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.htmx import render_page
-from fleetui.permissions import current_user, for_operators, for_readers
+from fleetui.permissions import for_operators, for_readers
 from placements.models import Placement, Resource
 from placements.services.filters import (
     LIST_FILTERS,
@@ -31,7 +29,13 @@ from placements.services.resources.queries import may_select, placements_with
 from placements.services.teams import of_resource
 from placements.web.activity import event_rows, object_label, resource_url
 from placements.web.filter_bar import Facet, filter_bar, plain_choices, read_filters
-from placements.web.request import order_from, page_from, pager_of
+from placements.web.request import (
+    actor,
+    order_from,
+    page_from,
+    pager_of,
+    redirect_after,
+)
 
 _EVENTS_SHOWN = 15
 _NAMESPACES_SHOWN = 200
@@ -143,14 +147,15 @@ def delete(
     row = _get_resource(group, kind, namespace, name)
     one = HubObject.of(row.content)
     if request.method == "POST":
-        gone = delete_resource(one.key, by=current_user(request), now=datetime.now(UTC))
+        gone = delete_resource(one.key, **actor(request))
         more = (
             f" with {len(gone) - 1} objects in the namespace" if len(gone) > 1 else ""
         )
-        messages.success(
-            request, f"{object_label(RESOURCE, name_of(one))}{more} deleted."
+        return redirect_after(
+            request,
+            f"{object_label(RESOURCE, name_of(one))}{more} deleted.",
+            "web:resources",
         )
-        return redirect("web:resources")
     is_namespace = (row.group, row.kind) == ("", "Namespace")
     inside = Resource.objects.filter(namespace=row.name).count() if is_namespace else 0
     return render(

@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from django.contrib import messages
 from django.contrib.auth.models import User
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import render
 from django.views.decorators.http import require_http_methods, require_POST
 
 from fleetui.apimachinery.errors import InvalidManifest
@@ -40,7 +39,7 @@ from placements.services.scheduling import PreviewOutdatedError
 from placements.services.snapshots import policy_of
 from placements.services.teams import of_draft
 from placements.web.dry_runs import dry_run_response
-from placements.web.request import is_confirmed
+from placements.web.request import is_confirmed, redirect_after
 from placements.web.semantics import draft_sides
 
 NAMES_SHOWN, WAVES_SHOWN = 20, 12
@@ -76,8 +75,12 @@ def review(request: HttpRequest, number: int) -> HttpResponse:
         return _show_review(request, own_draft(request, number), status=409)
     except InvalidManifest as error:
         return _show_review(request, row, status=422, refused=error.errors)
-    messages.success(request, f"Placement {saved.object.full_name} saved.")
-    return redirect("web:placement", saved.object.full_name)
+    return redirect_after(
+        request,
+        f"Placement {saved.object.full_name} saved.",
+        "web:placement",
+        saved.object.full_name,
+    )
 
 
 @for_operators("try drafts on the clusters", of=of_draft)

@@ -119,6 +119,7 @@ from placements.web.activity import event_rows
 from placements.web.filter_bar import Facet, filter_bar, read_typed
 from placements.web.layout import live_page, operates_here
 from placements.web.request import (
+    actor,
     for_action,
     number_of,
     page_from,
@@ -818,9 +819,7 @@ def _run_action(
         return render(request, "rollouts/action.html", context)
     try:
         more = context.get("more", {})
-        message = action.run(
-            name, value, by=current_user(request), now=datetime.now(UTC), **more
-        )
+        message = action.run(name, value, **actor(request), **more)
     except (
         ActionNotAllowed,
         InvalidManifest,

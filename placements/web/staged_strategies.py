@@ -43,7 +43,7 @@ from placements.services.rollouts.stages import preview_of
 from placements.services.teams import of_placement, of_strategy
 from placements.web import badges
 from placements.web.activity import event_rows
-from placements.web.request import number_of, page_from
+from placements.web.request import actor, number_of, page_from, redirect_after
 from placements.web.stage_rows import StageRow, stage_rows, typed_stages, with_stages
 
 _EVENTS_SHOWN, _SNAPSHOTS_SHOWN, _NAMES_SHOWN, _RUNS_SHOWN, _SPARE_ROWS = (
@@ -96,16 +96,19 @@ def start(request: HttpRequest, name: str) -> HttpResponse:
             strategy=strategy,
             snapshot=snapshot,
             is_prepared=request.POST.get("do") == "prepare",
-            by=current_user(request),
-            now=datetime.now(UTC),
+            **actor(request),
         )
     except InvalidManifest as invalid:
         return _start_page(
             request, placement, strategy, snapshot, errors=invalid.errors, status=422
         )
     done = "started" if run.started_at else "created"
-    messages.success(request, f"Staged update run {run.full_name} {done}.")
-    return redirect("web:staged-run", run.full_name)
+    return redirect_after(
+        request,
+        f"Staged update run {run.full_name} {done}.",
+        "web:staged-run",
+        run.full_name,
+    )
 
 
 def _start_page(
@@ -296,6 +299,5 @@ def delete_strategy_page(request: HttpRequest, name: str) -> HttpResponse:
         return render(
             request, "staged_strategies/strategy_delete.html", {"strategy": row}
         )
-    delete_strategy(name, by=current_user(request), now=datetime.now(UTC))
-    messages.success(request, f"Strategy {name} deleted.")
-    return redirect("web:staged-strategies")
+    delete_strategy(name, **actor(request))
+    return redirect_after(request, f"Strategy {name} deleted.", "web:staged-strategies")

@@ -4,10 +4,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django.conf import settings
-from django.contrib import messages
 from django.contrib.auth.models import User
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
@@ -20,7 +19,7 @@ from fleetui.access.tokens import (
 )
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.permissions import current_user, for_readers
-from placements.web.request import number_of
+from placements.web.request import number_of, redirect_after
 
 _SCOPE_WORDS = {
     "read": "Read",
@@ -89,16 +88,16 @@ def revoke(request: HttpRequest, number: int | None) -> HttpResponse:
     if number is None:
         if request.method == "POST":
             count = revoke_all_tokens(user, by=user, now=now)
-            messages.success(
-                request, f"{count} API token{'' if count == 1 else 's'} revoked."
+            return redirect_after(
+                request,
+                f"{count} API token{'' if count == 1 else 's'} revoked.",
+                "web:tokens",
             )
-            return redirect("web:tokens")
         return render(request, "access/revoke.html", {"count": user.api_tokens.count()})
     token = visible_tokens(user).filter(pk=number).first()
     if token is None:
         raise Http404(f"API token {number} not found.")
     if request.method == "POST":
         revoke_token(number, by=user, now=now)
-        messages.success(request, f"API token {token.name} revoked.")
-        return redirect("web:tokens")
+        return redirect_after(request, f"API token {token.name} revoked.", "web:tokens")
     return render(request, "access/revoke.html", {"token": token})

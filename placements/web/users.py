@@ -3,10 +3,9 @@
 from typing import Any
 
 from django.conf import settings
-from django.contrib import messages
 from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404, redirect, render
+from django.shortcuts import get_object_or_404, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
@@ -15,7 +14,7 @@ from fleetui.access.users import change_user, create_user, known_users
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.permissions import current_user, for_superusers
 from fleetui.role_names import Role
-from placements.web.request import page_from
+from placements.web.request import page_from, redirect_after
 
 ROLES = {
     Role.VIEWER: "View clusters, placements and decisions",
@@ -41,8 +40,7 @@ def users(request: HttpRequest) -> HttpResponse:
         except InvalidManifest as error:
             context, status = {"errors": error.errors, "username": name}, 422
         else:
-            messages.success(request, f"User {name} added.")
-            return redirect("web:users")
+            return redirect_after(request, f"User {name} added.", "web:users")
     page = page_from(request, known_users(), order="username", unique="username")
     rows = [(one, _roles_of(one)) for one in page.rows]
     context |= {
@@ -71,8 +69,7 @@ def user(request: HttpRequest, number: int) -> HttpResponse:
         except InvalidManifest as error:
             context["errors"], status = error.errors, 422
         else:
-            messages.success(request, f"User {person} saved.")
-            return redirect("web:users")
+            return redirect_after(request, f"User {person} saved.", "web:users")
     grants = TeamGrant.objects.filter(group__user=person).select_related("hub", "group")
     context |= {
         "is_active": is_active,

@@ -1,6 +1,5 @@
 """What-if: the loss of chosen clusters, and the resilience report over every cluster and every domain."""
 
-from datetime import UTC, datetime
 from typing import Any
 
 from django.core.cache import caches
@@ -13,7 +12,7 @@ from clusters.filters import label_keys
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.htmx import render_page
 from fleetui.middleware import costly
-from fleetui.permissions import current_user, for_readers
+from fleetui.permissions import for_readers
 from placements.engine.loss import CLUSTER, LossVariant, PlacementImpact, PlacementLoss
 from placements.explain.charts.figure import Chart
 from placements.explain.charts.loss import (
@@ -50,7 +49,7 @@ from placements.services.loss.queries import (
 from placements.services.loss.report import latest_report, start_report
 from placements.services.teams import labels_in
 from placements.web.layout import live_page
-from placements.web.request import requested_table, unknown_words, word_from
+from placements.web.request import actor, requested_table, unknown_words, word_from
 
 _ROWS_SHOWN = 50
 _LOSSES_SHOWN = 10
@@ -175,7 +174,7 @@ def resilience(request: HttpRequest) -> HttpResponse:
     if request.method == "POST":
         keys = request.POST.get("keys", "").replace(",", " ").split()
         try:
-            start_report(keys=keys, by=current_user(request), now=datetime.now(UTC))
+            start_report(keys=keys, **actor(request))
         except InvalidManifest as error:
             return _page(request, keys=" ".join(keys), errors=error.errors, status=422)
         return redirect("web:resilience")
