@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any
 
@@ -85,22 +84,26 @@ def apply(request: HttpRequest) -> HttpResponse:
             strict=page["strict"],
             previewed=request.POST["previewed"],
         )
-        page = {
-            "results": _linked(results),
-            "placements": _rolling_out(documents, results),
-            "is_placeable": any(one.kind in (RESOURCE, CLUSTER) for one in results),
-        }
-        return render(request, "resources/applied.html", page)
+        return render(
+            request,
+            "resources/applied.html",
+            {
+                "results": _linked(results),
+                "placements": _rolling_out(documents, results),
+                "is_placeable": any(one.kind in (RESOURCE, CLUSTER) for one in results),
+            },
+        )
     except PartlyApplied as error:
-        page |= {"partly": str(error), "results": _linked(error.results)}
-        page["errors"] = getattr(error.cause, "errors", ())
-        is_unconfirmed = isinstance(error.cause, UnschedulesEverything)
-        page["empties"] = error.cause if is_unconfirmed else None
+        page |= {
+            "partly": str(error),
+            "results": _linked(error.results),
+            "errors": getattr(error.cause, "errors", ()),
+        }
+        if isinstance(error.cause, UnschedulesEverything):
+            page["empties"] = error.cause
         return render(request, _PAGE, page, status=409)
-    except UnschedulesEverything:
-        return _show_preview(request, documents, page, status=409)
-    except (PreviewChangedError, RefusedDocuments):
-        page["has_changed"] = True
+    except (UnschedulesEverything, PreviewChangedError, RefusedDocuments) as error:
+        page["has_changed"] = not isinstance(error, UnschedulesEverything)
         return _show_preview(request, documents, page, status=409)
     except InvalidManifest as error:
         return render(request, _PAGE, {**page, "errors": error.errors}, status=422)
@@ -130,11 +133,7 @@ def _show_preview(
     status: int = HTTPStatus.OK,
 ) -> HttpResponse:
     """Show the difference of each object; without a refused one it can be applied."""
-    how: dict[str, Any] = {
-        "by": current_user(request),
-        "now": datetime.now(UTC),
-        "strict": page["strict"],
-    }
+    how = {**actor(request), "strict": page["strict"]}
     try:
         preview, refused = preview_acceptable(
             documents, **how, confirmed=is_confirmed(request)

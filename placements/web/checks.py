@@ -13,6 +13,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.concurrency import RevisionConflict
+from fleetui.grouping import grouped
 from fleetui.htmx import render_page
 from fleetui.middleware import costly
 from fleetui.permissions import for_operators, for_readers
@@ -63,11 +64,8 @@ def checks(request: HttpRequest) -> HttpResponse:
     findings = report.findings_of(
         filters["placement"], filters["rule"], filters["severity"], filters["q"]
     )
-    order, most = (
-        list(Severity),
-        _MOST_ROWS_SHOWN if "all" in request.GET else _ROWS_SHOWN,
-    )
-    findings.sort(key=lambda pair: order.index(pair[1].severity))
+    findings.sort(key=lambda pair: list(Severity).index(pair[1].severity))
+    most = _MOST_ROWS_SHOWN if "all" in request.GET else _ROWS_SHOWN
     names = {placement for placement, _ in findings[:most]}
     placements = {
         one.full_name: one for one in Placement.objects.filter(full_name__in=names)
@@ -75,10 +73,6 @@ def checks(request: HttpRequest) -> HttpResponse:
     examined = [report.fleet, *report.placements.values()]
     rules = Counter(each.rule for _, one in report.findings for each in flat([one]))
     severities = Counter(one.severity for _, one in report.findings)
-    titled = [
-        (one, f"{one} {RULES[one].title}", count)
-        for one, count in sorted(rules.items())
-    ]
     facets = [
         Facet(
             "severity",
@@ -86,7 +80,14 @@ def checks(request: HttpRequest) -> HttpResponse:
             [(one, _WORDS[one], severities[one]) for one in Severity],
             is_row=True,
         ),
-        Facet("rule", "Rule", titled),
+        Facet(
+            "rule",
+            "Rule",
+            [
+                (one, f"{one} {RULES[one].title}", count)
+                for one, count in sorted(rules.items())
+            ],
+        ),
     ]
     return render_page(
         request,
@@ -122,23 +123,19 @@ def checks_file(request: HttpRequest) -> HttpResponse:
     context = {"text": row.text, "revision": row.revision, "errors": ()}
     if request.method != "POST":
         return render(request, "checks/file.html", context)
-    text = request.POST.get("text", "").replace("\r\n", "\n")
+    context["text"] = request.POST.get("text", "").replace("\r\n", "\n")
     try:
         save_checks_file(
-            text,
+            context["text"],
             **actor(request),
             expected=number_of(request.POST.get("revision", ""), digits=18),
         )
     except InvalidManifest as invalid:
-        return render(
-            request,
-            "checks/file.html",
-            context | {"text": text, "errors": invalid.errors},
-            status=422,
-        )
+        context["errors"] = invalid.errors
+        return render(request, "checks/file.html", context, status=422)
     except RevisionConflict:
-        conflict = {"text": text, "is_changed": True}
-        return render(request, "checks/file.html", context | conflict, status=409)
+        context["is_changed"] = True
+        return render(request, "checks/file.html", context, status=409)
     return redirect_after(
         request, f"{NAME} saved. Its assertions are checked soon.", "web:checks"
     )
@@ -159,12 +156,8 @@ def _row(placement: Placement | None, finding: Finding) -> FindingRow:
 
 def _relabels(fix: Fix) -> list[tuple[str, str]]:
     """Return links to the preview of changes of labels: one for clusters that get the same."""
-    changes: dict[str, list[tuple[str, str | None]]] = {}
-    for name, key, value in fix.labels:
-        changes.setdefault(name, []).append((key, value))
-    groups: dict[tuple[tuple[str, str | None], ...], list[str]] = {}
-    for name, several in changes.items():
-        groups.setdefault(tuple(several), []).append(name)
+    changes = grouped((name, (key, value)) for name, key, value in fix.labels)
+    groups = grouped((tuple(several), name) for name, several in changes.items())
     links = []
     for several_changes, names in list(groups.items())[:_LINKS_SHOWN]:
         query: dict[str, Any] = {

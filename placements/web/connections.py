@@ -48,7 +48,6 @@ from fleetui.concurrency import RevisionConflict
 from fleetui.htmx import render_page
 from fleetui.permissions import (
     Role,
-    current_user,
     for_cluster_administrators,
     for_operators,
     for_readers,
@@ -189,7 +188,6 @@ def _submitted(
 
     Return the result, or the address of the cluster. Raise InvalidManifest, ConnectionCheckFailed.
     """
-    now = datetime.now(UTC)
     entered = request.POST
     name = cluster.name if cluster else entered.get("name", "").strip()
     wanted = connection_input(entered)
@@ -200,7 +198,7 @@ def _submitted(
     elif name:
         kinds = kinds_for(new_member(name, typed.labels, typed.taints))
     if entered.get("do") != "save":
-        parsed = parse_input(wanted, cluster=cluster, now=now)
+        parsed = parse_input(wanted, cluster=cluster, now=datetime.now(UTC))
         is_new = cluster is None or cluster.driver != KUBERNETES
         return check_connection(parsed, name=name, kinds=kinds, is_new=is_new)
     confirm = entered.get("confirm")
@@ -208,8 +206,7 @@ def _submitted(
         set_connection(
             name,
             wanted,
-            by=current_user(request),
-            now=now,
+            **actor(request),
             kinds=kinds,
             labels=typed.labels,
             taints=typed.taints,

@@ -11,6 +11,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from fleetui.apimachinery.model import DEFAULT_SEMANTICS
+from fleetui.grouping import grouped
 from fleetui.htmx import render_page, wants_fragment
 from fleetui.middleware import costly
 from fleetui.permissions import for_readers
@@ -386,9 +387,12 @@ class DecisionPage(DecisionView):
         if not self.step:
             return None
         step = self.played_replay.step(self.step)
-        ranking = ranking_of(self.played_replay, self.step, self.cluster)
-        sentences = step_sentences(self.played_replay, step)
-        return ReplayedRound(self.step, step_title(step), sentences, ranking)
+        return ReplayedRound(
+            self.step,
+            step_title(step),
+            step_sentences(self.played_replay, step),
+            ranking_of(self.played_replay, self.step, self.cluster),
+        )
 
     @property
     def first_round(self) -> ReplayedRound | None:
@@ -443,9 +447,9 @@ class DecisionPage(DecisionView):
 
     @cached_property
     def rejected(self) -> list[tuple[str, int, list[str]]]:
-        names: dict[str, list[str]] = {}
-        for one in self.outcomes:
-            names.setdefault(OUTCOME_WORDS[one.state], []).append(one.cluster)
+        names = grouped(
+            (OUTCOME_WORDS[one.state], one.cluster) for one in self.outcomes
+        )
         return [
             (words, len(several), several[:_MOST_NAMES])
             for words, several in names.items()
@@ -453,7 +457,6 @@ class DecisionPage(DecisionView):
 
     @cached_property
     def ruled_out(self) -> list[tuple[str, list[str]]]:
-        reasons: dict[str, list[str]] = {}
         candidates = self.played.candidates
         if (
             candidates is None
@@ -461,11 +464,11 @@ class DecisionPage(DecisionView):
             or candidates.passes.all()
         ):
             return []
-        for one in Outcomes(self.played):
-            if one.state in (Outcome.FILTERED, Outcome.NOT_ELIGIBLE):
-                reasons.setdefault(reason_sentence(one.reasons[0]), []).append(
-                    one.cluster
-                )
+        reasons = grouped(
+            (reason_sentence(one.reasons[0]), one.cluster)
+            for one in Outcomes(self.played)
+            if one.state in (Outcome.FILTERED, Outcome.NOT_ELIGIBLE)
+        )
         return list(reasons.items())
 
     @property
@@ -506,6 +509,18 @@ class DecisionPage(DecisionView):
             width = int((_WIDTH - 20 * self.steps_count) * share)
         figure = lanes_figure(panels, width=width) if panels else None
         return figure.to_json(validate=True, engine="json") if figure else ""
+
+    def download(self, form: str) -> HttpResponse:
+        """Return the clusters that the address selects as a file."""
+        table = self.cluster_list.table
+        name = f"{self.row.record.decision_id[:10]}.{form}"
+        if form == "json":
+            items = list(map(outcome_document, table.matches))
+            return as_file(JsonResponse({"items": items}), name)
+        text = outcome_csv(self.value)
+        if self.cluster_list.is_filtered or table.chosen:
+            text = rows_csv(rows_of(self.value, table.matches))
+        return as_file(HttpResponse(text, content_type="text/csv; charset=utf-8"), name)
 
     def chart(self, name: str) -> Chart | None:
         """Draw the chart with this name; None for an unknown one, or where there is nothing to draw."""
@@ -563,14 +578,14 @@ class DecisionPage(DecisionView):
 
     @property
     def unknown(self) -> list[UnknownWord]:
-        closed = {
-            "view": View,
-            "outcome": OUTCOME_ORDER,
-            "reason": ReasonCode,
-            "download": FORMATS,
-            "hub": FORMATS,
-        }
-        return unknown_words(self._request, **closed)
+        return unknown_words(
+            self._request,
+            view=View,
+            outcome=OUTCOME_ORDER,
+            reason=ReasonCode,
+            download=FORMATS,
+            hub=FORMATS,
+        )
 
     @property
     def funnel_stages(self) -> list[FunnelStage]:
@@ -659,23 +674,7 @@ def decision(request: HttpRequest, prefix: str) -> HttpResponse:
 
     page = DecisionPage(request, row)
     if request.GET.get("download") in FORMATS:
-        form = request.GET["download"]
-        table, name = (
-            page.cluster_list.table,
-            f"{page.row.record.decision_id[:10]}.{form}",
-        )
-        if form == "json":
-            return as_file(
-                JsonResponse({"items": list(map(outcome_document, table.matches))}),
-                name,
-            )
-        is_filtered = page.cluster_list.is_filtered or table.chosen
-        text = (
-            rows_csv(rows_of(page.value, table.matches))
-            if is_filtered
-            else outcome_csv(page.value)
-        )
-        return as_file(HttpResponse(text, content_type="text/csv; charset=utf-8"), name)
+        return page.download(request.GET["download"])
     if "figure" in request.GET:
         figure = page.figure(request.GET["figure"])
         return HttpResponse(

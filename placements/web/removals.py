@@ -1,19 +1,17 @@
 """The page of the removals from a cluster that wait for a person."""
 
-from datetime import UTC, datetime
-
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_http_methods
 
 from clusters.models import MemberCluster
-from fleetui.permissions import by_operation, current_user, for_operators, for_readers
+from fleetui.permissions import by_operation, for_operators, for_readers
 from placements.services.rollouts.removals import (
     confirm_removal,
     keep_objects,
     waiting_removals,
 )
-from placements.web.request import redirect_after
+from placements.web.request import actor, redirect_after
 
 
 @for_readers
@@ -32,15 +30,11 @@ def cluster_removals(request: HttpRequest, name: str) -> HttpResponseBase:
 
 @for_operators("decide removals", of=by_operation)
 def _decide(request: HttpRequest, cluster: MemberCluster) -> HttpResponse:
-    placement, by, now = (
-        request.POST.get("placement", ""),
-        current_user(request),
-        datetime.now(UTC),
-    )
+    placement = request.POST.get("placement", "")
     if request.POST.get("do") == "keep":
-        keep_objects(cluster.name, placement, by=by, now=now)
+        keep_objects(cluster.name, placement, **actor(request))
         done = f"The objects of {placement} stay on {cluster.name}."
     else:
-        confirm_removal(cluster.name, placement, by=by, now=now)
+        confirm_removal(cluster.name, placement, **actor(request))
         done = f"Removal of {placement} from {cluster.name} confirmed."
     return redirect_after(request, done, "web:cluster-removals", cluster.name)

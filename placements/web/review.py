@@ -39,7 +39,7 @@ from placements.services.scheduling import PreviewOutdatedError
 from placements.services.snapshots import policy_of
 from placements.services.teams import of_draft
 from placements.web.dry_runs import dry_run_response
-from placements.web.request import is_confirmed, redirect_after
+from placements.web.request import actor, is_confirmed, redirect_after
 from placements.web.semantics import draft_sides
 
 NAMES_SHOWN, WAVES_SHOWN = 20, 12
@@ -59,11 +59,12 @@ def review(request: HttpRequest, number: int) -> HttpResponse:
     )
     if "doubts" in request.POST and "accept" not in request.POST:
         return _show_review(request, row, status=422, unaccepted=True)
-    now, confirmed = datetime.now(UTC), is_confirmed(request)
     try:
-        by = current_user(request)
         saved = confirm_draft(
-            number, reviewed=reviewed, by=by, now=now, confirmed=confirmed
+            number,
+            reviewed=reviewed,
+            **actor(request),
+            confirmed=is_confirmed(request),
         )
     except UnschedulesEverything as error:
         return _show_review(request, row, status=409, empties=error)

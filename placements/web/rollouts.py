@@ -18,6 +18,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.words import counted, full_name
 from fleetui.concurrency import RevisionConflict
+from fleetui.grouping import grouped
 from fleetui.htmx import render_page, wants_fragment
 from fleetui.middleware import costly
 from fleetui.pagination import Page
@@ -232,10 +233,10 @@ def _row(run: Any) -> RunRow:
     title, ended_reason, eta = run.label, "", ""
     if run.is_staged:
         title = f"{run.placement_name} · {run.label}"
-    else:
-        ended_reason = "" if run.ended_reason == UP_TO_DATE else run.ended_reason
-    if run.is_running and not run.is_staged:
+    elif run.is_running:
         eta = eta_sentence(run.eta, now=datetime.now(UTC))
+    elif run.ended_reason != UP_TO_DATE:
+        ended_reason = run.ended_reason
     began_at = run.started_at or run.created_at
     state = badges.run_state(run)
     return RunRow(run, run_address(run), title, state, began_at, ended_reason, eta)
@@ -624,10 +625,10 @@ def _clusters_context(
     total: int,
 ) -> dict[str, Any]:
     """Return a page of the clusters of a rollout, and where its neighbours start."""
-    clusters = []
-    for row in rows:
-        part = parts.get(row.cluster, Part.PENDING)
-        clusters.append((row, part_state(row.phase, part, row.block)))
+    clusters = [
+        (row, part_state(row.phase, parts.get(row.cluster, Part.PENDING), row.block))
+        for row in rows
+    ]
     last = first + len(clusters)
     return {
         "clusters": clusters,
@@ -712,11 +713,10 @@ def _plan_context(
     planned, names, running = plan_now(placement, now=now, applied=applied)
     waves = []
     for wave in planned.waves[:_ROWS]:
-        rows: dict[str, list[str]] = {}
-        for one in wave.actions:
-            rows.setdefault(
-                action_words(one, running.get(one.cluster), names), []
-            ).append(one.cluster)
+        rows = grouped(
+            (action_words(one, running.get(one.cluster), names), one.cluster)
+            for one in wave.actions
+        )
         waves += [
             (wave.number if at == 0 else None, words, clusters[:_ROWS], len(clusters))
             for at, (words, clusters) in enumerate(rows.items())

@@ -19,7 +19,7 @@ from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.concurrency import RevisionConflict
 from fleetui.htmx import render_page
-from fleetui.permissions import by_operation, current_user, for_operators, for_readers
+from fleetui.permissions import by_operation, for_operators, for_readers
 from placements.explain.staged_updates import StageWords, stage_words
 from placements.manifests.staged_update import (
     StageSpec,
@@ -249,11 +249,8 @@ def _edit_strategy(
         editor["stages"] = [_counted_stage(stage) for stage in draft.spec.stages]
         if request.POST.get("do") != "save":
             return render(request, page, {"editor": editor})
-        now, expected = datetime.now(UTC), editor["revision"]
         with lines_of(document):
-            save_strategy(
-                document.data, by=current_user(request), now=now, expected=expected
-            )
+            save_strategy(document.data, **actor(request), expected=editor["revision"])
     except InvalidManifest as error:
         # Rows have no lines.
         errors = (

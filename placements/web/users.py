@@ -33,18 +33,19 @@ def users(request: HttpRequest) -> HttpResponse:
     if request.method == "POST":
         name = params.get("username", "").strip()
         try:
-            password = params.get("password", "")
             create_user(
-                name, password, roles=params.getlist("roles"), by=current_user(request)
+                name,
+                params.get("password", ""),
+                roles=params.getlist("roles"),
+                by=current_user(request),
             )
         except InvalidManifest as error:
             context, status = {"errors": error.errors, "username": name}, 422
         else:
             return redirect_after(request, f"User {name} added.", "web:users")
     page = page_from(request, known_users(), order="username", unique="username")
-    rows = [(one, _roles_of(one)) for one in page.rows]
     context |= {
-        "rows": rows,
+        "rows": [(one, _roles_of(one)) for one in page.rows],
         "after": page.after,
         **_form(params.getlist("roles") or [Role.VIEWER]),
     }

@@ -10,6 +10,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from clusters.filters import label_keys
 from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.grouping import grouped
 from fleetui.htmx import render_page
 from fleetui.middleware import costly
 from fleetui.permissions import for_readers
@@ -116,16 +117,13 @@ def _loss_context(
     rows = [row for row in impact.rows if wanted in (None, row.impact)]
     drained = {row.placement: row for row in impacts[LossVariant.CORDON].rows}
     notes: dict[str, list[str]] = {}
-    for row in (
-        impacts[LossVariant.LEAVE].rows if variant is not LossVariant.DOWN else ()
-    ):
-        note = (
-            difference_note(row, drained[row.placement])
+    if variant is not LossVariant.DOWN:
+        notes = grouped(
+            (difference_note(row, drained[row.placement]), row.placement)
+            for row in impacts[LossVariant.LEAVE].rows
             if row.placement in drained
-            else ""
         )
-        if note:
-            notes.setdefault(note, []).append(row.placement)
+        notes.pop("", None)
     opened = request.GET.get("placement", "")
     return {
         "impact": impact,
@@ -286,16 +284,14 @@ def overview_card(report: int | None, moment: str) -> dict[str, Any]:
     if not reports:
         return {"resilience": None}
     variant = reports[0].variants[-1]
-    histories: dict[str, list[int]] = {}
-    for each in reversed(reports):
-        for one in worst_by_level(each.totals, variant):
-            histories.setdefault(one.level, []).append(one.unfulfilled)
-    rows = [
-        (one, histories[one.level])
-        for one in worst_by_level(reports[0].totals, variant)
-    ]
+    histories = grouped(
+        (one.level, one.unfulfilled)
+        for report in reversed(reports)
+        for one in worst_by_level(report.totals, variant)
+    )
+    worst = worst_by_level(reports[0].totals, variant)[:4]
     return {
         "resilience": reports[0],
         "resilience_age": age,
-        "resilience_levels": rows[:4],
+        "resilience_levels": [(one, histories[one.level]) for one in worst],
     }
