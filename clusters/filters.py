@@ -233,14 +233,14 @@ def _conditions(now: datetime) -> dict[ClusterFilterState, Q]:
 
 def counts_by_state() -> dict[ClusterFilterState, int]:
     """Count all clusters by filter value, in one query."""
-    counts = next(iter(_counts.rows(now=datetime.now(UTC))), {})
+    counts: dict[str, int] = next(iter(_counts.rows(now=datetime.now(UTC))), {})
     return {state: counts.get(state.name, 0) for state in ClusterFilterState}
 
 
 @PreparedQuery
 def _counts(*, now: datetime) -> QuerySet[Any, Any]:
-    rows = MemberCluster.objects.order_by().annotate(one=Value(1)).values("one")
-    return rows.annotate(**_counted(now))
+    one_group = MemberCluster.objects.order_by().annotate(one=Value(1)).values("one")
+    return one_group.annotate(**_counted(now))
 
 
 def counts_with(wanted: ClusterFilter) -> tuple[int, dict[ClusterFilterState, int]]:

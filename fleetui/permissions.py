@@ -157,12 +157,11 @@ def _account(*, user: int) -> QuerySet[User]:
     of_user = Permission.objects.filter(
         Q(group=OuterRef("groups")) | Q(user=OuterRef("pk"))
     )
-    named = (one.split(".") for one in _PERMISSIONS)
     permissions = {
         f"has_{number}": Exists(
             of_user.filter(content_type__app_label=app, codename=codename)
         )
-        for number, (app, codename) in enumerate(named)
+        for number, (app, codename) in enumerate(one.split(".") for one in _PERMISSIONS)
     }
     users = User.objects.filter(pk=user).alias(of_hub=of_hub, of_team=of_team)
     return users.annotate(

@@ -73,14 +73,8 @@ def fix_lines(suggestions: Iterable[Suggestion]) -> list[FixLine]:
 
     That a cluster leaves the fleet is no advice: it would only hide that the cluster cannot be selected.
     """
-
-    def cost(one: Suggestion) -> int:
-        return (
-            _COSTS.index(one.change.kind)
-            if one.change.kind in _COSTS
-            else len(_COSTS) - 1
-        )
-
+    costs = {kind: place for place, kind in enumerate(_COSTS)}
+    last = costs[_COSTS[-1]]
     return [
         FixLine(
             change_words(one.change),
@@ -89,7 +83,7 @@ def fix_lines(suggestions: Iterable[Suggestion]) -> list[FixLine]:
             else "no other cluster",
             _GIVES_UP.get(one.change.kind, "nothing"),
         )
-        for one in sorted(suggestions, key=cost)
+        for one in sorted(suggestions, key=lambda one: costs.get(one.change.kind, last))
         if one.change.kind is not ChangeKind.LEAVE
     ]
 

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, groupby
 from operator import itemgetter
@@ -13,7 +13,7 @@ from clusters.columns import Ints
 from clusters.fleet import Fleet
 from fleetui.apimachinery.model import Semantics
 from fleetui.apimachinery.quantity import quantity_words
-from fleetui.apimachinery.words import joined
+from fleetui.apimachinery.words import counted, joined
 from placements.engine.scheduling.comparison import SemanticsComparison
 from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.outcome import ClusterOutcome, Outcome, Outcomes
@@ -26,9 +26,9 @@ from placements.engine.scheduling.scores.preferred_affinity import (
     term_scores,
 )
 from placements.engine.scheduling.scoring import ScoreSource
-from placements.engine.scheduling.spread.base import is_hard
+from placements.engine.scheduling.spread.base import SOFT_VIOLATION_SCORE, is_hard
 from placements.explain.decisions import blocked_words, cost_words, rank_order_words
-from placements.explain.steps import blocked_of, domain_words
+from placements.explain.steps import Mark, domain_words
 from placements.explain.terminal import visible
 from placements.explain.vocabulary import (
     COLUMN_WORDS,
@@ -44,12 +44,13 @@ from placements.explain.vocabulary import (
 )
 from placements.manifests.affinity import PreferredTerm
 
-TOP, AROUND_CUT, FORBIDDEN_SHOWN = 8, 2, 6
+TOP, AROUND_CUT, FORBIDDEN_SHOWN = 12, 2, 6
 # Up to FEW candidates have a row each; of those that share one NAMED are listed, and
 # OPENED on request.
 FEW, NAMED, OPENED = 12, 10, 60
 
 
+_MARKS = {"cost": Mark.COSTLY, "blocked": Mark.BLOCKED}
 # The column of clusters that had the placement, which is shown where it decides.
 PLACED_BEFORE = "placed before"
 
@@ -106,14 +107,30 @@ class Ranking:
     forbidden: tuple[RankRow, ...]
     more_forbidden: tuple[str, ...]
     candidates: int
+    earlier: int
     blocked: int
     size: int
     order: str
     notes: tuple[str, ...] = ()
 
     @property
-    def blocked_words(self) -> str:
-        return blocked_of(self.blocked, self.candidates)
+    def count_words(self) -> str:
+        """Return how the candidates of the step come about and what becomes of them, as sums."""
+        words = counted(self.candidates, "candidate")
+        if self.earlier:
+            passed = counted(self.candidates + self.earlier, "candidate")
+            words = f"{passed} − {self.earlier:,} selected = {self.candidates:,}"
+        if self.blocked:
+            ranked = self.candidates - self.blocked
+            words += f": {ranked:,} ranked, {self.blocked:,} blocked"
+        return words
+
+    @property
+    def marks(self) -> set[Mark]:
+        """The marks of the lanes with which scores are drawn, too."""
+        rows = (*self.rows, *self.forbidden)
+        tones = {cell.tone for row in rows for cell in row.cells}
+        return {mark for tone, mark in _MARKS.items() if tone in tones}
 
 
 def ranking_of(replay: Replay, number: int, cluster: str = "") -> Ranking:
@@ -189,10 +206,11 @@ def ranking_of(replay: Replay, number: int, cluster: str = "") -> Ranking:
         tuple(forbidden),
         tuple(replay.names[place] for place in others),
         len(ranked) + len(blocked),
+        int(np.count_nonzero(one.candidates.passes[one.earlier_picks])),
         len(blocked),
         size,
         rank_order_words(decision),
-        tuple(_notes(one, decision.cycle.semantics)) if one.constraint_scores else (),
+        tuple(_NOTES[decision.cycle.semantics](one)) if one.constraint_scores else (),
     )
 
 
@@ -320,7 +338,7 @@ def _why_words(replay: Replay, one: Round, candidate: Candidate, size: int) -> s
         )
         return "Selected, the only one within the limit" if is_only else "Selected"
     if candidate.decided_by == NAME_COLUMN:
-        return "Same scores; the name decides"
+        return "Same scores: by name"
     costs = [cost_words(check) for check in candidate.constraints if check.violates]
     if candidate.decided_by == "topology" and costs:
         return "; ".join(costs)
@@ -366,31 +384,45 @@ def _columns(decision: Decision, one: Round) -> dict[str, str]:
     return columns | {name: HEADINGS.get(name, name) for name in others}
 
 
-def _notes(one: Round, semantics: Semantics) -> Iterator[str]:
-    """Explain the numbers of a step: gaps and the preference of `ocm`, costs of `kubernetes`."""
-    names = one.candidates.strategy.rank_names
-    if semantics is Semantics.OCM:
-        weighed = [
-            score.constraint.topology_key
-            for score in one.constraint_scores
-            if score.groups.weights
-        ]
-        if len(weighed) < len(one.constraint_scores):
-            yield "A gap is how far a domain is above its emptiest sibling, written negative."
-        if weighed:
-            next_one = "the domain that is next by count and weight"
-            yield f"That of {joined(weighed)} counts down from 0, {next_one}."
-        if "final" in names:
-            yield f"Topology scales them to −100 to 100; the sum is {COLUMN_WORDS['final']}."
-        yield "The preference is the affinity, Steady, Balance and the other scores, each times its weight."
-    if semantics is Semantics.KUBERNETES:
-        hard = [is_hard(score.constraint) for score in one.constraint_scores]
-        if not all(hard):
-            scaled = "topology scales the costs to 0 to 100"
-            yield f"A cost is count {TIMES} ln(domains + 2) + maxSkew − 1; {scaled}."
-        if any(hard):
-            yield "Hard limits filter and score nothing."
-        yield f"The sum is {COLUMN_WORDS['score']}."
+def _skew_notes(one: Round) -> Iterator[str]:
+    soft = any(not is_hard(score.constraint) for score in one.constraint_scores)
+    cost = f", {minus_signs(str(SOFT_VIOLATION_SCORE))} is over a soft limit" * soft
+    yield f"Spread: +1 lowers a skew, −1 raises it{cost}."
+
+
+def _gap_notes(one: Round) -> Iterator[str]:
+    weighed = [
+        score.constraint.topology_key
+        for score in one.constraint_scores
+        if score.groups.weights
+    ]
+    if len(weighed) < len(one.constraint_scores):
+        yield "A gap is how far a domain is above its emptiest sibling, written negative."
+    if weighed:
+        next_one = "the domain that is next by count and weight"
+        yield f"That of {joined(weighed)} counts down from 0, {next_one}."
+    if "final" in one.candidates.strategy.rank_names:
+        yield f"Topology scales them to −100 to 100; the sum is {COLUMN_WORDS['final']}."
+    yield "The preference is the affinity, Steady, Balance and the other scores, each times its weight."
+
+
+def _cost_notes(one: Round) -> Iterator[str]:
+    hard = [is_hard(score.constraint) for score in one.constraint_scores]
+    if not all(hard):
+        scaled = "topology scales the costs to 0 to 100"
+        yield f"A cost is count {TIMES} ln(domains + 2) + maxSkew − 1; {scaled}."
+    if any(hard):
+        yield "Hard limits filter and score nothing."
+    yield f"The sum is {COLUMN_WORDS['score']}."
+
+
+# What explains the numbers of a step.
+_NOTES: Mapping[Semantics, Callable[[Round], Iterator[str]]] = {
+    Semantics.FLEET: _skew_notes,
+    Semantics.KUBEFLEET: _skew_notes,
+    Semantics.OCM: _gap_notes,
+    Semantics.KUBERNETES: _cost_notes,
+}
 
 
 def _score_cell(key: str, one: Candidate, bounds: tuple[float, float]) -> Cell:

@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 
 import numpy as np
 
 from fleetui.apimachinery.model import Semantics
-from fleetui.apimachinery.words import counted, joined
+from fleetui.apimachinery.words import counted, joined, names_and_more
 from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.outcome import Outcome, Outcomes
 from placements.engine.scheduling.profile import profile_of
@@ -34,18 +36,18 @@ from placements.explain.vocabulary import (
     verb,
 )
 
-_MOST_ALIKE_LETTERS = 3
+_MOST_TIED = 4
 
 
 def step_sentences(replay: Replay, step: RoundSummary) -> list[str]:
-    """Return what a step did: its effect on the spread, the runner-up, and what lost to the spread."""
+    """Return what a step did: what decided it, its effect on the spread, and what the limits blocked."""
     if step.winner is None or step.cut is not None:
         return [f"{_capital(round_sentence(step))}."]
     winner = replay.candidate(step.number, step.winner)
     effect = _EFFECTS[replay.decision.cycle.semantics]
     pairs = zip(step.spreads, winner.constraints, strict=True)
-    sentences = [effect(spread, check, winner.cluster) for spread, check in pairs]
-    sentences += _decisive_scores(replay, step)
+    sentences = list(_decisive_scores(replay, step))
+    sentences += [effect(spread, check, winner.cluster) for spread, check in pairs]
     for spread in step.spreads:
         over, without, key = (
             spread.forbids - spread.without_key,
@@ -54,14 +56,10 @@ def step_sentences(replay: Replay, step: RoundSummary) -> list[str]:
         )
         if over:
             broken = f"one more would break maxSkew {spread.max_skew} of {key}"
-            sentences.append(
-                f"{counted(over, 'cluster')} could not be selected: {broken}."
-            )
+            sentences.append(f"{counted(over, 'cluster')} blocked: {broken}.")
         if without:
             label = f"the label {key}, which a hard limit requires"
-            sentences.append(
-                f"{counted(without, 'cluster')} could not be selected without {label}."
-            )
+            sentences.append(f"{counted(without, 'cluster')} blocked without {label}.")
     return sentences
 
 
@@ -71,19 +69,14 @@ def _capital(words: str) -> str:
 
 def _effect_on_skew(spread: Spread, check: ConstraintCheck, cluster: str) -> str:
     key, before, after = check.topology_key, spread.skew_before, spread.skew_after
+    score = signed_text(check.score)
     if check.group is None:
-        return (
-            f"{cluster} has no label {key}, so no limit applies to it: it scores 0 where"
-            " clusters with the label may score −1."
-        )
-    place, score = f"Placing in {key}={check.group}", signed_text(check.score)
-    if check.violates:
-        return f"{place} makes the skew {after}, over the soft limit {spread.max_skew} ({score})."
-    if after < before:
-        return f"{place} evens out {key}: skew {before} → {after} ({score})."
-    if after > before:
-        return f"{place} raises the skew of {key} from {before} to {after} ({score})."
-    return f"{place} leaves the skew of {key} at {after} ({score})."
+        return f"{cluster} has no label {key}, so no limit applies to it: it scores 0."
+    skew = f"skew {before} → {after}"
+    if after == before:
+        skew = f"skew stays {after}"
+    over = f", over the soft limit {spread.max_skew}" * check.violates
+    return f"{key}={check.group}: {skew}{over} ({score})."
 
 
 def _effect_on_gap(spread: Spread, check: ConstraintCheck, cluster: str) -> str:
@@ -125,32 +118,62 @@ _EFFECTS: Mapping[Semantics, Callable[[Spread, ConstraintCheck, str], str]] = {
 
 
 def _decisive_scores(replay: Replay, step: RoundSummary) -> Iterator[str]:
-    """Yield what decided a step, and how many clusters are preferred more and lose to the spread."""
-    one, winner, second = (
-        replay.decision.round(step.number),
-        str(step.winner),
-        step.runner_up,
-    )
-    if second is None:
+    """Yield what the scores decided, and how many are preferred more and lose to the spread."""
+    winner = str(step.winner)
+    if step.runner_up is None:
         yield f"{winner} was {only_words(step)}."
-    elif step.decided_by == "name":
-        pair = (replay.candidate(step.number, name) for name in (winner, second))
-        smaller = profile_of(replay.decision.cycle).strategy.smaller_name_wins
-        order = name_order_words(winner, second, smaller_wins=smaller)
-        yield f"{winner} and {second} tie on {tied_words(*pair)}; the name decides: {order}."
-    else:
-        yield f"{winner} comes before {second} on {COLUMN_WORDS[step.decided_by]}."
-        # The numbers of these columns mean nothing without their parts.
-        if step.decided_by in ("preference", "score", "final"):
-            yield f"{_capital(explain_rank(replay.decision, one, winner, second))}."
+        return
+    one = replay.round(step.number)
+    within = " within the limit" * (step.candidates > len(one.ranked))
+    parts = "; ".join(_eliminations(replay, one))
+    yield f"{counted(len(one.ranked), 'candidate')}{within}: {parts}."
+    # The numbers of these columns mean nothing without their parts.
+    if step.decided_by in ("preference", "score", "final"):
+        yield f"{_capital(explain_rank(replay.decision, one, winner, step.runner_up))}."
 
     names = one.candidates.strategy.rank_names
     if names[0] == "topology" and len(one.ranked):
         preference = one.candidates.preference[one.ranked]
         higher = int(np.count_nonzero(preference > preference[0]))
-        clusters = f"{counted(higher, 'cluster')} {verb(higher, 'has')}"
         if higher:
-            yield f"{clusters} higher {names[1]}, but topology spread takes precedence."
+            yield f"{higher:,} {verb(higher, 'has')} more {names[1]}, but spread decides first."
+
+
+def _eliminations(replay: Replay, one: Round) -> Iterator[str]:
+    """Yield what each score leaves of the candidates, in the order in which scores decide."""
+    left = one.ranked
+    winner = replay.candidate(one.number, replay.names[left[0]])
+    shown = rank_names(replay.decision.cycle)
+    for name, columns in groupby(one.named_columns(), key=itemgetter(0)):
+        before = left
+        for _, column in columns:
+            left = left[column[left] == column[left[0]]]
+        has = f"{_SHORT_WORDS[name]} {_ranked_value(name, winner)}"
+        if len(left) < len(before):
+            # The candidates are in the order of the scores: the next one has the next best.
+            other = replay.candidate(one.number, replay.names[before[len(left)]])
+            best = f"the best {has} (next {_ranked_value(name, other)})"
+            of_these = " of these" * (len(before) < len(one.ranked))
+            yield f"{len(left):,}{of_these} with {_BEST.get(name, best)}"
+        elif name in shown and name not in _BEST:
+            yield f"all with {has}"
+    if len(left) > 1:
+        names = [replay.names[at] for at in left[: _MOST_TIED + 1]]
+        order = names_and_more(names, _MOST_TIED, count=len(left))
+        yield f"by name, {_alphabet(replay.decision)} of the alphabet first: {order}"
+
+
+def _alphabet(decision: Decision) -> str:
+    return "first" if profile_of(decision.cycle).strategy.smaller_name_wins else "last"
+
+
+def _ranked_value(name: str, one: Candidate) -> str:
+    scores: dict[str, SpreadScore | None] = {
+        "topology": one.topology_spread_score,
+        "affinity": one.affinity_score,
+        **one.combined,
+    }
+    return signed_text(scores.get(name))
 
 
 def step_title(step: RoundSummary) -> str:
@@ -162,10 +185,15 @@ def step_title(step: RoundSummary) -> str:
         )
     if step.winner is None:
         return f"Step {step.number:,}: why no cluster"
-    other = f"not {step.runner_up}" if step.runner_up else "no other"
-    return f"Step {step.number:,}: why {step.winner} and {other}"
+    if step.runner_up is None:
+        return f"Step {step.number:,}: why {step.winner} and no other"
+    others = step.candidates - 2
+    more = f" or {counted(others, 'other')}" * bool(others)
+    return f"Step {step.number:,}: why {step.winner} and not {step.runner_up}{more}"
 
 
+# Of a column that is no score, what the best have.
+_BEST = {"was-here": "the placement already"}
 _SHORT_WORDS = COLUMN_WORDS | {"topology": "spread", "was-here": "placed before"}
 
 
@@ -181,32 +209,12 @@ def deciding_words(replay: Replay, step: RoundSummary) -> tuple[str, str, str]:
         if limits:
             return f"{joined(limits)} limit", "", "blocks all others"
         return "only candidate", "", ""
-    values: list[str] = []
-    for one in (replay.candidate(step.number, name) for name in (winner, second)):
-        scores: dict[str, SpreadScore | None] = {
-            "topology": one.topology_spread_score,
-            "affinity": one.affinity_score,
-            **one.combined,
-        }
-        if step.decided_by and step.decided_by in scores:
-            values.append(signed_text(scores[step.decided_by]))
-    return _SHORT_WORDS[step.decided_by], second, " vs. ".join(values)
-
-
-def name_order_words(winner: str, other: str, *, smaller_wins: bool) -> str:
-    """Return where two names differ: "j comes after f"; whole names where they begin alike for long."""
-    same = next(
-        (
-            at
-            for at, pair in enumerate(zip(winner, other, strict=False))
-            if pair[0] != pair[1]
-        ),
-        None,
-    )
-    verb_words = f"comes {'before' if smaller_wins else 'after'}"
-    if same is None or same > _MOST_ALIKE_LETTERS:
-        return f"{winner} {verb_words} {other}"
-    return f"{winner[: same + 1]} {verb_words} {other[: same + 1]}"
+    column = str(step.decided_by)
+    values = ""
+    if column not in (NAME_COLUMN, "was-here"):
+        pair = (replay.candidate(step.number, name) for name in (winner, second))
+        values = " vs. ".join(_ranked_value(column, each) for each in pair)
+    return _SHORT_WORDS[column], second, values
 
 
 def blocked_words(verdict: ConstraintCheck) -> str:
@@ -228,10 +236,9 @@ def _would_be(verdict: ConstraintCheck) -> str:
 
 def rank_order_words(decision: Decision) -> str:
     """Return by which scores the rules rank, in their order, from the profile of the decision."""
-    strategy = profile_of(decision.cycle).strategy
     order = [_SHORT_WORDS[name] for name in rank_names(decision.cycle)]
-    alphabet = "first" if strategy.smaller_name_wins else "last"
-    return ", then ".join([*order, f"the name ({alphabet} of the alphabet first)"])
+    name = f"the name ({_alphabet(decision)} of the alphabet first)"
+    return ", then ".join([*order, name])
 
 
 def course_sentences(decision: Decision, cluster: str) -> list[str]:
@@ -249,10 +256,10 @@ def course_sentences(decision: Decision, cluster: str) -> list[str]:
     before = chosen.index(position) if is_picked else total
     steps: dict[str | None, list[int]] = {}
     # A last step without a winner blocks every candidate.
-    for number, winner in zip(range(1, before + 1), [*chosen, position], strict=False):
+    for number, first in zip(range(1, before + 1), [*chosen, position], strict=False):
         step = decision.round(number)
         is_ranked = step.contends[position]
-        lost_on = step.decided_by(winner, position) if is_ranked else None
+        lost_on = step.decided_by(first, position) if is_ranked else None
         steps.setdefault(lost_on, []).append(number)
 
     forbidden = steps.pop(None, [])
@@ -274,52 +281,10 @@ def course_sentences(decision: Decision, cluster: str) -> list[str]:
     sentences = [f"Candidate in {count}: {', '.join(parts)}."]
     if steps and not is_picked:
         last = max(number for numbers in steps.values() for number in numbers)
-        sentences += _last_time(Replay(decision), last, cluster)
+        winner = decision.picked_names[last - 1]
+        why = explain_rank(decision, decision.round(last), winner, cluster)
+        sentences.append(f"Last ranked in step {last}: lost to {winner}; {why}.")
     return sentences
-
-
-def _last_time(replay: Replay, number: int, cluster: str) -> list[str]:
-    step = replay.step(number)
-    if step.winner is None or step.winner == cluster:
-        return []
-    own, winner = (
-        replay.candidate(number, cluster),
-        replay.candidate(number, step.winner),
-    )
-    words = f"Last ranked in step {number}: lost to {step.winner}"
-    if own.decided_by != "name" and not all(
-        spread.limits_skew for spread in step.spreads
-    ):
-        why = explain_rank(
-            replay.decision, replay.decision.round(number), step.winner, cluster
-        )
-        return [f"{words}; {why}."]
-    words += f" on {COLUMN_WORDS[own.decided_by]}"
-    if own.decided_by in ("topology", "affinity"):
-        field = (
-            "topology_spread_score"
-            if own.decided_by == "topology"
-            else "affinity_score"
-        )
-        scores = (score_text(getattr(each, field)) for each in (own, winner))
-        words += f" ({' vs. '.join(scores)})"
-    costs = []
-    for check in own.constraints:
-        place = f"{check.topology_key}={check.group}"
-        grown = (
-            f"{place} would be {(check.count or 0) + 1} vs. minimum {check.smallest}"
-        )
-        if check.skew_after != (check.count or 0) + 1 - check.smallest:
-            does = (
-                "raises the skew to"
-                if check.skew_after != check.skew_before
-                else "leaves the skew at"
-            )
-            grown = f"one more in {place} {does} {check.skew_after}"
-        if check.violates:
-            limit = f"exceeds the soft limit {check.max_skew} and costs {-SOFT_VIOLATION_SCORE}"
-            costs.append(f"{grown}; {limit}")
-    return [f"{words}{': ' if costs else ''}{'; '.join(costs)}."]
 
 
 @dataclass(frozen=True)
@@ -361,9 +326,7 @@ def explain_rank(
         replay, step, *(replay.candidate_in(step, name) for name in (ahead, behind))
     )
     if decided_by == NAME_COLUMN:
-        which = (
-            "first" if profile_of(decision.cycle).strategy.smaller_name_wins else "last"
-        )
+        which = _alphabet(decision)
         same = tied_words(pair.ahead, pair.behind)
         words = f"{same} is the same, and the {which} name of the alphabet wins"
     else:

@@ -29,7 +29,7 @@ from placements.engine.rollout.budget import (
 )
 from placements.engine.rollout.state import Phase, RolloutState
 from placements.engine.rollout.waves import WavePlan
-from placements.explain.vocabulary import duration_text, verb
+from placements.explain.vocabulary import duration_text, moment_words, verb
 
 # Of thousands of blocked clusters, the document lists this number by name, and counts
 # all of them.
@@ -151,7 +151,7 @@ def blocked_sentence(
         attempts=f" {counted(blocked.action.attempt - 1, 'time')}"
         if blocked.action
         else "",
-        retry_at=f" at {blocked.retry_at:%H:%M:%S}" if blocked.retry_at else "",
+        retry_at=f" at {moment_words(blocked.retry_at)}" if blocked.retry_at else "",
         updates=min_available_sentence(budgets.updates)
         + (because if budgets.updates.limit == 0 else ""),
         removals=min_available_sentence(budgets.removals),
@@ -172,7 +172,7 @@ def unblock_sentence(blocked: BlockedCluster, result: RollingUpdateResult) -> st
     budgets, removals = result.budgets, result.blocked_removals
     match blocked.reason:
         case BlockReason.UNREACHABLE if blocked.abandonable_from:
-            return f"the cluster reconnects, or is force-removed after {blocked.abandonable_from:%H:%M:%S}"
+            return f"the cluster reconnects, or is force-removed after {moment_words(blocked.abandonable_from)}"
         case BlockReason.UPDATE_FLOOR if budgets.updates.limit:
             sentence = _becoming_available(result)
         case BlockReason.REMOVAL_FLOOR if removals and removals.is_permanent:
@@ -214,7 +214,9 @@ _UNBLOCKED_WHEN = {
 
 
 def in_progress_sentence(cluster: InProgressCluster) -> str:
-    until = f" until {cluster.available_at:%H:%M:%S}" if cluster.available_at else ""
+    until = (
+        f" until {moment_words(cluster.available_at)}" if cluster.available_at else ""
+    )
     words = {
         Phase.APPLYING: "applying",
         Phase.APPLIED: "waiting for availability",
@@ -237,7 +239,7 @@ def away_sentence(
 
 
 def _since(moment: datetime | None) -> str:
-    return f" since {moment:%Y-%m-%d %H:%M:%S} UTC" if moment else ""
+    return f" since {moment_words(moment)}" if moment else ""
 
 
 def _pending(blocked: BlockedCluster) -> str:
@@ -274,7 +276,7 @@ def _becoming_available(result: RollingUpdateResult) -> str:
     ]
     clauses = [
         f"{one.cluster} is available"
-        + (f" at {one.available_at:%H:%M:%S}" if one.available_at else "")
+        + (f" at {moment_words(one.available_at)}" if one.available_at else "")
         for one in result.in_progress
         if one.phase is not Phase.REMOVING
     ]

@@ -27,7 +27,7 @@ from placements.engine.rollout.staged_run import (
     WaitReason,
     names_waiting_for,
 )
-from placements.explain.vocabulary import label_words
+from placements.explain.vocabulary import label_words, moment_words
 from placements.manifests.staged_update import StageSpec
 
 _RESULT = TypeAdapter(StagedUpdateResult)
@@ -95,11 +95,7 @@ _STATUS = {
 
 
 def wait_sentence(wait: Wait) -> str:
-    until = (
-        f"{wait.until.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
-        if wait.until
-        else "a time not known yet"
-    )
+    until = moment_words(wait.until) if wait.until else "a time not known yet"
     return _WAITS[wait.reason].format(
         stage=wait.stage, names=_first_ten(wait.names), until=until
     )

@@ -1,7 +1,7 @@
 """The steps of a decision as its page shows them: the picks, the skew after each, the domains of one."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import count
@@ -23,7 +23,12 @@ from placements.engine.scheduling.spread.base import (
     is_hard,
 )
 from placements.explain.decisions import blocked_words, deciding_words
-from placements.explain.vocabulary import NONE, measure_word, signed_text
+from placements.explain.vocabulary import (
+    NONE,
+    max_skew_words,
+    measure_word,
+    signed_text,
+)
 from placements.manifests.policy import PlacementType, TopologySpreadConstraint
 
 # Up to these numbers every cluster is named in its lane, and each step has a picture
@@ -33,6 +38,9 @@ MOST_COLUMNS, MOST_LANES = 12, 60
 _NEAR_LIMITS = 12
 MOST_SLOTS, _MOST_NAMED = 6, 5
 _BAR, _MOST_POINTS = 26, 120
+# The width of a lane, of a letter beside it, and between both, in pixels.
+_TRACK, _LETTER, _LEAST_WORDS = 360, 7, 26
+_HIDDEN_NAMED = 8
 # Of so many clusters the labels are looked through for one to group by.
 _SAMPLE = 50
 
@@ -52,21 +60,25 @@ class Mark(StrEnum):
 
 MARK_WORDS = {
     Mark.PLACED: "placed",
-    Mark.NEW: "selected in this step",
+    Mark.NEW: "this step",
     Mark.GONE: "deselected",
     Mark.CANDIDATE: "candidate",
-    Mark.COSTLY: "candidate over the soft limit",
-    Mark.BLOCKED: "candidate, blocked in this step",
+    Mark.COSTLY: "over the soft limit",
+    Mark.BLOCKED: "candidate, blocked",
     Mark.REST: "other candidate",
     Mark.OUT: "not a candidate",
 }
 # The marks that a lane names in a large fleet, too.
 INSIDE = (Mark.PLACED, Mark.NEW, Mark.GONE)
 BAND_WORDS = "within the limit"
+NO_LIMIT = "no limit"
 
 
-def legend_of(panels: Collection["LanePanel"]) -> list[tuple[str, str]]:
-    marks = {mark for panel in panels for mark in panel.marks}
+def legend_of(
+    panels: Collection["LanePanel"], others: Iterable[Mark] = ()
+) -> list[tuple[str, str]]:
+    """Return each mark of the panels, and these others, with its words."""
+    marks = {*others, *(mark for panel in panels for mark in panel.marks)}
     legend = [(str(mark), words) for mark, words in MARK_WORDS.items() if mark in marks]
     if any(panel.is_limited for panel in panels):
         legend.append(("band-key", BAND_WORDS))
@@ -137,6 +149,10 @@ class LanePanel:
         return max(
             (len(one.words) + 3 * bool(one.number) for one in segments), default=0
         )
+
+    @property
+    def is_numbered(self) -> bool:
+        return any(one.number for lane in self.lanes for one in lane.segments)
 
     @property
     def marks(self) -> set[Mark]:
@@ -371,9 +387,12 @@ def _panel(
     columns = 1
     if len(lanes) > 8:
         columns = 2 if len(lanes) <= 32 else 3
-    part = 0.68 if columns == 1 else 0.78  # the words have the rest
+    part = 0.78  # the words have the rest
+    if columns == 1:
+        longest = max((len(lane.others) for lane in lanes), default=0)
+        part = 1 - (_LEAST_WORDS + longest * _LETTER) / _TRACK
     width = slots if moment.is_small else slots / part
-    lanes += _keyless_lane(moment, marks, constraint.topology_key, groups, width)
+    lanes += _keyless_lane(moment, marks, constraint.topology_key, groups, slots)
 
     note, band = ("", "")
     if is_limited:
@@ -403,7 +422,7 @@ def _keyless_lane(
     groups: Groups,
     room: float,
 ) -> list[Lane]:
-    """Return the lane of the placed clusters without the key, if any: no limit, so they share the room."""
+    """Return the lane of the placed clusters without the key, if any: they share the room of the others."""
     without = np.flatnonzero((groups.codes == ABSENT) & np.isin(marks, INSIDE)).tolist()
     if not without:
         return []
@@ -418,7 +437,7 @@ def _keyless_lane(
             "no domain" if has_value else f"no {key.rpartition('/')[2]}",
             None,
             blocks,
-            "",
+            NO_LIMIT,
             int(np.count_nonzero(groups.codes[moment.placed] == ABSENT)),
             int(np.count_nonzero(groups.codes[moment.added] == ABSENT)),
             size,
@@ -430,10 +449,13 @@ def _keyless_lane(
 
 
 def _others_words(marks: Any, moment: _Moment) -> str:
-    """Return how many candidates a domain has, and how many of these a limit costs or blocks."""
+    """Return how many candidates a domain has, and how many of these a limit costs or blocks.
+
+    Nothing of a decision that evaluated none: its lanes would count others than its page.
+    """
     numbers = Counter(marks.tolist())
     if moment.round is None:
-        rest = numbers[Mark.REST]
+        rest = numbers[Mark.REST] * (moment.decision.verdicts is not None)
         return counted(rest, "candidate") if rest else ""
     blocked = numbers[Mark.BLOCKED]
     # With the selected one, as the ranking counts.
@@ -441,14 +463,9 @@ def _others_words(marks: Any, moment: _Moment) -> str:
     candidates = sum(numbers[one] for one in marks_of_candidates)
     words = counted(candidates, "candidate") if candidates else "no candidate"
     if blocked:
-        return f"{words}, {blocked_of(blocked, candidates)}"
+        first = f"{words}, " * (blocked < candidates)
+        return f"{first}{blocked:,} blocked"
     return f"{candidates:,} over the soft limit" if numbers[Mark.COSTLY] else words
-
-
-def blocked_of(blocked: int, candidates: int) -> str:
-    """Return how many of the candidates of a step its hard limits block."""
-    count = {0: "none", candidates: "all"}.get(blocked, f"{blocked:,}")
-    return f"{count} blocked"
 
 
 def _band_words(
@@ -481,8 +498,13 @@ class FinalSkew:
 
     @property
     def words(self) -> str:
-        limit = f" of {self.max_skew}" if self.is_limited else ""
-        return f"{self.key} {self.measure} {self.skew}{limit}"
+        return f"{self.key} {self.measure} {self.skew}"
+
+    @property
+    def limit(self) -> str:
+        return max_skew_words(
+            self.max_skew, hard=self.is_hard, is_limit=self.is_limited
+        )
 
     @property
     def is_exceeded(self) -> bool:
@@ -536,7 +558,7 @@ class SkewBar:
 class StepChip:
     number: int
     cluster: str
-    domains: str
+    domains: tuple[str, ...]
     note: str
     skews: tuple[SkewBar, ...]
     decided_by: str
@@ -547,13 +569,29 @@ class StepChip:
 
 
 @dataclass(frozen=True, slots=True)
+class HiddenStep:
+    number: int
+    cluster: str
+    domains: str
+    skews: str
+
+
+@dataclass(frozen=True, slots=True)
 class Strip:
-    """The steps from `first` on that fit beside each other, and the skews before the first of all."""
+    """The steps that fit beside each other, and the skews before the first of all.
+
+    `hidden` are the first of the steps before and after them, of which there are `earlier` and `later`.
+    """
 
     start: tuple[SkewBar, ...]
     chips: tuple[StepChip, ...]
+    hidden: tuple[HiddenStep, ...]
     earlier: int
     later: int
+
+    @property
+    def more(self) -> int:
+        return self.earlier + self.later - len(self.hidden)
 
 
 def strip_of(decision: Decision, current: int, *, most: int = MOST_COLUMNS) -> Strip:
@@ -577,7 +615,7 @@ def strip_of(decision: Decision, current: int, *, most: int = MOST_COLUMNS) -> S
             StepChip(
                 step.number,
                 step.winner or "",
-                domain_words(decision, step.winner) if step.winner else "",
+                domains_of(decision, step.winner) if step.winner else (),
                 note,
                 _skew_bars(step, largest, measure, is_start=False),
                 *deciding_words(replay, step),
@@ -586,7 +624,41 @@ def strip_of(decision: Decision, current: int, *, most: int = MOST_COLUMNS) -> S
             )
         )
     start = _skew_bars(steps[0], largest, measure, is_start=True) if first == 1 else ()
-    return Strip(start, tuple(chips), first - 1, total - last)
+    hidden = tuple(_hidden_steps(decision, first, last, measure))
+    return Strip(start, tuple(chips), hidden, first - 1, total - last)
+
+
+def _hidden_steps(
+    decision: Decision, first: int, last: int, measure: str
+) -> Iterator[HiddenStep]:
+    """Yield the first of the steps that are not from `first` to `last`."""
+    names = decision.picked_names
+    outside = [at for at in range(1, len(names) + 1) if not first <= at <= last]
+    shown = outside[:_HIDDEN_NAMED]
+    for number, *skews in zip(shown, *_skews_after(decision, shown), strict=True):
+        name = names[number - 1]
+        after = f"{measure} {', '.join(map(str, skews))}"
+        yield HiddenStep(number, name, domain_words(decision, name), after)
+
+
+def _skews_after(decision: Decision, numbers: Sequence[int]) -> list[list[int]]:
+    """Return the skews of each constraint after these steps, as its rules measure them."""
+    candidates = decision.candidates
+    if candidates is None:
+        return []
+    project = candidates.strategy.project
+    courses = []
+    for constraint, groups, start in zip(
+        candidates.constraints,
+        candidates.groups,
+        candidates.starting_counts(),
+        strict=True,
+    ):
+        counts = [start + groups.count(decision.chosen[:number]) for number in numbers]
+        courses.append(
+            [imbalance(one, project(constraint, groups, one)) for one in counts]
+        )
+    return courses
 
 
 def _skew_bars(
@@ -600,12 +672,14 @@ def _skew_bars(
     for spread, most in zip(step.spreads, largest, strict=True):
         is_limited = spread.is_hard or spread.limits_skew
         value = spread.skew_before if is_start else spread.skew_after
-        sort = "hard" if spread.is_hard else "soft"
+        words = max_skew_words(
+            spread.max_skew, hard=spread.is_hard, is_limit=is_limited
+        )
         bars.append(
             SkewBar(
                 spread.topology_key,
                 measure,
-                f"max {spread.max_skew}, {sort}" if is_limited else sort,
+                words,
                 spread.skew_before,
                 value,
                 spread.max_skew if is_limited else None,
@@ -617,15 +691,24 @@ def _skew_bars(
 
 
 def domain_words(decision: Decision, cluster: str) -> str:
-    """Return the domains of a cluster, one for each constraint: "west, prod"."""
-    fleet, words = decision.cycle.fleet, {}
+    """Return the domains of a cluster in a row: "west, prod"."""
+    return ", ".join(domains_of(decision, cluster))
+
+
+def domains_of(decision: Decision, cluster: str) -> tuple[str, ...]:
+    """Return the domains of a cluster, one for each topology key."""
+    fleet = decision.cycle.fleet
     position = fleet.positions[cluster]
-    for one in decision.cycle.policy.topology_spread_constraints:
-        value = fleet.topology(one.topology_key, one.topology_key_type).value_at(
-            position
-        )
-        words[one.topology_key] = value or f"no {one.topology_key.rpartition('/')[2]}"
-    return ", ".join(words.values())
+    constraints = decision.cycle.policy.topology_spread_constraints
+    values = {
+        one.topology_key: fleet.topology(
+            one.topology_key, one.topology_key_type
+        ).value_at(position)
+        for one in constraints
+    }
+    return tuple(
+        value or f"no {key.rpartition('/')[2]}" for key, value in values.items()
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -648,15 +731,14 @@ def skew_courses(decision: Decision) -> list[SkewCourse]:
         np.linspace(1, total, min(total, _MOST_POINTS)).astype(np.int64)
     ).tolist()
     courses = []
-    starts = candidates.starting_counts()
-    for constraint, groups, start in zip(
-        candidates.constraints, candidates.groups, starts, strict=True
+    for constraint, groups, start, skews in zip(
+        candidates.constraints,
+        candidates.groups,
+        candidates.starting_counts(),
+        _skews_after(decision, numbers),
+        strict=True,
     ):
-        skews = []
-        for number in numbers:
-            counts = start + groups.count(decision.chosen[:number])
-            projected = candidates.strategy.project(constraint, groups, counts)
-            skews.append(imbalance(counts, projected))
+        projected = candidates.strategy.project(constraint, groups, start)
         is_limited = is_hard(constraint) or projected.is_skew
         top = max(1, *skews, constraint.max_skew if is_limited else 0)
         points = " ".join(

@@ -4,7 +4,7 @@ The status in a manifest has the words of KubeFleet instead (`hub_status.py`).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from clusters.fleet import CORDON_KEY, CORDON_VALUE, EligibilityKind
@@ -193,7 +193,7 @@ def candidate_words(decision: Decision) -> str:
     """Return how many clusters were candidates, and what ruled out the others."""
     clusters = counted(len(decision.cycle.fleet), "cluster")
     if decision.verdicts is None:
-        return f"{clusters}, not filtered"
+        return clusters
     candidates = int((decision.verdicts == 0).sum())
     if candidates == len(decision.cycle.fleet):
         return f"{clusters}, all of them candidates"
@@ -283,6 +283,12 @@ def limit_words(
     """Return a constraint with its limit, if it is one: not that of a soft one whose rules score counts."""
     limit = f"max skew {max_skew}, " if hard or limits_skew else ""
     return f"{key} ({limit}{'hard' if hard else 'soft'})"
+
+
+def max_skew_words(max_skew: int, *, hard: bool, is_limit: bool = True) -> str:
+    """Return the limit beside a skew: "max 1, hard"; of one that is no limit only "soft"."""
+    sort = "hard" if hard else "soft"
+    return f"max {max_skew}, {sort}" if is_limit else sort
 
 
 def measure_word(semantics: Semantics) -> str:
@@ -704,6 +710,11 @@ def seconds_between(since: datetime, until: datetime) -> float:
 def silence_words(silence: timedelta) -> str:
     minutes = silence // timedelta(minutes=1)
     return f"Not observed for {duration_text(60 * minutes)}"
+
+
+def moment_words(moment: datetime) -> str:
+    """Return a moment with its date, as the template filter `moments` finds it in a sentence."""
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def duration_text(seconds: float) -> str:

@@ -595,12 +595,6 @@ def _validate(
         resources = _resources_in(in_order)
         objects = [HubObject.of(one.data) for one in resources]
         errors += [(resources[at], error) for at, error in without_namespace(objects)]
-    _raise([*errors, *_duplicates(documents)])
-
-
-def _duplicates(
-    documents: Sequence[Document],
-) -> Iterator[tuple[Document, FieldError]]:
     identities: set[tuple[str, ...]] = set()
     for one in documents:
         if metadata := mapping_at(one.data, "metadata"):
@@ -609,8 +603,9 @@ def _duplicates(
             identity = (group, str(one.data.get("kind")), *names)
             if identity in identities:
                 message = f"Duplicate value: {document_name(one)}"
-                yield one, FieldError("metadata.name", "duplicate", message)
+                errors.append((one, FieldError("metadata.name", "duplicate", message)))
             identities.add(identity)
+    _raise(errors)
 
 
 def _raise(errors: Sequence[tuple[Document, FieldError]]) -> None:

@@ -3,7 +3,6 @@
 from collections.abc import (
     Collection,
     Iterable,
-    Mapping,
 )
 from datetime import datetime, timedelta
 from functools import lru_cache, reduce
@@ -238,28 +237,18 @@ def _check(
         )
         if before != {result.name: result for result in results}:
             FindingsCheck.objects.filter(placement=placement).update(revision=0)
-        _record_changes(placement, before, results, now=now)
-
-
-def _record_changes(
-    placement: Placement,
-    before: Mapping[str, AssertionResult],
-    results: Iterable[AssertionResult],
-    *,
-    now: datetime,
-) -> None:
-    for result in results:
-        was_broken = result.name in before and before[result.name].is_broken
-        if was_broken is not result.is_broken:
-            record_event(
-                "assertion holds again" if was_broken else "assertion broken",
-                PLACEMENT,
-                placement.full_name,
-                after={"assertion": result.sentence},
-                is_warning=not was_broken,
-                by=None,
-                now=now,
-            )
+        for result in results:
+            was_broken = result.name in before and before[result.name].is_broken
+            if was_broken is not result.is_broken:
+                record_event(
+                    "assertion holds again" if was_broken else "assertion broken",
+                    PLACEMENT,
+                    placement.full_name,
+                    after={"assertion": result.sentence},
+                    is_warning=not was_broken,
+                    by=None,
+                    now=now,
+                )
 
 
 def results_of(check: AssertionCheck | None) -> list[AssertionResult]:

@@ -138,10 +138,11 @@ def read_options(action: Action, values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _check_manifest(labels: Mapping[str, Any], taints: Any, field: str) -> None:
     """Raise InvalidManifest, with the paths of the options, for what no manifest of a cluster may have."""
+    metadata = {"name": "any", "labels": labels}
     document = {
         "apiVersion": MEMBER_VERSIONS[0],
         "kind": MEMBER_KIND,
-        "metadata": {"name": "any", "labels": labels},
+        "metadata": metadata,
         "spec": {"identity": {"kind": "User", "name": "any"}, "taints": taints},
     }
     try:

@@ -260,10 +260,9 @@ def _late_before(
 
     A moment for each period: SQLite computes with times in Python.
     """
-    periods = {one.unavailable_period for one in placements}
     return {
         now - period: [one.pk for one in placements if one.unavailable_period == period]
-        for period in periods
+        for period in {one.unavailable_period for one in placements}
     }
 
 

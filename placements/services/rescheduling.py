@@ -16,8 +16,9 @@ from clusters.queries import current_fleet, load_fleet
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.words import counted
 from fleetui.audit import (
+    AuditEvent,
     actor_name,
-    record_event,
+    record,
 )
 from placements.engine.exact.moves import (
     MovePlan,
@@ -143,15 +144,14 @@ def reschedule_with_few_moves(
             write_decision(result, now=now)
         except (FleetChanged, PlacementChanged) as error:
             raise PreviewOutdatedError(is_text=False) from error
-        record_event(
+        event = AuditEvent(
             "rescheduled",
             PLACEMENT,
             name,
             revision=placement.revision,
             after={"moves": few.plan.chosen.limit},
-            by=by,
-            now=now,
         )
+        record(event, by=by, now=now)
     return placement
 
 
@@ -185,9 +185,8 @@ def reschedule(
     prune_policy_snapshots(placement)
     placement.revision += 1
     placement.save(update_fields=["revision"])
-    record_event(
-        "rescheduled", PLACEMENT, name, revision=placement.revision, by=by, now=now
-    )
+    event = AuditEvent("rescheduled", PLACEMENT, name, revision=placement.revision)
+    record(event, by=by, now=now)
     enqueue_scheduling([placement.pk], trigger="rescheduled", by=actor_name(by))
     return placement
 

@@ -128,7 +128,6 @@ def download(
 
 # In place of the name, in a menu that is rendered once for all rows with the same actions.
 _NAME = "\0"
-_OF_MENU = ("is_cordoned", "is_simulated", "is_staying")
 EVENTS_SHOWN = 50
 BINDINGS_SHOWN = 100
 _MOST_COLUMNS, _DEFAULT_COLUMNS, _FACETS = 8, 3, 2
@@ -322,19 +321,23 @@ def _rows(clusters: list[MemberCluster], columns: list[str]) -> list[ClusterList
     menus = {
         kind: render_to_string(
             "clusters/_menu.html",
-            {"name": _NAME, **dict(zip(_OF_MENU, kind, strict=True))},
+            {
+                "name": _NAME,
+                "is_cordoned": kind[0],
+                "is_simulated": kind[1],
+                "is_staying": kind[2],
+            },
         )
         for kind in set(kinds)
     }
     rows = []
     for cluster, kind in zip(clusters, kinds, strict=True):
-        is_cordoned = kind[0]
         values = cluster.document["metadata"].get("labels") or {}
         rows.append(
             ClusterListRow(
                 cluster,
-                badges.cluster_badge(cluster, is_cordoned=is_cordoned),
-                is_cordoned,
+                badges.cluster_badge(cluster, is_cordoned=kind[0]),
+                kind[0],
                 len(values.keys() - set(columns)),
                 list(map(taint_text, cluster.document["spec"].get("taints") or ())),
                 placed.get(cluster.name, 0),

@@ -11,6 +11,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from fleetui.apimachinery.model import DEFAULT_SEMANTICS
+from fleetui.apimachinery.words import counted
 from fleetui.grouping import grouped
 from fleetui.htmx import render_page, wants_fragment
 from fleetui.middleware import costly
@@ -42,7 +43,7 @@ from placements.explain.decision_tables import (
     rows_of,
 )
 from placements.explain.decisions import removal_words, step_sentences, step_title
-from placements.explain.exact import exact_sentences
+from placements.explain.exact import exact_sentences, shopping_sentence
 from placements.explain.steps import (
     FEW_CLUSTERS,
     FEW_STEPS,
@@ -167,7 +168,6 @@ class DecisionPage(DecisionView):
         self.cluster = request.GET.get("cluster", "").strip()
         self.headline = headline(self.value)
         self.verdict = self.headline.partition(" (")[0]
-        self.candidate_words = candidate_words(self.value)
         self.change_words = change_of_clusters(self.value)
         self.measure = measure_word(self.value.cycle.semantics)
         self.clusters_count = len(self.value.cycle.fleet)
@@ -180,6 +180,14 @@ class DecisionPage(DecisionView):
     @cached_property
     def final_skews(self) -> list[FinalSkew]:
         return final_skews(self.value)
+
+    @property
+    def candidate_words(self) -> str:
+        """How many clusters were candidates; without filters their outcomes, which add up, too."""
+        if self.value.verdicts is not None:
+            return candidate_words(self.value)
+        counts = [f"{count:,} {words.lower()}" for words, count, _ in self.rejected]
+        return f"{counted(self.clusters_count, 'cluster')}: {', '.join(counts)}"
 
     @cached_property
     def problems(self) -> tuple[str, ...]:
@@ -261,6 +269,12 @@ class DecisionPage(DecisionView):
         """Whether an exact search runs when it is opened: it takes long, or all clusters are selected."""
         is_supported = profile_of(self.value.cycle).has_exact_search
         return self.exact is None and is_supported and self.value.kind is CycleKind.PICK
+
+    @property
+    def new_clusters(self) -> str:
+        """Which clusters would have to join so that the placement is fulfilled, where that is known."""
+        items = self.exact.shopping if self.exact else ()
+        return shopping_sentence(items) if items else ""
 
     @property
     def can_move(self) -> bool:
@@ -373,12 +387,13 @@ class DecisionPage(DecisionView):
 
     @property
     def legend(self) -> list[tuple[str, str]]:
-        panels = [
-            panel for picture in self.pictures for panel in picture.panels
-        ] or self.panels
-        legend = legend_of(panels)
-        ranking = self.replayed.ranking if self.replayed else None
-        if ranking and len(ranking.rows) > 1:
+        panels = [panel for picture in self.pictures for panel in picture.panels]
+        ranking = self.replayed and self.replayed.ranking
+        marks = ranking.marks if ranking else ()
+        legend = legend_of(panels or self.panels, marks)
+        if self.strip and not self.strip.chips[-1].cluster:
+            legend.append(("none", "step without a cluster"))
+        if panels:
             legend.append(("ring", "lost on this score"))
         return legend
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib.auth.models import User
+from django.core.cache import caches
 from django.db.models import Exists
 from django.http import (
     HttpRequest,
@@ -26,10 +27,11 @@ from clusters.middleware import HUB_INDEPENDENT
 from clusters.models import Hub, MemberCluster
 from clusters.operations.connection import INSECURE_WARNING
 from fleetui import __version__
-from fleetui.changes import version_as_of
+from fleetui.changes import hub_version, version_as_of
 from fleetui.environment import EnvironmentProblem, disk_problem
 from fleetui.htmx import wants_fragment
 from fleetui.hub_backend import HUB_PAGES, current_backend
+from fleetui.hub_scope import current_hub_id
 from fleetui.permissions import (
     LabelsOf,
     Role,
@@ -260,7 +262,10 @@ class PageLayout:
 
     @cached_property
     def simulated(self) -> frozenset[str]:
-        """Return the names of the simulated clusters, where the fleet has others too."""
+        """Return the names of the simulated clusters, where the fleet has others too.
+
+        This process keeps them while the version of the hub is the same: there may be thousands.
+        """
         counts: NavigationCounts | None = getattr(
             self._request, "navigation_counts", None
         )
@@ -268,10 +273,13 @@ class PageLayout:
             return frozenset()
         # A fragment has no counts: one query for both.
         has_others = Exists(MemberCluster.objects.exclude(driver=SIMULATED))
-        return frozenset(
-            MemberCluster.objects.filter(has_others, driver=SIMULATED).values_list(
-                "name", flat=True
-            )
+        names = MemberCluster.objects.filter(has_others, driver=SIMULATED).values_list(
+            "name", flat=True
+        )
+        version = getattr(self._request, "version", "") or hub_version()
+        key = f"simulated-{current_hub_id()}-{version}"
+        return (
+            caches["process"].get_or_set(key, lambda: frozenset(names)) or frozenset()
         )
 
     @property

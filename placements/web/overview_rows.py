@@ -9,7 +9,7 @@ from fleetui.apimachinery.model import Semantics
 from fleetui.apimachinery.words import counted, first_names
 from placements.engine.problems import Noun, ProblemLevel
 from placements.explain.run_pages import Part
-from placements.explain.vocabulary import NONE, measure_word
+from placements.explain.vocabulary import NONE, max_skew_words, measure_word
 from placements.manifests.policy import PlacementType
 from placements.models import ProblemKind, RunKind
 from placements.services.dashboard import queries
@@ -157,7 +157,8 @@ def placement_line(
     if headroom.skews:
         worst = min(headroom.skews, key=lambda one: one.most - one.skew)
         measure = measure_word(Semantics(placement.semantics)).lower()
-        limit = f"{worst.key} {measure} {worst.skew} of {worst.most}"
+        most = max_skew_words(worst.most, hard=worst.is_hard)
+        limit = f"{worst.key} {measure} {worst.skew} ({most})"
     elif placement.placement_type == PlacementType.PICK_N and not are_skews_known(
         placement
     ):

@@ -330,14 +330,10 @@ def placement(request: HttpRequest, name: str, tab: str = "clusters") -> HttpRes
 @PreparedQuery
 def _with_status(*, name: str) -> QuerySet[Any]:
     """Return a placement with all that its status, its revision and the results of its checks need."""
-    related = (
-        "staleness_check",
-        "resilience__report",
-        "assertion_check",
-        "findings_check",
+    rows = Placement.objects.filter(full_name=name).select_related(
+        "staleness_check", "resilience__report", "assertion_check", "findings_check"
     )
-    rows = with_revision(Placement.objects.filter(full_name=name))
-    return with_rollouts(with_fleet_version(rows.select_related(*related)))
+    return with_rollouts(with_fleet_version(with_revision(rows)))
 
 
 def head_context(

@@ -121,7 +121,9 @@ def test_why_not_is_two_clicks_from_the_overview(enter: Enter, nine: None) -> No
         page.get_by_role("heading", name="Why bravelion was not selected")
     ).to_be_in_viewport()
     expect(page.get_by_text("numberOfClusters 7 (now 5)")).to_be_visible()
-    expect(page.get_by_text("env=prod would be 4 vs. minimum 1")).to_be_visible()
+    expect(
+        page.get_by_text("one more in env=prod raises the skew to 3")
+    ).to_be_visible()
 
 
 def test_a_click_copies_the_current_address(enter: Enter, decision: str) -> None:

@@ -87,7 +87,7 @@ def test_says_which_removals_are_blocked() -> None:
         (
             state(SETTLING, available("x"), strategy=ONE),
             "On v1, waiting for v2. Cannot take down any cluster (1 available, minimum 1).",
-            "palemoth is available at 12:01:00",
+            "palemoth is available at 2026-08-20 12:01:00 UTC",
         ),
         (
             state(available("a"), available("x"), strategy=ONE),
@@ -114,7 +114,7 @@ def test_says_which_removals_are_blocked() -> None:
         (
             state(SETTLING, leaving("x"), strategy=UP_ONLY),
             "On v1, pending removal. Cannot take down any cluster (1 available, minimum 1).",
-            "palemoth is available at 12:01:00",
+            "palemoth is available at 2026-08-20 12:01:00 UTC",
         ),
         (
             state(REMOVING, empty("x"), strategy=NO_SURGE),
@@ -139,7 +139,7 @@ def test_says_which_removals_are_blocked() -> None:
         (
             state(lost(leaving("x")), deletion=Deletion(NOON, 1)),
             "On v1, pending removal. Unreachable since 2026-08-20 12:00:00 UTC.",
-            "the cluster reconnects, or is force-removed after 12:15:00",
+            "the cluster reconnects, or is force-removed after 2026-08-20 12:15:00 UTC",
         ),
         (
             state(
@@ -176,7 +176,7 @@ def test_says_which_removals_are_blocked() -> None:
         ),
         (
             state(cluster("x", Phase.FAILED, runs=NEW, attempts=2, retry_at=after(20))),
-            "Failed 2 times. Next retry at 12:00:20.",
+            "Failed 2 times. Next retry at 2026-08-20 12:00:20 UTC.",
             "the retry succeeds, or a newer version is applied",
         ),
     ],
@@ -199,7 +199,7 @@ def test_says_what_a_cluster_is_busy_with() -> None:
 
     assert [in_progress_sentence(each) for each in answer.in_progress] == [
         "applying",
-        "waiting for availability until 12:01:00",
+        "waiting for availability until 2026-08-20 12:01:00 UTC",
         "removing",
         "waiting for availability",
     ]

@@ -11,8 +11,9 @@ from placements.explain.charts.lanes import lanes_figure
 from placements.explain.decision_tables import NAMED, ranking_of
 from placements.explain.decisions import (
     course_sentences,
-    name_order_words,
     rank_order_words,
+    step_sentences,
+    step_title,
 )
 from placements.explain.preview import passed_over
 from placements.explain.steps import (
@@ -77,7 +78,7 @@ def test_the_strip_says_what_each_step_did_to_the_skew_and_what_decided() -> Non
     first, second = strip.chips
     assert (first.cluster, first.domains, first.decided_by) == (
         "smartfish",
-        "east",
+        ("east",),
         "name",
     )
     assert (second.rival, second.decided) == ("flyingpenguin", "")
@@ -102,6 +103,38 @@ def test_many_steps_show_those_around_the_current_one() -> None:
     assert len(strip.chips) == MOST_COLUMNS
     assert (strip.earlier, strip.later) == (8, 30 - 8 - MOST_COLUMNS)
     assert strip.start == ()
+    assert [one.number for one in strip.hidden] == list(range(1, 9))
+    assert strip.more == strip.later
+    first = LARGE.picked_names[0]
+    domain = LARGE.cycle.fleet.clusters[LARGE.cycle.fleet.positions[first]].labels
+    assert strip.hidden[0].cluster == first
+    assert (strip.hidden[0].domains, strip.hidden[0].skews) == (
+        domain["zone"],
+        "skew 1",
+    )
+
+
+def test_the_first_pick_is_explained_against_all_others() -> None:
+    policy = pick_n(
+        2, spread=[spread("region")], prefer=[prefer(20, labelled(region="east"))]
+    )
+    replay = Replay(decide(GUIDE, policy))
+
+    sentences = step_sentences(replay, replay.step(1))
+
+    assert step_title(replay.step(1)) == (
+        "Step 1: why smartfish and not bravelion or 2 others"
+    )
+    assert sentences[0] == (
+        "4 candidates: all with spread −1; 2 with the best affinity +20 (next 0);"
+        " by name, last of the alphabet first: smartfish, bravelion."
+    )
+
+
+def test_a_step_says_how_its_candidates_come_about() -> None:
+    assert ranking_of(Replay(TWO), 2).count_words == (
+        "4 candidates − 1 selected = 3: 2 ranked, 1 blocked"
+    )
 
 
 def test_a_lane_holds_the_placed_then_the_others_before_the_step() -> None:
@@ -161,6 +194,7 @@ def test_clusters_without_the_label_have_a_lane_of_their_own() -> None:
     lane = lane_panels(one, 1)[0].lanes[-1]
 
     assert (lane.name, lane.placed, lane.added) == ("no region", 0, 1)
+    assert lane.others == "no limit"
 
 
 def test_the_figure_draws_the_lanes_with_the_limit_at_its_number() -> None:
@@ -171,8 +205,8 @@ def test_the_figure_draws_the_lanes_with_the_limit_at_its_number() -> None:
         for one in drawn["data"]
         if one["type"] == "bar"
     }
-    assert bars["selected in this step"] == ([0.96], [0.02], [1])
-    assert bars["candidate, blocked in this step"] == ([0.96], [1.02], [0])
+    assert bars["this step"] == ([0.96], [0.02], [1])
+    assert bars["candidate, blocked"] == ([0.96], [1.02], [0])
     [band] = [one for one in drawn["layout"]["shapes"] if one["type"] == "rect"]
     assert (band["x0"], band["x1"]) == (0, 1)
     assert "at most 1" in [one["text"] for one in drawn["layout"]["annotations"]]
@@ -187,8 +221,8 @@ def test_the_figure_draws_the_lanes_with_the_limit_at_its_number() -> None:
 def test_a_name_is_whole_or_left_to_its_number(width: int, lines: list[str]) -> None:
     drawn = json.loads(lanes_figure(lane_panels(TWO, 2), width=width).to_json())
 
-    [new] = [one for one in drawn["data"] if one.get("name") == "selected in this step"]
-    assert new["hovertext"] == ["jumpingcat: selected in this step"]
+    [new] = [one for one in drawn["data"] if one.get("name") == "this step"]
+    assert new["hovertext"] == ["jumpingcat: this step"]
     [text] = new["text"]
     words = text.removeprefix("<b>").removesuffix("</b>").split("<br>")
     assert [one.strip() for one in words] == lines
@@ -218,7 +252,7 @@ def test_the_ranking_has_scores_reasons_and_the_numbers_of_the_limit() -> None:
     assert ranking.columns == ("spread", "affinity")
     assert [(row.rank, row.cluster, row.words) for row in ranking.rows] == [
         (1, "jumpingcat", "Selected"),
-        (2, "flyingpenguin", "Same scores; the name decides"),
+        (2, "flyingpenguin", "Same scores: by name"),
     ]
     [blocked] = ranking.forbidden
     assert blocked.words == "east would be 2 against 0: skew 2 > 1 (hard)"
@@ -317,7 +351,7 @@ def test_a_blocked_cluster_is_a_candidate_everywhere() -> None:
     [panel] = lane_panels(blocked, 1)
 
     assert candidate_words(blocked).startswith("1 of 4 clusters was a candidate")
-    assert (ranking.candidates, ranking.blocked_words) == (1, "all blocked")
+    assert ranking.count_words == "1 candidate: 0 ranked, 1 blocked"
     assert MARK_WORDS[Mark.BLOCKED].startswith("candidate")
     assert ("band-key", BAND_WORDS) in legend_of([panel])
     assert round_sentence(Replay(blocked).step(1)) == (
@@ -403,20 +437,6 @@ def test_the_order_of_scores_comes_from_the_rules() -> None:
         == "spread, then preference, then the name (first of the alphabet first)"
     )
     assert words["kubernetes"].startswith("2 × spread + affinity")  # noqa: RUF001 -- the sign of a product
-
-
-@pytest.mark.parametrize(
-    ("names", "words"),
-    [
-        (("jumpingcat", "flyingpenguin"), "j comes after f"),
-        (("jollycrane", "jademoth"), "jo comes after ja"),
-        (("cluster-2", "cluster-1"), "cluster-2 comes after cluster-1"),
-    ],
-)
-def test_names_are_compared_where_they_differ(
-    names: tuple[str, str], words: str
-) -> None:
-    assert name_order_words(*names, smaller_wins=False) == words
 
 
 def test_says_who_was_a_candidate_and_what_became_of_those_placed_before() -> None:

@@ -162,7 +162,7 @@ def _texts_of(decision: Decision) -> Iterator[str]:
         yield from map(reason_sentence, outcome.reasons)
         yield from course_sentences(decision, outcome.cluster)
     yield rank_order_words(decision)
-    yield from (one.words for one in final_skews(decision))
+    yield from (f"{one.words} ({one.limit})" for one in final_skews(decision))
     for panel in lane_panels(decision):
         yield from (panel.note, panel.band, panel.measure)
     yield decision_text(decision, placement="web")
@@ -330,7 +330,7 @@ def test_a_label_that_a_cluster_has_is_not_reported_as_missing() -> None:
     )
     steps = _step_words(hard)
     assert (
-        "1 cluster could not be selected without the label zone, which a hard limit requires."
+        "1 cluster blocked without the label zone, which a hard limit requires."
         in steps
     )
     assert "without the label region" not in " ".join(steps)
@@ -362,8 +362,8 @@ def test_a_skew_that_another_group_makes_is_not_blamed_on_this_one() -> None:
     soft = schedule(Cycle(one, policy, placed, KUBEFLEET))
 
     assert course_sentences(soft, "b1")[-1] == (
-        "Last ranked in step 1: lost to c1 on name: one more in zone=b leaves the skew at 3; exceeds"
-        " the soft limit 2 and costs 1000."
+        "Last ranked in step 1: lost to c1; every score is the same,"
+        " and the last name of the alphabet wins."
     )
 
 
@@ -477,13 +477,13 @@ def test_sums_that_tie_are_not_called_scores_that_do() -> None:
         f"2 {TIMES} spread + affinity is the same, and the first name of the alphabet wins"
     )
     assert (
-        f"a2 and b1 tie on 2 {TIMES} spread + affinity; the name decides: a comes before b."
-        in _step_words(by_sum)
+        f"2 candidates: all with 2 {TIMES} spread + affinity +200;"
+        " by name, first of the alphabet first: a2, b1." in _step_words(by_sum)
     )
     assert explain_rank(by_parts, by_parts.round(1), "d", "c") == (
         "the sum of the scores is the same, and the last name of the alphabet wins"
     )
     assert (
-        "d and c tie on the sum of the scores; the name decides: d comes after c."
-        in _step_words(by_parts)
+        "2 candidates: all with spread −999; all with affinity 0;"
+        " by name, last of the alphabet first: d, c." in _step_words(by_parts)
     )

@@ -395,10 +395,10 @@ def test_the_demo_of_nine_shows_the_stale_pick_the_headroom_and_the_fleet(
     assert "flyingpenguin would not be selected" in _needs(page)[1][0]
     shown = page.partition('id="placements-now"')[2].partition("</table>")[0]
     assert re.findall(r'<a [^>]*href="/placements/(\w+)/', shown)[0] == "ledger"
-    assert "env skew 1 of 2" in shown or "region skew 1 of 1" in shown
+    assert "env skew 1 (max 2, soft)" in shown or "region skew 1 (max 1, hard)" in shown
     assert 'aria-label="Clusters by region: east 1, north 1, south 0, west 1"' in shown
     assert re.findall(r'class="count"[^>]*>(\d)<', shown)[:4] == ["1", "1", "0", "1"]
-    assert "region skew 1 of 1, 0 to 1 each" in shown
+    assert "region skew 1 (max 1, hard), 0 to 1 each" in shown
     assert "No change, not fulfilled" in page
     assert 'hx-get="/topology/panel/?label=region%3Aeast"' in page
     assert 'hx-get="/topology/panel/?cluster=bravelion"' in page

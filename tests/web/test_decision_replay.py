@@ -99,15 +99,9 @@ def test_each_step_has_an_address_and_links_to_its_neighbours(
     assert 'href="?step=3"' in page
     assert page.count('data-key="["') == page.count('data-key="]"') == 1
     assert "Step 2: why smartfish and not oldbadger" in words
-    assert "Placing in env=canary evens out env: skew 1 → 0 (+1)." in words
-    assert (
-        "smartfish and oldbadger tie on every score; the name decides: s comes after o."
-        in words
-    )
-    assert (
-        "4 clusters have higher affinity, but topology spread takes precedence."
-        in words
-    )
+    assert "env=canary: skew 1 → 0 (+1)." in words
+    assert "by name, last of the alphabet first: smartfish, oldbadger" in words
+    assert "4 have more affinity, but spread decides first." in words
 
 
 @pytest.mark.usefixtures("nine")
@@ -118,7 +112,7 @@ def test_the_first_viewport_answers_who_was_selected_where_and_why(
     words = plain(page)
 
     verdict = words[words.index("web: 5 of 5 clusters selected") :][:160]
-    assert "region skew 1 of 1 (hard) env skew 1 of 2 (soft)" in verdict
+    assert "region skew 1 (max 1, hard) env skew 1 (max 2, soft)" in verdict
     assert "Rescheduled: 5 were placed before, 3 stay, 2 new, 2 deselected." in words
     picks = re.findall(
         r'class="chip[^"]*"[^>]*>\s*<span class="step-number">(\d)</span> <strong>(\w+)<',
@@ -259,7 +253,7 @@ def test_why_not_shows_the_course_and_offers_drafts(
         "Candidate in 5 of 5 steps: lost 1 on name, lost 2 on topology spread, blocked in 2 by a hard limit, "
         "first in step 3." in words
     )
-    assert "env=prod would be 4 vs. minimum 1; exceeds the soft limit 2" in words
+    assert "one more in env=prod raises the skew to 3, over the soft limit 2," in words
     assert re.search(
         r"numberOfClusters 7 \(now 5\) . then selected: flyingpenguin, bravelion Open as draft",
         words,

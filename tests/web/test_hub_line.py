@@ -122,7 +122,7 @@ def test_a_hub_that_is_out_of_date_has_a_banner_with_reason_time_and_next_attemp
         f"Out of date: memberclusters: connection refused, since {since:%Y-%m-%d %H:%M} UTC."
         in text
     )
-    assert f"Next attempt at {retry_at:%H:%M:%S} UTC." in text
+    assert f"Next attempt at {retry_at:%Y-%m-%d %H:%M:%S} UTC." in text
     assert f"The mirror is as of {since:%Y-%m-%d %H:%M:%S} UTC." in text
     assert "Live" not in text[text.index('id="hub-line"') :]
 

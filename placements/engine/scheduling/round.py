@@ -227,7 +227,7 @@ class Round:
 
     def decided_by(self, ahead: int, behind: int) -> str:
         """Return the column of the rank tuple that puts one candidate before another."""
-        for name, column in self._named_columns():
+        for name, column in self.named_columns():
             if column[ahead] != column[behind]:
                 return name
         return NAME_COLUMN
@@ -235,7 +235,7 @@ class Round:
     def combined(self, position: int) -> dict[str, float]:
         """Return a cluster's values in the rank columns that are not reported as scores anyway."""
         values = {
-            name: column[position].item() for name, column in self._named_columns()
+            name: column[position].item() for name, column in self.named_columns()
         }
         return {
             name: value
@@ -243,7 +243,7 @@ class Round:
             if name not in REPORTED_COLUMNS
         }
 
-    def _named_columns(self) -> Iterator[tuple[str, Scores]]:
+    def named_columns(self) -> Iterator[tuple[str, Scores]]:
         names = self.candidates.strategy.rank_names
         names = (names[0],) * (len(self.rank_columns) - len(names) + 1) + names[1:]
         return zip(names, self.rank_columns, strict=True)

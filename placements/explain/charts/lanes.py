@@ -10,9 +10,10 @@ import plotly.graph_objects as go
 from placements.explain.charts.figure import Color, figure
 from placements.explain.steps import MARK_WORDS, Lane, LanePanel, Mark
 
-_HEAD, _GAP, _WIDE, _DENSE, _TALL = 44, 6, 30, 22, 38
+_HEAD, _GAP, _WIDE, _DENSE, _TALL = 38, 4, 28, 20, 30
+_DENSE_HEAD = 22
 # The width of a letter in pixels: names that are longer than their lane are cut.
-_LETTER, _NARROW, _FEWEST = 7.2, 420, 4
+_LETTER, _NARROW, _FEWEST = 7.2, 460, 5
 _COUNTS, _NUMBER = 92, "      "
 _QUIET = {"color": Color.QUIET, "size": 12}
 _BESIDE = {"xanchor": "left", "xshift": 8, "font": _QUIET}
@@ -139,6 +140,11 @@ def lanes_figure(panels: Sequence[LanePanel], *, width: int) -> go.Figure:
     )
 
 
+def _head_of(panel: LanePanel) -> int:
+    """Return the height above the lanes: many domains have one line of words there, few have two."""
+    return _DENSE_HEAD if panel.columns > 1 else _HEAD
+
+
 def _placed_parts(
     panels: Sequence[LanePanel], left: int, plot: int
 ) -> tuple[list[_Part], int]:
@@ -149,13 +155,14 @@ def _placed_parts(
             row = _DENSE
         elif _letters(plot / panel.slots) < panel.longest:
             row = _TALL
-        heights.append(_HEAD + panel.rows * row + _GAP)
+        heights.append(_head_of(panel) + panel.rows * row + _GAP)
     total = sum(heights)
 
     parts: list[_Part] = []
     top = 0
     for panel, height in zip(panels, heights, strict=True):
-        down = (1 - (top + height - _GAP) / total, 1 - (top + _HEAD) / total)
+        head = _head_of(panel)
+        down = (1 - (top + height - _GAP) / total, 1 - (top + head) / total)
         top += height
         label = left / plot
         width = (1 - label * (panel.columns - 1)) / panel.columns
@@ -201,7 +208,10 @@ def _bars(part: _Part, suffix: str) -> Iterator[Any]:
             text=[f"<b>{text}</b>" for text in texts] if is_bold else texts,
             textposition="inside",
             insidetextanchor="start" if part.panel.slots <= 40 else "middle",
-            insidetextfont={"color": _TEXTS.get(mark, Color.TEXT), "size": 12},
+            insidetextfont={
+                "color": _TEXTS.get(mark, Color.TEXT),
+                "size": [11 if "<br>" in text else 12 for text in texts],
+            },
             constraintext="none",
             textangle=0,
             customdata=[segment.cluster or None for segment, *_ in own],
@@ -300,7 +310,7 @@ def _words(
         if lane.others:
             end = max(sum(one.size for one in lane.segments), lane.high or 0)
             words = lane.others
-            if not has_counts:  # there is little room
+            if not has_counts and lane.value is not None:  # there is little room
                 words = words.partition(" ")[0].replace("no", "0")
             yield {**axes, **_BESIDE, "x": end, "y": row, "text": words}
         if has_counts:
@@ -322,8 +332,10 @@ def _heads(
     above = {"y": -0.5, "yanchor": "bottom", "font": _QUIET}
     if part.across[0] == 0:
         limit = f"max skew {panel.max_skew}, " if panel.is_limited else ""
-        note = f" · {panel.note}" if panel.note and not is_narrow else ""
-        words = f"{limit}{panel.sort}{note}"
+        notes = [f"{limit}{panel.sort}", *[panel.note] * bool(panel.note)]
+        if panel.columns > 1 and any(lane.others for lane in panel.lanes):
+            notes = [panel.sort, *notes[1:], "beside: candidates"]
+        words = " · ".join(notes) * (not is_narrow)
         yield {
             "xref": "paper",
             "yref": "paper",
@@ -333,15 +345,12 @@ def _heads(
             "xshift": -left,
             "y": part.down[1],
             "yanchor": "bottom",
-            "yshift": 22,
+            "yshift": _head_of(panel) - 18,
             "text": f"<b>{panel.key}</b>  <span style='color:{Color.QUIET}'>{words}</span>",
             "font": {"size": 13},
         }
     if panel.columns > 1:
-        counted = [lane.others for lane in part.lanes if lane.others]
-        if counted:
-            end = max(lane.high or 0 for lane in part.lanes)
-            yield {**axes, **_BESIDE, **above, "x": end, "text": "candidates"}
+        return
     bands = [lane for lane in part.lanes if lane.high is not None]
     if bands and panel.band:
         yield {
@@ -351,8 +360,7 @@ def _heads(
             "xanchor": "right",
             "text": panel.band,
         }
-    if panel.columns == 1:
-        yield {**at_right, **above, "text": f"placed{' of all' * (not is_narrow)}"}
+    yield {**at_right, **above, "text": f"placed{' of all' * (not is_narrow)}"}
 
 
 def _fitted(
@@ -364,7 +372,7 @@ def _fitted(
 ) -> str:
     """Return a name behind the room for its number: in a second line what does not fit in the first.
 
-    Nothing where fewer than four letters fit: the number and the words of the pointer remain.
+    Nothing where fewer than five letters fit: the number and the words of the pointer remain.
     """
     room = _NUMBER * bool(number)
     letters -= 3 * bool(number)

@@ -133,7 +133,7 @@ def next_attempt(one: HubSummary, *, now: datetime) -> str:
     if one.reason == NO_WATCHER:
         return "Start manage.py up, or manage.py watch_hubs."
     if one.retry_at and one.retry_at > now:
-        return f"Next attempt at {one.retry_at:%H:%M:%S} UTC."
+        return f"Next attempt at {one.retry_at:%Y-%m-%d %H:%M:%S} UTC."
     if one.state == "stale":  # without a failure it is only silent
         return _ATTEMPTS["unreachable"] if one.retry_at else ""
     return _ATTEMPTS.get(one.state, "")

@@ -186,7 +186,7 @@ def member(
             "heartbeatPeriodSeconds": _HEARTBEAT_SECONDS,
             **omit_empty(taints=plain_taints),
         },
-        "status": size or Size().status(now, fault),
+        "status": (size or Size()).status(now, fault),
     }
 
 

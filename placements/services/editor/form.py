@@ -92,7 +92,7 @@ _JOINED = {
     FieldType.WORDS: (", ", _NOT_AMONG_WORDS, inf),
     FieldType.LINES: ("\n", _NOT_AMONG_WORDS, inf),
 }
-"""What stands between the items of a list in a field, what no item may contain, and how many there may be."""
+"""The separator of the items of a list in a field, what no item may contain, and how many there may be."""
 
 
 @dataclass(frozen=True, slots=True)

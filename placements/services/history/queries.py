@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import (
-    Iterable,
     Mapping,
     Sequence,
 )
@@ -239,7 +238,13 @@ def revisions_of(placement: Placement) -> list[Revision]:
     for decision in _first_decisions(placement):
         known = by_policy.pop(decision.policy_number, None)
         if known is None:  # another number makes no policy snapshot
-            at, by = _numbered_at(decision, saved)
+            changes = (
+                (at, by)
+                for at, by, old, new in saved
+                if at <= decision.created_at
+                and _number(old) != _number(new) == decision.wanted
+            )
+            at, by = next(changes, (decision.created_at, decision.triggered_by))
             known = by_time.setdefault(at, Revision(at, by, decision.policy_number))
             known.spec_key = decision.record.decision_id
         known.decision, known.wanted = decision, decision.wanted
@@ -264,18 +269,6 @@ def revisions_of(placement: Placement) -> list[Revision]:
 
 def _strategy_in(document: Document) -> Document:
     return document["spec"].get("strategy") or {}
-
-
-def _numbered_at(
-    decision: Decision, saved: Iterable[tuple[datetime, str, Document, Document]]
-) -> tuple[datetime, str]:
-    """Return when and by whom the number of clusters of a decision was saved."""
-    changes = (
-        (at, by)
-        for at, by, old, new in saved
-        if at <= decision.created_at and _number(old) != _number(new) == decision.wanted
-    )
-    return next(changes, (decision.created_at, decision.triggered_by))
 
 
 def revision_titles(placement: Placement) -> dict[str, str]:

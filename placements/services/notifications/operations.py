@@ -47,7 +47,6 @@ from placements.services.notifications.evaluation import matches
 from placements.services.notifications.services import (
     SERVICES,
     Service,
-    ServiceField,
     Values,
     former_fields,
 )
@@ -80,20 +79,19 @@ def _errors(service: Service, fields: Mapping[str, str]) -> Iterator[FieldError]
         message = f"Forbidden: {service.kind.value} has no such field"
         yield FieldError(name[:40], "unknown-field", message, ", ".join(known))
     for field in service.fields:
-        yield from _field_errors(field, fields.get(field.name, ""))
+        value = fields.get(field.name, "")
+        if not value:
+            if field.is_required:
+                yield FieldError(
+                    field.name, "required", "Required value", field.allowed
+                )
+        elif not field.pattern.fullmatch(value):
+            yield FieldError(field.name, "bad-format", "Invalid value", field.allowed)
+        elif field.name in ("address", "host"):
+            yield from _address_errors(field.name, value, field.allowed)
     if service.kind == ChannelKind.EMAIL and not settings.EMAIL_HOST:
         message = "Forbidden: the console has no mail server"
         yield FieldError("kind", "not-allowed", message, "set FLEETUI_MAIL_SERVER")
-
-
-def _field_errors(field: ServiceField, value: str) -> Iterator[FieldError]:
-    if not value:
-        if field.is_required:
-            yield FieldError(field.name, "required", "Required value", field.allowed)
-    elif not field.pattern.fullmatch(value):
-        yield FieldError(field.name, "bad-format", "Invalid value", field.allowed)
-    elif field.name in ("address", "host"):
-        yield from _address_errors(field.name, value, field.allowed)
 
 
 def _address_errors(path: str, value: str, allowed: str) -> Iterator[FieldError]:

@@ -90,7 +90,7 @@ def inbox(
             following[pk, cause].append(name)
     groups = []
     for kind in ProblemKind:
-        several = found[kind]
+        several = found.get(kind, [])
         items = tuple(
             InboxItem(
                 row,

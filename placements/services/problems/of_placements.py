@@ -76,9 +76,8 @@ def of_placements(
 
 def _of_workloads(places: Iterable[_Where]) -> Iterator[ProblemFacts]:
     """Yield the clusters that are the only ready ones on which several placements fail."""
-    by_cluster = grouped(
-        (one.failing[0], one) for one in places if len(one.failing) == 1
-    )
+    alone = (one for one in places if len(one.failing) == 1)
+    by_cluster = grouped((one.failing[0], one) for one in alone)
     for name, several in by_cluster.items():
         if len(several) == 1:
             continue

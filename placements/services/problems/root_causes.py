@@ -95,15 +95,11 @@ def title_of(cause: Cause, key: str = "") -> tuple[str, str]:
 _GROUP = "clusters/"
 
 
-def _state_of(problem: ProblemFacts) -> str:
-    return problem.reason if problem.reason in _GROUPS else _NOT_READY
-
-
 def _by_reason(problems: Sequence[ProblemFacts]) -> list[ProblemFacts]:
     """Return the problems with one for all clusters in a state that several are in."""
     states = (ProblemKind.CLUSTER_NOT_READY, ProblemKind.CLUSTER_LEAVING)
     groups = grouped(
-        (_state_of(one), one)
+        (one.reason if one.reason in _GROUPS else _NOT_READY, one)
         for one in problems
         if one.kind in states and one.reason != sources.NO_RESPONSE
     )

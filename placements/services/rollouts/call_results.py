@@ -631,7 +631,7 @@ def _drift_result(
         pause = max(shortest, min(now - since, longest))
         due = datetime.fromisoformat(binding.repairs[-1]) + pause
         if now < due:
-            message = f"Others change what is applied here, repaired again at {due:%H:%M:%S} UTC: {names}"
+            message = f"Others change what is applied here, repaired again at {due:%Y-%m-%d %H:%M:%S} UTC: {names}"
             columns = {
                 "next_call_at": due,
                 "message": message[:MESSAGE_LENGTH],

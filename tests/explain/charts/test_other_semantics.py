@@ -55,7 +55,7 @@ def _bands(cycle: Cycle) -> list[tuple[float, ...]]:
 
 
 def _skews(cycle: Cycle) -> list[str]:
-    return [one.words for one in final_skews(schedule(cycle))]
+    return [f"{one.words} ({one.limit})" for one in final_skews(schedule(cycle))]
 
 
 @pytest.mark.nightly
@@ -91,7 +91,7 @@ def test_too_few_groups_are_compared_with_zero() -> None:
         spread_of_step.forbids,
     ) == (2, 2, 3)
     assert _bands(T7) == [(0, 2, -0.5, 2.5)]
-    assert _skews(T7) == ["zone gap 2 of 2"]
+    assert _skews(T7) == ["zone gap 2 (max 2, hard)"]
     assert lane_panels(decision)[0].note.startswith("0, with fewer than 5 domains,")
     [panel] = placed_panels(decision)
     assert (panel.skew, panel.lanes[0].low, panel.lanes[0].high) == (2, 0, 2)
