@@ -325,8 +325,12 @@ class ClusterForm(forms.ModelForm):
         name = self.instance.name or typed.get("name", "")
         revision = self.instance.revision
         if not self.instance.pk:
-            rows = MemberCluster.objects.filter(name=name)
-            revision = rows.values_list("revision", flat=True).first() or 0
+            revision = (
+                MemberCluster.objects.filter(name=name)
+                .values_list("revision", flat=True)
+                .first()
+                or 0
+            )
         try:
             check_revision(
                 CLUSTER,
@@ -420,8 +424,9 @@ def _action_on_many(name: str) -> Callable[..., HttpResponse | None]:
         return redirect(f"{reverse('web:bulk-change', args=[name])}?{urlencode(query)}")
 
     open_page.__name__ = name.replace("-", "_")
-    title = BULK_ACTIONS[name].short_title
-    return admin.action(open_page, permissions=["change"], description=title)
+    return admin.action(
+        open_page, permissions=["change"], description=BULK_ACTIONS[name].short_title
+    )
 
 
 @admin.register(MemberCluster)

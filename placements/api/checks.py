@@ -158,10 +158,12 @@ class ChecksFileViewSet(BaseViewSet):
     def update(self, request: Request) -> Response:
         """Replace the `.fleetui.yaml` of the hub; its assertions are checked soon."""
         text = parse_body(request, ChecksFileInputSerializer)["text"]
-        row = save_checks_file(
-            text, **actor(request), expected=expected_revision(request)
+        return _answer(
+            request,
+            save_checks_file(
+                text, **actor(request), expected=expected_revision(request)
+            ),
         )
-        return _answer(request, row)
 
 
 def _answer(request: Request, row: StoredChecksFile) -> Response:

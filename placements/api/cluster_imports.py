@@ -109,9 +109,9 @@ class ClusterImportViewSet(BaseViewSet):
             ]
             decisions = impact_of([cluster_of(one.row) for one in changed]).rows
         else:
-            driver = params.get("driver")
-            confirmed = "confirm" in params
-            outcome = import_members(found, driver=driver, confirmed=confirmed, **how)
+            outcome = import_members(
+                found, driver=params.get("driver"), confirmed="confirm" in params, **how
+            )
         return Response(
             ClusterImportSerializer(
                 {

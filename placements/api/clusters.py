@@ -177,9 +177,12 @@ class ClusterViewSet(BaseViewSet):
         with read_document(request) as document:
             patch = object_in(document, what="a merge patch of labels")
             put = {key: value for key, value in patch.items() if value is not None}
-            remove = patch.keys() - put.keys()
             _LABELS.perform(
-                name, put=put, remove=remove, **actor(request), expected=expected
+                name,
+                put=put,
+                remove=patch.keys() - put.keys(),
+                **actor(request),
+                expected=expected,
             )
         return self.labels(request, name)
 

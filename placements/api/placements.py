@@ -128,8 +128,10 @@ class PlacementViewSet(FullNameViewSet):
 
         A change that would unschedule everything is refused (409) without `confirm`.
         """
-        confirmed = "confirm" in query_params(request, PutPlacementQuery)
-        options = {"confirmed": confirmed, "address": name}
+        options = {
+            "confirmed": "confirm" in query_params(request, PutPlacementQuery),
+            "address": name,
+        }
         return self.put_manifest(save_placement, query=PutPlacementQuery, **options)
 
     @documented_patch("patch_placement", PLACEMENT_MANIFEST, query=PutPlacementQuery)

@@ -545,8 +545,9 @@ class RolloutActionViewSet(FullNameViewSet):
         body = parse_body(request, RollBackSerializer) if has_body(request) else {}
         options: dict[str, Any] = {**actor(request), "expected": expected}
         if "resource_snapshot" in body:
-            action = ACTIONS[ActionKind.ROLLING, "roll-back"]
-            action.run(name, body["resource_snapshot"], **options)
+            ACTIONS[ActionKind.ROLLING, "roll-back"].run(
+                name, body["resource_snapshot"], **options
+            )
         else:
             roll_back_to(name, body.get("revision"), **options)
         return self.action_response(name)
@@ -617,8 +618,9 @@ class RolloutActionViewSet(FullNameViewSet):
         if moves := query["moves"]:
             reschedule_with_few_moves(name, moves=moves_from(moves), **options)
         else:
-            action = ACTIONS[ActionKind.ROLLING, "reschedule"]
-            action.perform(name, confirmed="confirm" in query, **options)
+            ACTIONS[ActionKind.ROLLING, "reschedule"].perform(
+                name, confirmed="confirm" in query, **options
+            )
         return self.action_response(name, status=202)
 
 

@@ -114,8 +114,9 @@ class SimulateViewSet(BaseViewSet):
                         "unknown-cluster",
                         f"the fleet has no cluster {why[:63]!r}",
                     )
-                advice = why_not(result.decision, why)
-                document["why"] = advice_document(advice, result.decision)
+                document["why"] = advice_document(
+                    why_not(result.decision, why), result.decision
+                )
             if options["exact"]:
                 document["exact"] = searched(
                     result.decision, user=request.user.pk

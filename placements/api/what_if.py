@@ -249,8 +249,9 @@ class WhatIfViewSet(BaseViewSet):
         clusters = chosen_clusters(fields["clusters"], fields["labels"])
         impacts = losses(clusters)
         impact = impacts[LossVariant(fields["variant"])]
-        decisions = {row.placement: row.decision for row in impact.rows}
-        decision = decisions.get(fields["decision"])
+        decision = {row.placement: row.decision for row in impact.rows}.get(
+            fields["decision"]
+        )
         return Response(
             WhatIfSerializer(
                 {

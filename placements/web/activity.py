@@ -92,8 +92,7 @@ def _detail(event: Event, facts: dict[str, object]) -> str:
         and "verdict" not in facts
     ):
         return ""
-    fact = next((facts[key] for key in _DETAIL_KEYS if key in facts), "")
-    return str(fact)
+    return str(next((facts[key] for key in _DETAIL_KEYS if key in facts), ""))
 
 
 def url_of(kind: str, name: str) -> str:

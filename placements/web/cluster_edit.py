@@ -58,8 +58,9 @@ _IMPACTS: dict[str, Callable[[MemberCluster], Impact]] = {
 def change_cluster(request: HttpRequest, name: str, step: str) -> HttpResponseBase:
     """Show the impact of a change, or apply it; what is `quick` is applied unless placements are affected."""
     action = ACTIONS[ActionKind.CLUSTER, step]
-    check = for_action(ActionKind.CLUSTER, step)
-    return check(_change_cluster)(request, action=action, name=name)
+    return for_action(ActionKind.CLUSTER, step)(_change_cluster)(
+        request, action=action, name=name
+    )
 
 
 def _change_cluster(request: HttpRequest, action: Action, name: str) -> HttpResponse:
@@ -140,8 +141,7 @@ def _suggested(request: HttpRequest, cluster: MemberCluster) -> HttpResponse:
     without = request.GET.getlist("without")[:_MOST_SUGGESTED]
     if not lines and not without:
         return _form(request, cluster, fields)
-    text = fields["labels"]
-    by_key = {_key(line): line for line in text.splitlines()}
+    by_key = {_key(line): line for line in fields["labels"].splitlines()}
     by_key |= {_key(line): " ".join(line.split()) for line in lines}
     fields["labels"] = "\n".join(
         line for key, line in by_key.items() if key not in set(without)

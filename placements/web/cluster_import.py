@@ -73,8 +73,8 @@ def import_clusters(request: HttpRequest) -> HttpResponse:
     except ImportCheckFailed as error:
         context["failed"] = error
     # Another name may be the correction.
-    rows = [(one, "", None) for one in offered if one.is_foreign]
-    context["choices"] = rows[:_ROWS_SHOWN]
+    foreign = [one for one in offered if one.is_foreign]
+    context["choices"] = [(one, "", None) for one in foreign[:_ROWS_SHOWN]]
     return _page(request, context, status=422)
 
 

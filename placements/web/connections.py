@@ -161,8 +161,9 @@ def _added(request: HttpRequest) -> str:
 @require_http_methods(["GET", "HEAD", "POST"])
 def edit_connection(request: HttpRequest, name: str) -> HttpResponseBase:
     """Check another connection or other credentials of a cluster, or save them."""
-    rows = MemberCluster.objects.select_related("credential")
-    cluster = get_object_or_404(rows, name=name)
+    cluster = get_object_or_404(
+        MemberCluster.objects.select_related("credential"), name=name
+    )
     return connection_page(
         request,
         "connections/edit.html",

@@ -135,8 +135,9 @@ def _overview(request: HttpRequest) -> HttpResponse:
     if not counts.clusters and queries.is_untouched():
         return render_page(request, "dashboard/empty.html", {"sizes": DEMO_SIZES})
 
-    card = overview_card(counts.of_placements.report, mark)
-    causes = _causes_context(request, fleet["by"], card)
+    causes = _causes_context(
+        request, fleet["by"], overview_card(counts.of_placements.report, mark)
+    )
     runs = []
     if navigation.rollouts:
         runs = [run_line(one) for one in runs_in_progress(_MOST_RUNS)]

@@ -444,8 +444,10 @@ class DecisionPage(DecisionView):
     @property
     def deselected(self) -> list[tuple[str, str]]:
         """The first deselected clusters, each with the rule that removed it."""
-        names = self.value.unscheduled[:_MOST_NAMES]
-        return [(name, removal_words(self.value, name)) for name in names]
+        return [
+            (name, removal_words(self.value, name))
+            for name in self.value.unscheduled[:_MOST_NAMES]
+        ]
 
     @cached_property
     def selecting_decisions(self) -> list[Decision]:
@@ -530,8 +532,10 @@ class DecisionPage(DecisionView):
         table = self.cluster_list.table
         name = f"{self.row.record.decision_id[:10]}.{form}"
         if form == "json":
-            items = list(map(outcome_document, table.matches))
-            return as_file(JsonResponse({"items": items}), name)
+            return as_file(
+                JsonResponse({"items": list(map(outcome_document, table.matches))}),
+                name,
+            )
         text = outcome_csv(self.value)
         if self.cluster_list.is_filtered or table.chosen:
             text = rows_csv(rows_of(self.value, table.matches))

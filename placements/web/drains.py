@@ -96,8 +96,9 @@ def _change(request: HttpRequest, cluster: MemberCluster) -> HttpResponse:
         if what == "start":
             done = _start(request, cluster)
         elif what == "cancel":
-            action = ACTIONS[ActionKind.CLUSTER, "cancel-drain"]
-            done = action.run(cluster.name, **actor(request))
+            done = ACTIONS[ActionKind.CLUSTER, "cancel-drain"].run(
+                cluster.name, **actor(request)
+            )
         else:
             raise InvalidManifest.of(
                 "do", "not-one-of", f"Unsupported value: {what!r}", "start, cancel"

@@ -101,8 +101,14 @@ class EditTarget:
     def of_draft(cls, draft: Draft) -> "EditTarget":
         """Return the draft of its owner, who sees all of it."""
         address = reverse("web:draft", args=[draft.pk])
-        text = text_for(draft, draft.owner)
-        return cls(text, address, draft.placement, draft, draft.base, draft.revision)
+        return cls(
+            text_for(draft, draft.owner),
+            address,
+            draft.placement,
+            draft,
+            draft.base,
+            draft.revision,
+        )
 
     @property
     def name(self) -> str:
@@ -209,8 +215,7 @@ def linked_preview(request: HttpRequest) -> HttpResponse:
         return render(request, "editor/linked.html", {"refusal": error}, status=400)
     saved = None
     if readable := draft.manifest or draft.valid_part:
-        rows = Placement.objects.filter(full_name=name_on_hub(readable))
-        saved = rows.first()
+        saved = Placement.objects.filter(full_name=name_on_hub(readable)).first()
     preview = preview_draft(
         draft, saved=saved, now=datetime.now(UTC), by=current_user(request)
     )
@@ -398,8 +403,9 @@ def _context(target: EditTarget, submission: Submission) -> dict[str, Any]:
             (one.name for one in preview.form.fields),
             key=lambda name: not name.startswith(_FIRST_FIELDS),
         )
-        wrong = (name for name in names if name in notes and notes[name].errors)
-        focus = next(wrong, "")
+        focus = next(
+            (name for name in names if name in notes and notes[name].errors), ""
+        )
     return {
         "address": target.address,
         "draft": target.draft,

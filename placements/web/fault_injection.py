@@ -73,8 +73,9 @@ def inject_fault(request: HttpRequest, name: str) -> HttpResponse:
             status=409,
         )
     page = "cluster" if request.POST.get("at") == "cluster" else "cluster-inject-fault"
-    message = _message(request, cluster, now=how["now"])
-    return redirect_after(request, message, f"web:{page}", name)
+    return redirect_after(
+        request, _message(request, cluster, now=how["now"]), f"web:{page}", name
+    )
 
 
 def _message(request: HttpRequest, before: MemberCluster, *, now: datetime) -> str:

@@ -266,8 +266,9 @@ class _Drawing:
             low, high = min(self.values.values()), max(self.values.values())
             share = (self.values[name] - low) / (high - low) if high > low else 1
             shade = f"shade-{1 + min(_SHADES - 1, int(_SHADES * share))}"
-        badge = badges.STATE_BADGES[state]
-        return MapCluster(name, badge, _GLYPHS.get(state, ""), text, shade)
+        return MapCluster(
+            name, badges.STATE_BADGES[state], _GLYPHS.get(state, ""), text, shade
+        )
 
 
 def _measured(measure: str) -> dict[str, float]:

@@ -47,8 +47,9 @@ def help_page(request: HttpRequest, page: str) -> HttpResponse:
 def documentation(request: HttpRequest, path: str = "index") -> HttpResponse:
     """Show a page of the documentation, or one of its images."""
     if path.endswith(".png") and path in documentation_files():
-        image = documentation_files()[path].read_bytes()
-        return HttpResponse(image, content_type="image/png")
+        return HttpResponse(
+            documentation_files()[path].read_bytes(), content_type="image/png"
+        )
     try:
         page = documentation_page(path, prefix=reverse("web:documentation"))
     except UnknownPageError as error:

@@ -290,8 +290,7 @@ def roll_back(request: HttpRequest, name: str) -> HttpResponse:
     """Show what rolling back to a revision restores, the newest earlier one without `?number=`, or do it."""
     placements = with_revision(Placement.objects.prefetch_related("policy_snapshots"))
     placement = get_object_or_404(placements, full_name=name)
-    entered = request.POST.get("number") or request.GET.get("number", "")
-    number = number_of(entered)
+    number = number_of(request.POST.get("number") or request.GET.get("number", ""))
     page = _roll_back_context(request, placement, number)
     if request.method == "POST" and number is None and not page["refusal"]:
         page["refusal"] = f"{name} cannot roll back without the number of a revision"
@@ -386,8 +385,9 @@ def _policy_words(one: Revision, snapshots: Mapping[int, PolicySnapshot]) -> str
     is_pick_n = snapshot and snapshot.policy.get("placementType") == "PickN"
     if snapshot is None or (is_pick_n and number is None):
         return ""
-    policy = policy_of(snapshot, number)
-    return policy_sentence(policy, Semantics(snapshot.semantics), snapshot.options)
+    return policy_sentence(
+        policy_of(snapshot, number), Semantics(snapshot.semantics), snapshot.options
+    )
 
 
 @for_readers

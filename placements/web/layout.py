@@ -149,8 +149,7 @@ def live_page(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpRespon
     @polled
     @wraps(view)
     def compared(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        stored = counts_of(request).version or 0
-        request.version = version_as_of(stored)  # type: ignore[attr-defined]  # read by templates
+        request.version = version_as_of(counts_of(request).version or 0)  # type: ignore[attr-defined]  # read by templates
         return view(request, *args, **kwargs)
 
     return compared

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 from django.contrib import messages
@@ -185,8 +186,9 @@ def rollouts(request: HttpRequest) -> HttpResponse:
             kind=kind,
         )
         rows = [_row(run) for run in [*([] if after else active), *page.rows]]
-        ended = runs_count(placement=name, text=text, state=state, kind=kind)
-        count = len(active) + ended
+        count = len(active) + runs_count(
+            placement=name, text=text, state=state, kind=kind
+        )
     states = [(one, state_words(one), None) for one in RunListState]
     kinds = [(one, one.capitalize(), None) for one in RunKind]
     waiting = [(_APPROVAL, "Pending approval", pending.count())]
@@ -238,8 +240,9 @@ def _row(run: Any) -> RunRow:
     elif run.ended_reason != UP_TO_DATE:
         ended_reason = run.ended_reason
     began_at = run.started_at or run.created_at
-    state = badges.run_state(run)
-    return RunRow(run, run_address(run), title, state, began_at, ended_reason, eta)
+    return RunRow(
+        run, run_address(run), title, badges.run_state(run), began_at, ended_reason, eta
+    )
 
 
 @for_readers
@@ -269,8 +272,9 @@ def rollout(
         # The same role and query get the same fragment; `v` differs by how new the page is.
         query = sorted((key, value) for key, value in request.GET.items() if key != "v")
         key = (request.path, operates_here(request), str(query))
-        make = partial(_rollout, request, name, number, tab)
-        return shared_fragment(request, key, make)
+        return shared_fragment(
+            request, key, partial(_rollout, request, name, number, tab)
+        )
     return _rollout(request, name, number, tab)
 
 
@@ -404,8 +408,9 @@ def staged_run(request: HttpRequest, name: str) -> HttpResponse:
     stages = stages_of(run, result, window) if result else []
     plan = plan_of(run)
     waits = result.waits if result else ()
-    times = [wait.stage for wait in waits if wait.reason is WaitReason.TIME]
-    skippable = next(iter(times), "")
+    skippable = next(
+        (wait.stage for wait in waits if wait.reason is WaitReason.TIME), ""
+    )
     parts = parts_of_steps(run, plan, now=now)
     asked = [one for one in run.approvals.all() if one.approved_at is None]
     pending = waiting_for(asked[0], user) if asked else None
@@ -571,7 +576,7 @@ def _picture(
     }
     others = [name for name in parts if name not in took]
     before = [name for name in others if parts[name] in DONE]
-    planned = {name for wave in run.waves for name in wave}
+    planned = set(chain(*run.waves))
     left = [name for name in others if name not in planned]
     pending = [
         [name for name in wave if parts.get(name) not in (None, *DONE)]
@@ -608,8 +613,7 @@ def _in_order(
     """Return the clusters of a rollout, those that need attention first."""
     names = list(parts)
     if run.is_running:
-        planned = [name for wave in run.waves for name in wave]
-        names = list(dict.fromkeys([*planned, *sorted(parts)]))
+        names = list(dict.fromkeys([*chain(*run.waves), *sorted(parts)]))
     blocked = {one.cluster for one in result.blocked} if result else set[str]()
     names.sort(
         key=lambda one: _ORDER[None if one in blocked else parts.get(one, Part.PENDING)]
@@ -818,8 +822,7 @@ def _run_action(
         context["refusal"] = _sentence(why_not, name)
         return render(request, "rollouts/action.html", context)
     try:
-        more = context.get("more", {})
-        message = action.run(name, value, **actor(request), **more)
+        message = action.run(name, value, **actor(request), **context.get("more", {}))
     except (
         ActionNotAllowed,
         InvalidManifest,
