@@ -113,6 +113,38 @@ def start_of(request: HttpRequest) -> int:
 
 
 @dataclass(frozen=True, slots=True)
+class RowRange:
+    """Which of the rows of a list in memory a page shows, and where its neighbours start."""
+
+    start: int
+    size: int
+    total: int
+
+    @property
+    def first(self) -> int:
+        """The number of the first row, as people count; 0 without rows."""
+        return min(self.start + 1, self.total)
+
+    @property
+    def last(self) -> int:
+        return min(self.start + self.size, self.total)
+
+    @property
+    def earlier(self) -> int | None:
+        return max(0, self.start - self.size) if self.start else None
+
+    @property
+    def later(self) -> int | None:
+        return self.last if self.last < self.total else None
+
+
+def range_from(request: HttpRequest, total: int, size: int = PAGE_SIZE) -> RowRange:
+    """Return the rows that the address requests: `?from=50`; the first ones where it has too few."""
+    start = number_of(request.GET.get("from", "")) or 0
+    return RowRange(start - start % size if start < total else 0, size, total)
+
+
+@dataclass(frozen=True, slots=True)
 class Pager:
     """Which rows of a list a page shows, and the addresses of its neighbours and of other page sizes."""
 

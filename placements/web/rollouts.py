@@ -1,6 +1,6 @@
 """Rollouts and staged runs: the list and the pending approvals, one rollout, the plan, actions of users."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
@@ -95,7 +95,6 @@ from placements.services.rollouts.operations import (
     ActionNotAllowed,
 )
 from placements.services.rollouts.queries import (
-    ClusterInRun,
     applied_names,
     approvals_waiting,
     clusters_in,
@@ -127,6 +126,7 @@ from placements.web.request import (
     page_from,
     page_size,
     pager_of,
+    range_from,
     start_of,
     word_from,
 )
@@ -317,12 +317,9 @@ def _rollout(
         "clusters_count": len(parts),
     }
     named = _named_in(result)
-    names, first = [], 0
-    if tab == "clusters":
-        names = _in_order(run, parts, result)
-        first = number_of(request.GET.get("from", "")) or 0
-        first = first if first < len(names) else 0
-    shown = names[first : first + _CLUSTERS_SHOWN]
+    names = _in_order(run, parts, result) if tab == "clusters" else []
+    page = range_from(request, len(names), _CLUSTERS_SHOWN)
+    shown = names[page.start : page.last]
     rows = clusters_in(run, list(dict.fromkeys([*shown, *named])), report)
     by_name = {row.cluster: row for row in rows}
     if result:
@@ -337,8 +334,15 @@ def _rollout(
             can_roll_back=not why_not["roll_back"],
         )
     if tab == "clusters":
+        context["page"] = page
         shown_rows = [by_name[name] for name in shown]
-        context |= _clusters_context(shown_rows, parts, first=first, total=len(names))
+        context["clusters"] = [
+            (
+                row,
+                part_state(row.phase, parts.get(row.cluster, Part.PENDING), row.block),
+            )
+            for row in shown_rows
+        ]
     elif tab == "events":
         context["events"] = event_rows(
             events_of(run).order_by("-at", "-id")[:_EVENTS_SHOWN]
@@ -619,29 +623,6 @@ def _in_order(
         key=lambda one: _ORDER[None if one in blocked else parts.get(one, Part.PENDING)]
     )
     return names
-
-
-def _clusters_context(
-    rows: Iterable[ClusterInRun],
-    parts: Mapping[str, Part],
-    *,
-    first: int,
-    total: int,
-) -> dict[str, Any]:
-    """Return a page of the clusters of a rollout, and where its neighbours start."""
-    clusters = [
-        (row, part_state(row.phase, parts.get(row.cluster, Part.PENDING), row.block))
-        for row in rows
-    ]
-    last = first + len(clusters)
-    return {
-        "clusters": clusters,
-        "first": first + 1,
-        "last": last,
-        "total": total,
-        "earlier": max(0, first - _CLUSTERS_SHOWN) if first else None,
-        "later": last if last < total else None,
-    }
 
 
 def part_state(phase: str, part: Part, block: str = "") -> badges.Badge:
