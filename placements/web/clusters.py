@@ -184,32 +184,34 @@ def clusters(request: HttpRequest) -> HttpResponseBase:
     ]
     count, states_counted = counts_with(wanted)
     headers, orders = _columns_and_orders(columns, order)
-    context = {
-        "wanted": wanted,
-        "filter": [
-            (key, value)
-            for key in ("q", *LIST_FILTERS["clusters"])
-            for value in request.GET.getlist(key)
-            if value
-        ],
-        "rows": _rows(page.rows, columns),
-        "pager": pager_of(
-            request, len(page.rows), count, before=page.before, after=page.after
-        ),
-        "count": count,
-        "order": order,
-        "orders": orders,
-        "columns": columns,
-        "headers": headers,
-        "formats": FORMATS,
-        "may_change": may_operate(request.user)
-        and offered(reverse("web:bulk-change", args=["cordon"])),
-        "actions": BULK_ACTIONS.values(),
-        "keys": keys,
-        "bar": _bar(request, wanted, keys, states_counted, favourites),
-    }
     return render_page(
-        request, "clusters/list.html", context, fragment="clusters/_list.html"
+        request,
+        "clusters/list.html",
+        {
+            "wanted": wanted,
+            "filter": [
+                (key, value)
+                for key in ("q", *LIST_FILTERS["clusters"])
+                for value in request.GET.getlist(key)
+                if value
+            ],
+            "rows": _rows(page.rows, columns),
+            "pager": pager_of(
+                request, len(page.rows), count, before=page.before, after=page.after
+            ),
+            "count": count,
+            "order": order,
+            "orders": orders,
+            "columns": columns,
+            "headers": headers,
+            "formats": FORMATS,
+            "may_change": may_operate(request.user)
+            and offered(reverse("web:bulk-change", args=["cordon"])),
+            "actions": BULK_ACTIONS.values(),
+            "keys": keys,
+            "bar": _bar(request, wanted, keys, states_counted, favourites),
+        },
+        fragment="clusters/_list.html",
     )
 
 
@@ -516,22 +518,25 @@ def topology(request: HttpRequest) -> HttpResponse:
             [state for state in states if state[1]],
         )
         rows.append(TopologyRow(words, one.total, present, urlencode(labels)))
-    context = {
-        "keys": keys[:_KEYS_SHOWN],
-        "chosen": chosen,
-        "key": chosen[0] if chosen else "",
-        "key2": chosen[1] if len(chosen) > 1 else "",
-        "charts": charts,
-        "rows": rows,
-        "more": max(0, len(groups) - _ROWS),
-        "alike_keys": near_duplicates(key for key, _ in keys),
-        "alike": [
-            (key, alike)
-            for place, key in enumerate(chosen)
-            for alike in near_duplicates(
-                one.values[place] or "" for one in groups if one.values[place]
-            )
-        ],
-        "lacking": sum(one.total for one in groups if None in one.values),
-    }
-    return render_page(request, "clusters/topology.html", context)
+    return render_page(
+        request,
+        "clusters/topology.html",
+        {
+            "keys": keys[:_KEYS_SHOWN],
+            "chosen": chosen,
+            "key": chosen[0] if chosen else "",
+            "key2": chosen[1] if len(chosen) > 1 else "",
+            "charts": charts,
+            "rows": rows,
+            "more": max(0, len(groups) - _ROWS),
+            "alike_keys": near_duplicates(key for key, _ in keys),
+            "alike": [
+                (key, alike)
+                for place, key in enumerate(chosen)
+                for alike in near_duplicates(
+                    one.values[place] or "" for one in groups if one.values[place]
+                )
+            ],
+            "lacking": sum(one.total for one in groups if None in one.values),
+        },
+    )

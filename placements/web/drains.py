@@ -15,7 +15,7 @@ from clusters.models import MemberCluster
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.htmx import render_page
 from fleetui.middleware import costly
-from fleetui.permissions import current_user, for_readers
+from fleetui.permissions import for_readers
 from placements.explain.loss import IMPACT_BADGES
 from placements.manifests.policy import PlacementType
 from placements.models import Binding, Drain, DrainStep, Placement
@@ -111,22 +111,22 @@ def _change(request: HttpRequest, cluster: MemberCluster) -> HttpResponse:
 
 
 def _start(request: HttpRequest, cluster: MemberCluster) -> str:
-    by, now = current_user(request), datetime.now(UTC)
+    how = actor(request)
     if request.POST.get("how") == "cordon":
-        return ACTIONS[ActionKind.CLUSTER, "cordon"].run(cluster.name, by=by, now=now)
+        return ACTIONS[ActionKind.CLUSTER, "cordon"].run(cluster.name, **how)
     errors: list[FieldError] = []
     at_once = _number(request, "at_once", MOST_AT_ONCE, errors)
     minutes = _number(request, "minutes", _LONGEST_MINUTES, errors)
     if errors:
         raise InvalidManifest(errors)
     first = tuple(request.POST.get("first", "").replace(",", " ").split())
-    deadline = now + timedelta(minutes=minutes) if minutes else None
-    pace = Pace(at_once, None, first or None, deadline)
-    impact = drain_impact(cluster.name, now=now)
+    deadline = how["now"] + timedelta(minutes=minutes) if minutes else None
+    impact = drain_impact(cluster.name, now=how["now"])
     if impact.needs_typed_name and request.POST.get("name", "").strip() != cluster.name:
         message = "Required value: some placements lose a cluster without a replacement"
         raise InvalidManifest.of("name", "required", message, cluster.name)
-    ACTIONS[ActionKind.CLUSTER, "drain"].run(cluster.name, by=by, now=now, pace=pace)
+    pace = Pace(at_once, None, first or None, deadline)
+    ACTIONS[ActionKind.CLUSTER, "drain"].run(cluster.name, **how, pace=pace)
     return ""  # the page says it, until the drain has ended
 
 
@@ -159,18 +159,13 @@ def _page(
 ) -> HttpResponse:
     last = latest_drain(cluster.name)
     is_running = last is not None and last.state == Drain.State.RUNNING
-    progress = _progress(last) if last else None
-    may_start = not is_running and not why_not_drain(cluster)
+    progress = _progress(last) if last else {"is_changing": False}
     # A drain that has ended shows its result; the plan of another one is requested.
-    shows_result = last is not None and not (
-        "plan" in request.GET or request.method == "POST"
-    )
-    shows_result = shows_result or is_running
-    impact = (
-        drain_impact(cluster.name, now=datetime.now(UTC))
-        if may_start and not shows_result
-        else None
-    )
+    wants_plan = "plan" in request.GET or request.method == "POST"
+    shows_result = is_running or (last is not None and not wants_plan)
+    impact = None
+    if not shows_result and not why_not_drain(cluster):
+        impact = drain_impact(cluster.name, now=datetime.now(UTC))
     defaults = {
         "how": "drain",
         "at_once": str(AT_ONCE),
@@ -185,7 +180,7 @@ def _page(
         "is_running": is_running,
         "is_cordoned": cluster.is_cordoned,
         "progress": progress,
-        "is_followed": is_running or bool(progress and progress["is_changing"]),
+        "is_followed": is_running or progress["is_changing"],
         "shows_result": shows_result,
         "back": bring_back(cluster.name) if shows_result and not is_running else None,
         "impact": impact,

@@ -245,11 +245,12 @@ def complete(request: HttpRequest) -> JsonResponse:
 @for_operators("discard drafts", of=by_operation)
 @require_POST
 def discard(request: HttpRequest, number: int) -> HttpResponse:
-    discarded = discard_draft(number, by=current_user(request))
-    messages.success(request, "Draft discarded.")
-    if discarded.placement:
-        return redirect("web:placement", discarded.placement.full_name)
-    return redirect("web:placements")
+    placement = discard_draft(number, by=current_user(request)).placement
+    if placement:
+        return redirect_after(
+            request, "Draft discarded.", "web:placement", placement.full_name
+        )
+    return redirect_after(request, "Draft discarded.", "web:placements")
 
 
 @for_operators("edit drafts", of=of_draft)
@@ -314,8 +315,7 @@ def _with_namespace(request: HttpRequest, submission: Submission) -> Submission:
         if refusal is not None:
             raise refusal
         manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-        by, now = current_user(request), datetime.now(UTC)
-        apply_resource(manifest, by=by, now=now, expected=0)
+        apply_resource(manifest, **actor(request), expected=0)
         message = f"Namespace {name} created."
     except (FleetError, ValueError, PermissionDenied) as error:
         message = f"The namespace was not created. {error}"
@@ -343,8 +343,9 @@ def _respond(
         and target.draft
         and not (is_unclear or context["preview"].errors)
     ):
-        address = reverse("web:draft-review", args=[target.draft.pk], query=query)
-        return redirect_page(request, address)
+        return redirect_page(
+            request, reverse("web:draft-review", args=[target.draft.pk], query=query)
+        )
 
     address = _with_query(target.address, query)
     if is_unclear and not is_fragment:

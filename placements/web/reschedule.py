@@ -121,7 +121,6 @@ def _page(
         "schedule": None,
         "explanation": "A move is one cluster that leaves." if moves else "",
         "errors": (),
-        "is_saved": True,
     }
     try:
         if moves and not context["refusal"]:

@@ -162,7 +162,6 @@ def delete(
         request,
         "resources/delete.html",
         {
-            "resource": row,
             "url": resource_url(row),
             "subject": object_label(RESOURCE, name_of(one)),
             "inside": inside,

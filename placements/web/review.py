@@ -132,24 +132,24 @@ def _show_review(
         "empties": results.get("empties"),
         "refused": results.get("refused", ()),
         "unaccepted": results.get("unaccepted", False),
-        "moved": names_changed_since(request, schedule)
-        if outdated == "fleet" and schedule
-        else [],
-        "after": names_after(schedule) if schedule else "",
+        "moved": (),
+        "after": "",
         "lines": lines,
-        "data": draft.data if isinstance(draft.data, dict) else {},
         "is_unchanged": placement is not None and draft.data == placement.document,
         "has_rules": "rules" in request.GET
         and draft.manifest is not None
         and not preview.errors,
     }
-    saved = (
-        placement.policy_snapshots.filter(is_latest=True).first() if placement else None
-    )
-    if placement is not None and saved is not None and schedule is not None:
-        policy = policy_of(saved, placement.number_of_clusters)
-        before = policy_sentence(policy, Semantics(saved.semantics), saved.options)
-        context["sentence"] = sentence_diff(before, schedule.sentence)
+    if schedule is not None:
+        context["after"] = names_after(schedule)
+        if outdated == "fleet":
+            context["moved"] = names_changed_since(request, schedule)
+    if schedule is not None and placement is not None:
+        saved = placement.policy_snapshots.filter(is_latest=True).first()
+        if saved is not None:
+            policy = policy_of(saved, placement.number_of_clusters)
+            before = policy_sentence(policy, Semantics(saved.semantics), saved.options)
+            context["sentence"] = sentence_diff(before, schedule.sentence)
     if context["has_rules"] and draft.manifest is not None:
         context |= draft_sides(draft.manifest)
     if request.GET.get("panel") != "rollout":
@@ -266,23 +266,20 @@ def rollout_sentence(schedule: SchedulePreview, waves: tuple[Wave, ...] | None) 
         )
     if waves is None:
         return "The review shows the rollout plan."
-    removals = ""
-    if schedule.leaves:
-        removals = f"Removes it from {counted(len(schedule.leaves), 'cluster')}."
-    if not waves:
-        return removals or "Nothing to roll out."
+    sentences = []
     updates = [
         sum(not isinstance(one, Remove) for one in wave.actions) for wave in waves
     ]
-    numbers = [number for number in updates if number]
-    sizes = ", ".join(map(str, numbers[:WAVES_SHOWN]))
-    if len(numbers) > WAVES_SHOWN:
-        sizes += ", …"
-    clusters = "cluster" if numbers == [1] else "clusters"
-    rollout = f"Rolls out in {counted(len(numbers), 'wave')}: {sizes} {clusters}."
-    if not numbers:
-        rollout = ""
-    return f"{rollout} {removals}".strip()
+    if numbers := [number for number in updates if number]:
+        sizes = ", ".join(map(str, numbers[:WAVES_SHOWN]))
+        more = ", …" * (len(numbers) > WAVES_SHOWN)
+        clusters = "cluster" if numbers == [1] else "clusters"
+        sentences.append(
+            f"Rolls out in {counted(len(numbers), 'wave')}: {sizes}{more} {clusters}."
+        )
+    if schedule.leaves:
+        sentences.append(f"Removes it from {counted(len(schedule.leaves), 'cluster')}.")
+    return " ".join(sentences) or "Nothing to roll out."
 
 
 def conflict_context(draft: Draft | None) -> dict[str, Any]:

@@ -72,7 +72,6 @@ def what_if(request: HttpRequest) -> HttpResponse:
     context = {
         "variant": variant,
         "worst": loss_name(*worst) if worst else "",
-        "variants": VARIANT_NAMES,
         "names": "\n".join(names),
         "labels": " ".join(label.replace(":", "=", 1) for label in labels),
         "keys": label_keys(),
