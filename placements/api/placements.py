@@ -24,9 +24,10 @@ from placements.api.base import (
 from placements.api.cluster_objects import (
     ClusterObjectSerializer,
     DifferenceSerializer,
+    DryRunInputSerializer,
+    DryRunSerializer,
     ReapplySerializer,
 )
-from placements.api.dry_runs import DryRunInputSerializer, DryRunSerializer
 from placements.api.filters import (
     DeleteQuery,
     DriftQuery,

@@ -1,4 +1,4 @@
-"""Drains of a cluster: impact, options, progress, and restoring the evicted placements."""
+"""Drains of a cluster, and restoring what they evicted; and the removals from one that wait for a person."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
-from django.shortcuts import get_object_or_404, redirect
+from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
@@ -15,7 +15,7 @@ from clusters.models import MemberCluster
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.htmx import render_page
 from fleetui.middleware import costly
-from fleetui.permissions import for_readers
+from fleetui.permissions import by_operation, for_operators, for_readers
 from placements.explain.loss import IMPACT_BADGES
 from placements.manifests.policy import PlacementType
 from placements.models import Binding, Drain, DrainStep, Placement
@@ -33,9 +33,14 @@ from placements.services.disruption.queries import (
     taken_over,
 )
 from placements.services.disruption.restore import bring_back
+from placements.services.rollouts.removals import (
+    confirm_removal,
+    keep_objects,
+    waiting_removals,
+)
 from placements.web.badges import Badge, phase_state
 from placements.web.layout import live_page
-from placements.web.request import actor, for_action, number_of
+from placements.web.request import actor, for_action, number_of, redirect_after
 
 _NAMES_SHOWN = 3
 _LONGEST_MINUTES = 100_000
@@ -260,3 +265,29 @@ def _step(step: DrainStep, went: list[Binding], *, has_all: bool) -> DrainStepRo
         is_evictable=step.state != DrainStep.State.STAYS,
         has_all=has_all,
     )
+
+
+@for_readers
+@require_http_methods(["GET", "HEAD", "POST"])
+def cluster_removals(request: HttpRequest, name: str) -> HttpResponseBase:
+    """Show the removals that wait; confirm one, or keep the objects."""
+    cluster = get_object_or_404(MemberCluster, name=name)
+    if request.method == "POST":
+        return _decide(request, cluster)
+    return render(
+        request,
+        "clusters/removals.html",
+        {"cluster": cluster, "removals": waiting_removals(cluster.name)},
+    )
+
+
+@for_operators("decide removals", of=by_operation)
+def _decide(request: HttpRequest, cluster: MemberCluster) -> HttpResponse:
+    placement = request.POST.get("placement", "")
+    if request.POST.get("do") == "keep":
+        keep_objects(cluster.name, placement, **actor(request))
+        done = f"The objects of {placement} stay on {cluster.name}."
+    else:
+        confirm_removal(cluster.name, placement, **actor(request))
+        done = f"Removal of {placement} from {cluster.name} confirmed."
+    return redirect_after(request, done, "web:cluster-removals", cluster.name)

@@ -1,4 +1,4 @@
-"""The resources on the hub: list, detail and delete."""
+"""The resources on the hub and the overrides of them: lists, details, and deleting a resource."""
 
 from collections.abc import Collection
 from urllib.parse import urlencode
@@ -16,7 +16,7 @@ from fleetui.apimachinery.secrets import HubObject
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.htmx import render_page
 from fleetui.permissions import for_operators, for_readers
-from placements.models import Placement, Resource
+from placements.models import Override, Placement, Resource
 from placements.services.filters import (
     LIST_FILTERS,
     RESOURCE_ORDERS,
@@ -24,6 +24,7 @@ from placements.services.filters import (
     resources_matching,
     with_sizes,
 )
+from placements.services.overrides.queries import effects_of, overrides_matching
 from placements.services.resources.operations import RESOURCE, delete_resource, name_of
 from placements.services.resources.queries import may_select, placements_with
 from placements.services.teams import of_resource
@@ -167,4 +168,43 @@ def delete(
             "inside": inside,
             "placements": placements_selecting([one]),
         },
+    )
+
+
+@for_readers
+@require_safe
+def overrides(request: HttpRequest) -> HttpResponse:
+    filters = read_filters(request, "overrides")
+    page = page_from(
+        request,
+        overrides_matching(text=filters["q"], placement=filters["placement"]),
+        order="name",
+        unique="id",
+    )
+    return render_page(
+        request,
+        "overrides/list.html",
+        {
+            "rows": page.rows,
+            "after": page.after,
+            "bar": filter_bar(request, LIST_FILTERS["overrides"]),
+        },
+        fragment="overrides/_list.html",
+    )
+
+
+@for_readers
+@require_safe
+def show_override(
+    request: HttpRequest, kind: str, namespace: str, name: str
+) -> HttpResponse:
+    """Show an override: the resources and clusters that it changes, its snapshots, its manifest."""
+    own = "" if namespace == "_" else namespace
+    row = Override.objects.filter(kind=kind, namespace=own, name=name).first()
+    if row is None:
+        raise Http404(f"{kind} {name} not found on the hub.")
+    return render(
+        request,
+        "overrides/override.html",
+        {"effects": effects_of(row), "manifest": dump_yaml(row.document)},
     )
