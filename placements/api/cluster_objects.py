@@ -1,4 +1,4 @@
-"""Fields of the objects of a placement on its clusters, of their differences, and of dry runs."""
+"""Fields of objects on clusters, of their differences, and of dry runs."""
 
 from datetime import datetime
 

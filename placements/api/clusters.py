@@ -1,4 +1,4 @@
-"""Member clusters: manifests, labels, taints, cordon, heartbeat, bindings, and removals that wait."""
+"""Member clusters: manifests, actions, heartbeat, bindings, removals that wait."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Events: who did what to which object; and the access log: who logged in, changed access or was refused."""
+"""Events: who did what to which object; and the lines of the access log."""
 
 from django.http import Http404
 from rest_framework import serializers

@@ -1,4 +1,4 @@
-"""The overview, the inbox of all hubs, and the search over everything, in REST."""
+"""The overview, the inbox of all hubs, and the search, in REST."""
 
 from dataclasses import asdict
 from datetime import UTC, datetime

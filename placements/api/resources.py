@@ -1,4 +1,4 @@
-"""Resources on the hub and their overrides, as manifests; applying many documents at once."""
+"""Resources and overrides as manifests; applying many documents at once."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What happened, newest first: who did what to which object, one event in full, and the access log."""
+"""What happened, newest first: events of objects, and the access log."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The overview: figures, map, what needs attention, rollouts, placements; and the inbox of all hubs."""
+"""The overview: figures, map, causes, rollouts, placements; the inbox of all hubs."""
 
 import time
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""Drains of a cluster, and restoring what they evicted; and the removals from one that wait for a person."""
+"""Drains of a cluster, and the removals from one that wait for a person."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta

@@ -38,7 +38,7 @@ def actor(request: HttpRequest) -> dict[str, Any]:
 def redirect_after(
     request: HttpRequest, message: str, page: str, *arguments: object
 ) -> HttpResponse:
-    """Say what was done, on the page that comes next."""
+    """Show what was done on the page that comes next."""
     messages.success(request, message)
     return redirect(page, *arguments)
 

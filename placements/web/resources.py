@@ -1,4 +1,4 @@
-"""The resources on the hub and the overrides of them: lists, details, and deleting a resource."""
+"""The resources on the hub, and the overrides of them: lists and details."""
 
 from collections.abc import Collection
 from urllib.parse import urlencode

@@ -1,4 +1,4 @@
-"""Users with their roles, for superusers; and API tokens. Passwords and groups are in the admin."""
+"""Users with their roles, for superusers, and API tokens."""
 
 from datetime import UTC, datetime
 from typing import Any

@@ -55,7 +55,6 @@ AREAS = {
         "placements/models/hub_decisions.py",
     ),
     "Accounts and security": (
-        "*/access_log.py",
         "*/authentication.py",
         "*/tokens.py",
         "fleetui/access/*",
