@@ -699,12 +699,8 @@ def decision(request: HttpRequest, prefix: str) -> HttpResponse:
         return HttpResponse(
             figure, content_type="application/json", status=200 if figure else 404
         )
-    if "table" in request.GET:
-        chart = page.chart(request.GET["table"])
-        return requested_table(request, [chart] if chart else []) or HttpResponse(
-            status=404
-        )
-    return render_page(
+    chart = page.chart(request.GET.get("table", ""))
+    return requested_table(request, [chart] if chart else []) or render_page(
         request,
         "decisions/decision.html",
         _context(page),

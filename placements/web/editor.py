@@ -341,19 +341,20 @@ def _respond(
     if (
         "review" in request.POST
         and target.draft
-        and not (is_unclear or context["preview"].errors)
+        and not is_unclear
+        and not context["preview"].errors
     ):
         return redirect_page(
             request, reverse("web:draft-review", args=[target.draft.pk], query=query)
         )
 
-    address = _with_query(target.address, query)
-    if is_unclear and not is_fragment:
-        return render(request, "editor/edit.html", context, status=422)
     if not is_fragment:
+        if is_unclear:
+            return render(request, "editor/edit.html", context, status=422)
         if submission.message:
             messages.warning(request, submission.message)
         return redirect(_with_query(target.address, {**query, "errors": "all"}))
+    address = _with_query(target.address, query)
     if submission.is_structural:
         response = render(request, "editor/_editor.html", context)
         return push_url(reswap(retarget(response, "#editor"), "outerHTML"), address)

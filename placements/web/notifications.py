@@ -21,7 +21,6 @@ from placements.models import NOTIFIED, NotificationRule, ProblemKind
 from placements.services.notifications.operations import (
     PREVIEW_DAYS,
     RuleInput,
-    check_name,
     delete_channel,
     delete_rule,
     deliveries,
@@ -83,11 +82,8 @@ def channel(request: HttpRequest, name: str = "") -> HttpResponseBase:
     }
     errors: Any = ()
     if request.method == "POST":
-        now, user = datetime.now(UTC), current_user(request)
         try:
-            if problems := check_name(entered_name):
-                raise InvalidManifest(problems)
-            save_channel(entered_name, kind, fields, by=user, now=now)
+            save_channel(entered_name, kind, fields, **actor(request))
         except InvalidManifest as error:
             errors = error.errors
         else:

@@ -151,11 +151,8 @@ def placement_clusters(
     """
     outcomes = summary_of(decision) if decision else {}
     bound, joined = bound_and_joined(placement, decision)
-    facets = dict.fromkeys(
-        bound, ClusterFacet.NOT_SELECTED
-    )  # those being removed may have left the fleet
-    facets |= dict.fromkeys(joined, ClusterFacet.NOT_SELECTED)
-    facets |= dict.fromkeys(outcomes, ClusterFacet.NOT_SELECTED)
+    # Those being removed may have left the fleet.
+    facets = dict.fromkeys([*bound, *joined, *outcomes], ClusterFacet.NOT_SELECTED)
     facets |= {
         one: ClusterFacet.SELECTED
         for one in bound

@@ -520,31 +520,32 @@ def _decision_tab(
 ) -> dict[str, Any]:
     """Return the decision that selected the clusters, and how many later ones changed nothing."""
     ranking = ranking_decision(placement, latest)
-    value = decision_of(ranking) if ranking else None
-    rows, has_all = (
-        placement.decisions.select_related("record"),
-        request.GET.get("unchanged") == "1",
-    )
-    page = (
-        page_from(request, rows, order="-number", unique="number") if has_all else None
-    )
-    return {
-        "has_all": has_all,
-        "after": page.after if page else None,
+    rows = placement.decisions.select_related("record")
+    context = {
+        "has_all": request.GET.get("unchanged") == "1",
         "condition": scheduled_condition(placement, latest),
         "ranking": ranking,
         "is_of_policy": _is_of_policy(ranking, latest),
-        "steps": last_steps(ranking) if ranking else None,
-        "headline": headline(value) if value else "",
-        "unchanged": latest.number - ranking.number if latest and ranking else 0,
-        "names": value.cycle.fleet.names[:_NAMES_OFFERED] if value else (),
+        "steps": None,
         "ways": [change_words(one.change) for one in fixes_of(latest)]
         if latest
         else (),
-        "decisions": page.rows
-        if page
-        else rows.filter(CHANGES_CLUSTERS).order_by("-number")[:_REVISIONS_SHOWN],
+        "decisions": rows.filter(CHANGES_CLUSTERS).order_by("-number")[
+            :_REVISIONS_SHOWN
+        ],
     }
+    if context["has_all"]:
+        page = page_from(request, rows, order="-number", unique="number")
+        context |= {"decisions": page.rows, "after": page.after}
+    if latest and ranking:
+        value = decision_of(ranking)
+        context |= {
+            "steps": last_steps(ranking),
+            "headline": headline(value),
+            "unchanged": latest.number - ranking.number,
+            "names": value.cycle.fleet.names[:_NAMES_OFFERED],
+        }
+    return context
 
 
 def _resources_tab(placement: Any) -> dict[str, Any]:

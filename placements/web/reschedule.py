@@ -14,6 +14,7 @@ from fleetui.audit import events_since
 from fleetui.concurrency import RevisionConflict
 from fleetui.middleware import costly
 from fleetui.permissions import for_readers
+from placements.engine.scheduling.decision import Decision
 from placements.explain.moves import balance_sentence, repair_sentence
 from placements.explain.preview import rescheduling_words
 from placements.models import Placement
@@ -22,7 +23,6 @@ from placements.services.editor.operations import preview_reschedule
 from placements.services.placements import UnschedulesEverything
 from placements.services.rescheduling import (
     FEWEST,
-    FewMoves,
     confirm_reschedule,
     moves_from,
     plan_few_moves,
@@ -107,7 +107,7 @@ def _page(
     request: HttpRequest, placement: Placement, *, status: int = 200, **results: Any
 ) -> HttpResponse:
     """Show the preview; `results` say why a confirmation was refused: outdated, events, empties."""
-    few: FewMoves | None = None
+    decision: Decision | None = None
     moves = request.GET.get("moves", FEWEST if placement.is_mirrored else "")
     context: dict[str, Any] = {
         "placement": placement,
@@ -125,6 +125,7 @@ def _page(
     try:
         if moves and not context["refusal"]:
             few = plan_few_moves(placement, moves_from(moves))
+            decision = few.decision
             context |= {
                 "few": few,
                 "today": balance_sentence(few.plan),
@@ -133,7 +134,7 @@ def _page(
                 "evicted": few.plan.leaves[: few.followed],
             }
         if not context["refusal"] and not placement.is_mirrored:
-            schedule = preview_reschedule(placement, few.decision if few else None)
+            schedule = preview_reschedule(placement, decision)
             context |= {
                 **decision_context(schedule),
                 "rollout": rollout_sentence(

@@ -572,27 +572,25 @@ def _picture(
 ) -> RunPicture:
     """Return the waves that started and those that are planned, with the line of available clusters."""
     until = seconds_between(run.started_at, run.ended_at or now)
-    starts = history.starts
-    took = {one.cluster: (one.ended or until) - one.at for one in starts}
+    took = {one.cluster: (one.ended or until) - one.at for one in history.starts}
     dots = {
         name: Dot(name, LEVELS[part], str(part), took.get(name))
         for name, part in parts.items()
     }
     others = [name for name in parts if name not in took]
     before = [name for name in others if parts[name] in DONE]
+    waiting = set(others) - set(before)
     planned = set(chain(*run.waves))
     left = [name for name in others if name not in planned]
     pending = [
-        [name for name in wave if parts.get(name) not in (None, *DONE)]
-        for wave in [[one for one in wave if one not in took] for wave in run.waves]
-        + [left]
+        [name for name in wave if name in waiting] for wave in [*run.waves, left]
     ]
     rest = None
     if result and result.phase is RunPhase.HALTED:
         word = badges.run_state(run).words.partition(" ")[0]
         rest = (word, phase_sentence(result))
     columns = wave_columns(
-        starts,
+        history.starts,
         pending,
         before,
         dots,

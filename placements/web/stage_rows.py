@@ -71,26 +71,25 @@ def stage_rows(document: Mapping[str, Any]) -> list[StageRow] | None:
     rows = []
     for stage in document["spec"]["stages"]:
         selector = stage.get("labelSelector")
-        tasks = stage.get("afterStageTasks") or []
-        row = StageRow(
-            stage["name"],
-            ", ".join(
-                f"{key}={value}"
-                for key, value in ((selector or {}).get("matchLabels") or {}).items()
-            ),
-            str(stage.get("maxConcurrency", "")),
-            stage.get("sortingLabelKey", ""),
-            _APPROVAL if stage.get("beforeStageTasks") else "",
-            next((one["waitTime"] for one in tasks if one["type"] == _WAIT), ""),
-            next((_APPROVAL for one in tasks if one["type"] == _APPROVAL), ""),
-        )
         if (
             selector is None
             or selector.get("matchExpressions")
             or not stage.keys() <= _KNOWN
         ):
             return None
-        rows.append(row)
+        labels = selector.get("matchLabels") or {}
+        tasks = {one["type"]: one for one in stage.get("afterStageTasks") or ()}
+        rows.append(
+            StageRow(
+                stage["name"],
+                ", ".join(f"{key}={value}" for key, value in labels.items()),
+                str(stage.get("maxConcurrency", "")),
+                stage.get("sortingLabelKey", ""),
+                _APPROVAL if stage.get("beforeStageTasks") else "",
+                tasks.get(_WAIT, {}).get("waitTime", ""),
+                tasks.get(_APPROVAL, {}).get("type", ""),
+            )
+        )
     return rows
 
 
