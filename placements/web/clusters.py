@@ -22,6 +22,7 @@ from clusters.filters import (
     ClusterFilter,
     ClusterFilterState,
     ClusterListState,
+    Domain,
     clusters_matching,
     counts_with,
     filter_params,
@@ -481,6 +482,20 @@ class TopologyRow:
     states: list[tuple[badges.Badge, int]]
     query: str
 
+    @classmethod
+    def of(cls, keys: tuple[str, ...], group: Domain) -> "TopologyRow":
+        pairs = zip(keys, group.values, strict=True)
+        return cls(
+            list(map(value_words, group.values)),
+            group.total,
+            [
+                (badge, group.counts[state])
+                for state, badge in badges.STATE_BADGES.items()
+                if group.counts.get(state)
+            ],
+            urlencode([("label", label_filter(key, value)) for key, value in pairs]),
+        )
+
 
 @for_readers
 @require_safe
@@ -497,37 +512,22 @@ def topology(request: HttpRequest) -> HttpResponse:
     charts = [chart] if chart else []
     if table := requested_table(request, charts):
         return table
-    rows = []
     ranked = sorted(
         groups,
         key=lambda one: (
             -sum(one.counts.get(state, 0) for state in _PROBLEMS) / one.total
         ),
     )
-    for one in [one for one in groups if one in ranked[:_ROWS]]:
-        states = [
-            (badge, one.counts.get(state, 0))
-            for state, badge in badges.STATE_BADGES.items()
-        ]
-        labels = [
-            ("label", label_filter(key, value))
-            for key, value in zip(chosen, one.values, strict=True)
-        ]
-        words, present = (
-            list(map(value_words, one.values)),
-            [state for state in states if state[1]],
-        )
-        rows.append(TopologyRow(words, one.total, present, urlencode(labels)))
     return render_page(
         request,
         "clusters/topology.html",
         {
             "keys": keys[:_KEYS_SHOWN],
             "chosen": chosen,
-            "key": chosen[0] if chosen else "",
-            "key2": chosen[1] if len(chosen) > 1 else "",
             "charts": charts,
-            "rows": rows,
+            "rows": [
+                TopologyRow.of(chosen, one) for one in groups if one in ranked[:_ROWS]
+            ],
             "more": max(0, len(groups) - _ROWS),
             "alike_keys": near_duplicates(key for key, _ in keys),
             "alike": [
