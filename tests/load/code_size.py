@@ -40,7 +40,6 @@ AREAS = {
         "placements/services/editor/hints.py",
         "placements/web/disruptions.py",
         "placements/web/fleet_map.py",
-        "placements/web/stage_rows.py",
     ),
     "Live hubs": (
         "*/commands/*hub*.py",
