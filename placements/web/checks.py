@@ -120,7 +120,11 @@ def checks(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 def checks_file(request: HttpRequest) -> HttpResponse:
     row = stored_file()
-    context = {"text": row.text, "revision": row.revision, "errors": ()}
+    context: dict[str, Any] = {
+        "text": row.text,
+        "revision": row.revision,
+        "errors": (),
+    }
     if request.method != "POST":
         return render(request, "checks/file.html", context)
     context["text"] = request.POST.get("text", "").replace("\r\n", "\n")

@@ -288,7 +288,6 @@ def roll_back(request: HttpRequest, name: str) -> HttpResponse:
     page = _roll_back_context(request, placement, number)
     if request.method == "POST" and number is None and not page["refusal"]:
         page["refusal"] = f"{name} cannot roll back without the number of a revision"
-    restoration = page["restoration"]
     if request.method != "POST" or page["refusal"]:
         status = 409 if request.method == "POST" else 200
         return render(request, "placements/roll_back.html", page, status=status)
@@ -298,7 +297,7 @@ def roll_back(request: HttpRequest, name: str) -> HttpResponse:
     try:
         done = roll_back_to(
             name,
-            restoration.target.number,
+            page["restoration"].target.number,
             **actor(request),
             expected=number_of(request.POST.get("revision", ""), digits=18),
             confirmed=is_confirmed(request),

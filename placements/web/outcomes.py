@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from heapq import nsmallest
@@ -75,7 +75,9 @@ def outcome_table(
     matches = tuple(sorted(matching, key=order))
     shown = range_from(request, len(matches))
     return OutcomeTable(
-        *astuple(shown),
+        shown.start,
+        shown.size,
+        shown.total,
         matches=matches,
         rows=list(map(outcome_row, matches[shown.start : shown.last])),
         counts=[
@@ -194,7 +196,9 @@ def placement_clusters(
     shown = range_from(request, len(names), _ROWS)
     page = nsmallest(shown.last, names, key=order)[shown.start :]
     return PlacementClusters(
-        *astuple(shown),
+        shown.start,
+        shown.size,
+        shown.total,
         rows=_cluster_rows(placement, decision, page, outdated, joined, now=now),
         keys=_keys_of(decision),
         counts=[(one, counts[one]) for one in ClusterFacet if counts[one]],
