@@ -46,7 +46,6 @@ from placements.admin.base import (
     NONE,
     RoleAdmin,
     badge,
-    block,
     chips,
     column,
     list_filter,
@@ -722,4 +721,9 @@ class MemberClusterAdmin(RoleAdmin):
         "identity", lambda row: table(row.document["spec"].get("identity") or {})
     )
     property_table = column("properties", lambda row: table(row.properties))
-    manifest = column("manifest", lambda row: block(dump_yaml(manifest_of(row))))
+    manifest = column(
+        "manifest",
+        lambda row: format_html(
+            '<pre class="source" tabindex="0">{}</pre>', dump_yaml(manifest_of(row))
+        ),
+    )

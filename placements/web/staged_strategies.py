@@ -5,14 +5,12 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from django.contrib import messages
 from django.db.models import TextField
 from django.db.models.fields.json import KT
 from django.db.models.functions import Cast
 from django.http import HttpRequest, HttpResponse, QueryDict
-from django.shortcuts import get_object_or_404, redirect, render
+from django.shortcuts import get_object_or_404, render
 from django.urls import reverse
-from django.utils.http import urlencode
 from django.views.decorators.http import require_http_methods, require_safe
 
 from clusters.filters import ClusterFilter, clusters_matching, label_keys
@@ -367,14 +365,13 @@ def _edit_strategy(
         )
     except RevisionConflict as stale:
         return render(request, page, {"editor": editor | {"stale": stale}}, status=409)
-    messages.success(
-        request, f"Strategy {draft.full_name} saved. Existing runs keep their stages."
-    )
+    done = f"Strategy {draft.full_name} saved. Existing runs keep their stages."
     placement = request.GET.get("for", "")
     if Placement.objects.filter(full_name=placement).exists():
-        start = reverse("web:staged-run-create", args=[placement])
-        return redirect(f"{start}?{urlencode({'strategy': draft.full_name})}")
-    return redirect("web:staged-strategy", draft.full_name)
+        query = {"strategy": draft.full_name}
+        start = reverse("web:staged-run-create", args=[placement], query=query)
+        return redirect_after(request, done, start)
+    return redirect_after(request, done, "web:staged-strategy", draft.full_name)
 
 
 def _row_context(name: str, rows: list[StageRow]) -> dict[str, Any]:
