@@ -420,7 +420,7 @@ def _action_on_many(name: str) -> Callable[..., HttpResponse | None]:
             )
             return None
         query = {"name": " ".join(names), "next": request.get_full_path()}
-        return redirect(f"{reverse('web:bulk-change', args=[name])}?{urlencode(query)}")
+        return redirect(reverse("web:bulk-change", args=[name], query=query))
 
     open_page.__name__ = name.replace("-", "_")
     return admin.action(
@@ -628,8 +628,8 @@ class MemberClusterAdmin(RoleAdmin):
         extra_context: Any = None,
     ) -> HttpResponse:
         cluster = self.get_object(request, object_id)
-        query = urlencode({"kind": CLUSTER, "name": cluster.name if cluster else ""})
-        return redirect(f"{reverse('web:activity')}?{query}")
+        query = {"kind": CLUSTER, "name": cluster.name if cluster else ""}
+        return redirect(reverse("web:activity", query=query))
 
     @admin.display(description="page")
     def page(self, cluster: MemberCluster) -> SafeString:

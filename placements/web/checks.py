@@ -7,10 +7,10 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
-from django.utils.http import urlencode
 from django.views.decorators.http import require_http_methods, require_safe
 
 from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.apimachinery.words import counted
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.concurrency import RevisionConflict
 from fleetui.grouping import grouped
@@ -172,8 +172,6 @@ def _relabels(fix: Fix) -> list[tuple[str, str]]:
             "remove": " ".join(key for key, value in several_changes if value is None),
             "do": "preview",
         }
-        words = f"{len(names):,} cluster{'s' * (len(names) != 1)}"
-        links.append(
-            (words, f"{reverse('web:bulk-change', args=['labels'])}?{urlencode(query)}")
-        )
+        address = reverse("web:bulk-change", args=["labels"], query=query)
+        links.append((counted(len(names), "cluster"), address))
     return links

@@ -687,9 +687,9 @@ def decision(request: HttpRequest, prefix: str) -> HttpResponse:
         )
     [row] = rows
     if row.record.decision_id != prefix:
-        query = request.GET.urlencode()
-        address = reverse("web:decision", args=[row.record.decision_id])
-        return redirect(f"{address}?{query}" if query else address)
+        return redirect(
+            reverse("web:decision", args=[row.record.decision_id], query=request.GET)
+        )
 
     page = DecisionPage(request, row)
     if request.GET.get("download") in FORMATS:

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
@@ -94,8 +93,13 @@ def _change(request: HttpRequest, cluster: MemberCluster) -> HttpResponse:
         placement = get_object_or_404(
             Placement, full_name=request.POST.get("placement", "")
         )
-        address = reverse("web:placement-reschedule", args=[placement.name])
-        return redirect(f"{address}?{urlencode({'back': cluster.name})}")
+        return redirect(
+            reverse(
+                "web:placement-reschedule",
+                args=[placement.name],
+                query={"back": cluster.name},
+            )
+        )
     try:
         what = request.POST.get("do", "")
         if what == "start":

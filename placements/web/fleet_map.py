@@ -300,7 +300,7 @@ def map_panel(request: HttpRequest) -> HttpResponse:
     page = (
         reverse("web:cluster", args=[cluster.name])
         if cluster
-        else f"{reverse('web:clusters')}?{urlencode({'label': label})}"
+        else reverse("web:clusters", query={"label": label})
     )
     if not wants_fragment(request):
         return redirect(page)

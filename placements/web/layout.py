@@ -411,8 +411,7 @@ def _at(
         params.setlist(
             key, [one for one in ([value] if isinstance(value, str) else value) if one]
         )
-    address = reverse(f"api:{name}", args=arguments)
-    return f"{address}?{params.urlencode()}" if params.urlencode() else address
+    return reverse(f"api:{name}", args=arguments, query=params)
 
 
 def _list(name: str, *words: str) -> Twin:

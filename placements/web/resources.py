@@ -1,7 +1,6 @@
 """The resources on the hub, and the overrides of them: lists and details."""
 
 from collections.abc import Collection
-from urllib.parse import urlencode
 
 from django.db.models import Count
 from django.http import Http404, HttpRequest, HttpResponse
@@ -117,7 +116,7 @@ def resource(
             "resource": row,
             "subject": object_label(RESOURCE, name_of(one)),
             "url": resource_url(row),
-            "apply_from": f"{reverse('web:resource-apply')}?{urlencode({'from': name_of(one)})}",
+            "apply_from": reverse("web:resource-apply", query={"from": name_of(one)}),
             "placements": placements_selecting([one]),
             "manifest": dump_yaml(row.content),
             "events": event_rows(events.order_by("-at", "-id")[:_EVENTS_SHOWN]),

@@ -12,7 +12,6 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils.functional import SimpleLazyObject
-from django.utils.http import urlencode
 from django.utils.text import capfirst
 from django.views.decorators.http import require_http_methods, require_safe
 
@@ -545,8 +544,7 @@ def start_again(run: StagedRun, snapshot: int | None) -> str:
     query = {"strategy": run.strategy["metadata"]["name"]}
     if snapshot is not None:
         query["snapshot"] = str(snapshot)
-    page = reverse("web:staged-run-create", args=[run.placement.full_name])
-    return f"{page}?{urlencode(query)}"
+    return reverse("web:staged-run-create", args=[run.placement.full_name], query=query)
 
 
 def _waits_words(parts: Mapping[str, Part], result: RollingUpdateResult | None) -> str:
