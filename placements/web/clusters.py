@@ -524,6 +524,8 @@ def topology(request: HttpRequest) -> HttpResponse:
         {
             "keys": keys[:_KEYS_SHOWN],
             "chosen": chosen,
+            "key": chosen[0] if chosen else "",
+            "key2": chosen[1] if len(chosen) > 1 else "",
             "charts": charts,
             "rows": [
                 TopologyRow.of(chosen, one) for one in groups if one in ranked[:_ROWS]

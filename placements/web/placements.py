@@ -527,6 +527,10 @@ def _decision_tab(
         "ranking": ranking,
         "is_of_policy": _is_of_policy(ranking, latest),
         "steps": None,
+        "headline": "",
+        "unchanged": 0,
+        "names": (),
+        "after": None,
         "ways": [change_words(one.change) for one in fixes_of(latest)]
         if latest
         else (),

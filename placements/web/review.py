@@ -135,6 +135,7 @@ def _show_review(
         "moved": (),
         "after": "",
         "lines": lines,
+        "data": draft.data if isinstance(draft.data, dict) else {},
         "is_unchanged": placement is not None and draft.data == placement.document,
         "has_rules": "rules" in request.GET
         and draft.manifest is not None
