@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
+from django.db.models import QuerySet
 
 from clusters.drivers.kubernetes.properties import ENTRYPOINT
 from clusters.fleet import (
@@ -132,6 +133,12 @@ class FleetSnapshot:
 NO_FLEET = FleetSnapshot(0, 0, Fleet(), -1)
 _lock = threading.Lock()
 _latest: LatestByHub[FleetSnapshot] = LatestByHub()
+
+
+def late_names() -> QuerySet[MemberCluster, str]:
+    """Return the names of clusters that can be selected still, and do not answer."""
+    late = MemberCluster.objects.filter(unanswered_since__isnull=False, verdict="")
+    return late.order_by().values_list("name", flat=True)
 
 
 def counters() -> tuple[int, int]:

@@ -26,14 +26,14 @@ READ_BY_PERSONS = {
 }
 """Those who read a Secret this way have a line in the access log."""
 ACTING = {
-    "placements/services/dry_runs.py _add_calls": "rendered for the clusters",
+    "placements/services/dry_runs.py add_calls": "rendered for the clusters",
     "placements/services/overrides/queries.py frozen_of": "patches of manifests for clusters",
     "placements/services/resources/queries.py plain_objects": "snapshots",
     "placements/services/rollouts/worker.py read": "rollouts",
 }
 COMPARING = {
     "placements/api/base.py patched": "a merge patch keeps the values",
-    "placements/services/apply.py _unchanged_rows": "the same again changes nothing",
+    "placements/services/apply.py unchanged": "the same again changes nothing",
     "placements/services/editor/operations.py confirm_draft": "a draft is saved",
     "placements/services/editor/operations.py write_draft": "the same text again",
     "placements/services/editor/operations.py summaries_of": "the number of changes in a draft",

@@ -615,20 +615,26 @@ class DecisionViewSet(BaseViewSet):
         """Get single changes that would select the cluster; may take seconds on a large fleet."""
         value = _decision_on(decision, name)
         document = advice_document(why_not(value, name), value)
-        row = cycles_of(recorded(decision)[0]).order_by("-pk").first()
-        today = (
-            state_today(name, decided_at=row.created_at, now=datetime.now(UTC))
-            if row
-            else ""
-        )
-        return Response({**document, "today": today})
+        return Response({**document, "today": _today(decision, name)})
 
 
 def _decision_on(prefix: str, name: str) -> Decision:
     """Return a decision about a cluster. Raise UnknownInDecisionError."""
     value = recorded(prefix)[1]
     if name not in value.cycle.fleet.positions:
-        raise UnknownInDecisionError(
-            f"the fleet of {value.id} had no cluster named {name[:63]!r}"
-        )
+        message = f"the fleet of {value.id} had no cluster named {name[:63]!r}. "
+        today = _today(prefix, name, was_in_fleet=False)
+        raise UnknownInDecisionError(f"{message}{today}")
     return value
+
+
+def _today(prefix: str, name: str, *, was_in_fleet: bool = True) -> str:
+    row = cycles_of(recorded(prefix)[0]).first()
+    if row is None:
+        return ""
+    return state_today(
+        name,
+        was_in_fleet=was_in_fleet,
+        decided_at=row.created_at,
+        now=datetime.now(UTC),
+    )

@@ -161,6 +161,7 @@ _FOLLOWING = {
     Noun.PLACEMENT: ("placement", " affected by this alone"),
 }
 _OUTDATED = ("placement", " outdated")
+_ALSO_BY_OTHERS = ("placement", " affected by this and other causes")
 _TITLES = {Noun.ROLLOUT: "Rollout ", Noun.STAGED_RUN: "Run "}
 MOST_EFFECTS = 10
 
@@ -203,6 +204,8 @@ def _cause(
         words = (
             _OUTDATED if one.level is ProblemLevel.OUTDATED else _FOLLOWING[one.noun]
         )
+        if words == _FOLLOWING[Noun.PLACEMENT] and len(one.causes) > 1:
+            words = _ALSO_BY_OTHERS
         groups[words].append(one.name)
         effects.append(Effect(f"{_TITLES.get(one.noun, '')}{one.name}", one.path))
     parts = [

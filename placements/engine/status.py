@@ -135,11 +135,8 @@ class PlacementHealth:
 
     @property
     def title(self) -> str:
-        """Return the status beside its counts: "Degraded: Partially fulfilled", "Degraded"."""
-        if self.condition:
-            return f"{self.word}: {self.condition}"
-        is_count = self.detail.endswith(" available")
-        return self.word if is_count else self.summary
+        """Return the status word first: "Degraded: Partially fulfilled (13 of 18)"."""
+        return f"{self.word}: {self.message}" if self.condition else self.summary
 
     @property
     def summary(self) -> str:

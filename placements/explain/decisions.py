@@ -188,7 +188,9 @@ def step_title(step: RoundSummary) -> str:
     if step.runner_up is None:
         return f"Step {step.number:,}: why {step.winner} and no other"
     others = step.candidates - 2
-    more = f" or {counted(others, 'other')}" * bool(others)
+    more = ""
+    if others:
+        more = f" or {counted(others, 'other')}"
     return f"Step {step.number:,}: why {step.winner} and not {step.runner_up}{more}"
 
 

@@ -1,6 +1,6 @@
 """What a preview shows of a decision: groups against their band, the first picks, clusters passed over."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -9,13 +9,14 @@ import numpy as np
 from clusters.columns import Codes, Ints
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import CycleKind, Decision, Picked
-from placements.engine.scheduling.outcome import BLOCKED, Outcome
+from placements.engine.scheduling.outcome import BLOCKED, Outcome, Outcomes
 from placements.engine.scheduling.profile import profile_of
 from placements.engine.scheduling.replay import equal_before
-from placements.explain.vocabulary import decided_words
+from placements.explain.vocabulary import decided_words, reason_sentence
 from placements.manifests.policy import PlacementType
 
 MOST_PICKS = 20
+MOST_REMOVALS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,15 @@ class Beginning:
     words: str
 
 
-def beginning(cycle: Cycle, *, is_incremental: bool) -> Beginning:
+def beginning(
+    cycle: Cycle, *, is_incremental: bool, is_scale_down: bool = False
+) -> Beginning:
+    if is_scale_down:
+        return Beginning(
+            "healthy",
+            "scale down",
+            "only removes, the lowest stored scores first, outdated or not",
+        )
     if profile_of(cycle).chooses_again:
         return Beginning(
             "healthy",
@@ -68,6 +77,14 @@ def _worth(cycle: Cycle, joint: str = "; ") -> str:
         return f"{joint}Steady alone scores {'for' if steady > 0 else 'against'} existing placements"
     only_ties = "was-here" in profile.strategy.rank_names
     return f"{joint}existing placements {'only win ties' if only_ties else 'have no effect'}"
+
+
+def removal_sentences(decision: Decision, names: Sequence[str]) -> list[str]:
+    """Return why the first of these clusters are removed by a decision; empty where others are selected."""
+    if decision.kind is not CycleKind.SCALE_DOWN:
+        return []
+    outcomes = map(Outcomes(decision).of, names[:MOST_REMOVALS])
+    return [f"{one.cluster}: {reason_sentence(one.reasons[0])}" for one in outcomes]
 
 
 def _positions(decision: Decision, names: Iterable[str]) -> Codes:

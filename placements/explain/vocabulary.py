@@ -446,7 +446,9 @@ def _scaled_down(facts: Facts) -> str:
 
 _SENTENCES: dict[ReasonCode, str | Callable[[Facts], str]] = {
     ReasonCode.PICKED: lambda facts: (
-        f"Selected in step {facts['round']} ({_scores(facts)})"
+        f"Selected with rank {facts['rank']:,} (affinity {score_text(facts['affinityScore'])})"
+        if "rank" in facts
+        else f"Selected in step {facts['round']} ({_scores(facts)})"
     ),
     ReasonCode.PICKED_ALL: "Passes every filter",
     ReasonCode.PICKED_BY_NAME: "Named and ready",

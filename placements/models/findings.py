@@ -31,3 +31,7 @@ class FindingsCheck(HubRow):
     @property
     def severe(self) -> int:
         return self.errors + self.warnings
+
+    @property
+    def total(self) -> int:
+        return self.severe + self.infos

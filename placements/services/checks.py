@@ -263,6 +263,15 @@ def counts_of(placement: Placement) -> FindingsCheck | None:
     return getattr(placement, "findings_check", None)
 
 
+def has_older_findings(placement: Any) -> bool:
+    # The placement is loaded `with_fleet_version`.
+    check = counts_of(placement)
+    return check is not None and (
+        check.revision != placement.changes
+        or check.fleet_version != placement.fleet_version
+    )
+
+
 def fleet_examination(
     fleet: Fleet, overrides: Sequence[OverrideManifest] = ()
 ) -> Examination:

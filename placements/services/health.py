@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 from functools import reduce
 from itertools import chain
 from operator import or_
@@ -28,6 +29,7 @@ from django.db.models import (
 from django.db.models.fields.json import KT
 from django.db.models.functions import Coalesce
 
+from clusters.drivers.base import FAILED_TO_TAKE_OVER
 from clusters.drivers.registry import DRIVERS
 from clusters.fleet import EligibilityKind
 from clusters.models import MemberCluster
@@ -360,6 +362,13 @@ _LEVELS = list(HealthLevel)
 _PROBLEMS = (HealthLevel.FAILED, HealthLevel.ATTENTION, HealthLevel.UNKNOWN)
 
 
+class Remedy(StrEnum):
+    CLUSTER = "cluster"
+    OVERRIDES = "overrides"
+    OWNERSHIP = "ownership"  # of an object: the selectors, or the apply strategy
+    OBJECTS = "objects"
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterProblem:
     """Clusters of a placement with one status that needs attention: the first names, and the first reason."""
@@ -369,6 +378,7 @@ class ClusterProblem:
     count: int
     since: datetime | None
     reason: str
+    remedy: Remedy
 
 
 _OF_STATUS = (
@@ -469,11 +479,22 @@ def cluster_problems(placement: Any, *, now: datetime) -> list[ClusterProblem]:
                 len(several),
                 first.member_since if is_member else first.phase_changed_at,
                 first.member_reason or "" if is_member else first.message,
+                Remedy.CLUSTER if is_member else _remedy_of(first),
             )
         )
     return sorted(
         problems, key=lambda one: (_LEVELS.index(one.status.level), -one.count)
     )
+
+
+def _remedy_of(binding: Binding) -> Remedy:
+    if FAILED_TO_TAKE_OVER in {one["code"] for one in binding.failed_objects}:
+        return Remedy.OWNERSHIP
+    remedies: dict[str, Remedy] = {
+        FailureKind.OVERRIDE: Remedy.OVERRIDES,
+        FailureKind.REFUSED: Remedy.OBJECTS,
+    }
+    return remedies.get(binding.failure, Remedy.CLUSTER)
 
 
 def with_rollouts(placements: QuerySet[Placement]) -> QuerySet[Any]:

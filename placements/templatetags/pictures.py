@@ -1,6 +1,6 @@
 """Template tags of the small pictures of the overview, drawn by the server."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from django import template
@@ -26,21 +26,22 @@ def spark(picture: Picture, height: int, top: int) -> str:
     `top` is the number of clusters that is as high as the picture; what is higher is cut, with a gap. The
     words beside it say the limit and the number of clusters.
     """
-    counts = picture.counts
-    if not counts:
+    if not picture.counts:
         return ""
-    step = min(_WIDEST, _WIDTH / len(counts))
+    bars = picture.bars
+    named = max(map(len, bars)) * _LETTER
+    step = min(max(_WIDEST, named), _WIDTH / len(bars))
     scale = (height - 1) / top
     shapes = []
     if picture.low is not None and picture.high is not None:
         y = height - picture.high * scale
         band = (picture.high - picture.low) * scale
-        width = step * (len(counts) - _GAP)
+        width = step * (len(picture.counts) - _GAP)
         shapes.append(
             f'<rect class="band" x="0" y="{y:.1f}" width="{width:.1f}" height="{band:.1f}"/>'
         )
         shapes.append(f'<path class="limit" d="M0 {y:.1f}H{width:.1f}"/>')
-    for at, count in enumerate(counts):
+    for at, count in enumerate(bars.values()):
         size = max(1.5, min(count, top) * scale)
         kind = "placed" if count else "none"
         shapes.append(
@@ -53,30 +54,26 @@ def spark(picture: Picture, height: int, top: int) -> str:
         if step > 2 * _LETTER:
             start = f'<text class="count" x="{(at + 0.5 - _GAP / 2) * step:.1f}"'
             shapes.append(f'{start} y="{height - 3}">{count}</text>')
-    bars = mark_safe("".join(shapes))  # noqa: S308 - numbers only
-    names = _names_below(picture, step, height)
-    parts = zip(picture.domains, counts, strict=True)
-    text = f"Clusters by {picture.key}: {', '.join(f'{one} {n}' for one, n in parts)}"
+    drawn = mark_safe("".join(shapes))  # noqa: S308 - numbers only
+    names = _names_below(list(bars), step, height)
+    text = f"Clusters by {picture.key}: {', '.join(f'{one} {n}' for one, n in bars.items())}"
     total = height + _NAMES * bool(names)
     shape = (
         '<svg class="spark" viewBox="0 0 {} {}" height="{}" role="img"'
         ' aria-label="{}"><title>{}</title>{}{}</svg>'
     )
-    return format_html(shape, int(_WIDTH), total, total, text, text, bars, names)
+    return format_html(shape, int(_WIDTH), total, total, text, text, drawn, names)
 
 
-def _names_below(picture: Picture, step: float, height: int) -> str:
+def _names_below(domains: Sequence[str], step: float, height: int) -> str:
     """Return the names of the domains below the bars of a large picture; none where one is too long."""
-    longest = max(map(len, picture.domains))
+    longest = max(map(len, domains))
     if height < 2 * _NAMES or longest * _LETTER > step:
         return ""
     return format_html_join(
         "",
         '<text x="{}" y="{}">{}</text>',
-        (
-            (f"{at * step:.1f}", height + 11, name)
-            for at, name in enumerate(picture.domains)
-        ),
+        ((f"{at * step:.1f}", height + 11, name) for at, name in enumerate(domains)),
     )
 
 

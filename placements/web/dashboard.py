@@ -134,6 +134,12 @@ def overview(request: HttpRequest) -> HttpResponse:
 
 def _overview(request: HttpRequest) -> HttpResponse:
     navigation = counts_of(request)
+    most = min(_MOST_RUNS, navigation.rollouts)
+    newest = runs_in_progress(most)
+    if len(newest) < most:
+        # Rollouts ended since the last comparison: all figures are of one moment.
+        navigation = counts_of(request, is_outdated=True)
+    runs = list(map(run_line, newest))
     counts = queries.counts(navigation.totals, version=navigation.version)
     decisions = list(queries.last_decisions(_MOST_DECISIONS))
     mark = queries.fleet_mark(counts, decisions)
@@ -144,9 +150,6 @@ def _overview(request: HttpRequest) -> HttpResponse:
     causes = _causes_context(
         request, fleet["by"], overview_card(counts.of_placements.report, mark)
     )
-    runs = []
-    if navigation.rollouts:
-        runs = [run_line(one) for one in runs_in_progress(_MOST_RUNS)]
     lists = (
         causes["more_items"],
         causes["attention"].snoozed,

@@ -84,6 +84,7 @@ from placements.services.decisions.records import (
     ranking_decision,
     readable_decisions,
 )
+from placements.services.decisions.why_not import NOT_IN_FLEET
 from placements.templatetags.fleet import run_address
 from placements.web.outcomes import OutcomeTable, outcome_table
 from placements.web.request import (
@@ -556,10 +557,11 @@ class DecisionPage(DecisionView):
 
     @cached_property
     def joined_since(self) -> str:
+        """Return the state today of a cluster that the decision did not read; empty for any other name."""
         words = (
             today_words(self, self.cluster) if self.cluster and self.why is None else ""
         )
-        return words if "after this decision" in words else ""
+        return "" if words == NOT_IN_FLEET else words
 
     @property
     def matches(self) -> list[str]:

@@ -131,10 +131,10 @@ class Section:
     """The letter that leads there after `g`; empty below the gear."""
 
 
-def counts_of(request: HttpRequest) -> NavigationCounts:
+def counts_of(request: HttpRequest, *, is_outdated: bool = False) -> NavigationCounts:
     counts: NavigationCounts | None = getattr(request, "navigation_counts", None)
-    if counts is None:
-        counts = navigation_counts(request.user)
+    if counts is None or is_outdated:
+        counts = navigation_counts(request.user, is_outdated=is_outdated)
         request.navigation_counts = counts  # type: ignore[attr-defined]  # one query for navigation and page
     return counts
 

@@ -1,7 +1,7 @@
 """The clusters of a decision, and of a placement, as tables: 50 rows a page, filtered by outcome."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -17,7 +17,7 @@ from placements.manifests.binding import BindingState
 from placements.manifests.policy import PlacementType
 from placements.models import Binding, Decision
 from placements.services.decisions.records import decision_of, summary_of
-from placements.services.decisions.why_not import age_words, bound_and_joined
+from placements.services.decisions.why_not import bound_and_members, joined_after
 from placements.services.health import cluster_statuses
 from placements.services.rollouts.queries import waiting_words
 from placements.web.badges import Badge, outcome_kind
@@ -132,6 +132,8 @@ class PlacementClusters(RowRange):
     counts: list[tuple[ClusterFacet, int]]
     chosen: str
     count: int
+    # Clusters that joined after the decision.
+    newer: int
 
 
 # Fewer than in a list: the page of a placement is polled.
@@ -152,9 +154,10 @@ def placement_clusters(
     The placement is loaded `with_rollouts`; the decision is the one that explains who is not selected.
     """
     outcomes = summary_of(decision) if decision else {}
-    bound, joined = bound_and_joined(placement, decision)
+    bound, members = bound_and_members(placement)
+    newer = members.difference(outcomes if decision else members)
     # Those being removed may have left the fleet.
-    facets = dict.fromkeys([*bound, *joined, *outcomes], ClusterFacet.NOT_SELECTED)
+    facets = dict.fromkeys([*bound, *newer, *outcomes], ClusterFacet.NOT_SELECTED)
     facets |= {
         one: ClusterFacet.SELECTED
         for one in bound
@@ -199,11 +202,12 @@ def placement_clusters(
         shown.start,
         shown.size,
         shown.total,
-        rows=_cluster_rows(placement, decision, page, outdated, joined, now=now),
+        rows=_cluster_rows(placement, decision, page, outdated, now=now),
         keys=_keys_of(decision),
         counts=[(one, counts[one]) for one in ClusterFacet if counts[one]],
         chosen=str(chosen or ""),
         count=len(facets),
+        newer=len(newer),
     )
 
 
@@ -231,7 +235,6 @@ def _cluster_rows(
     decision: Decision | None,
     names: Sequence[str],
     outdated: set[str],
-    joined: Mapping[str, datetime],
     *,
     now: datetime,
 ) -> list[PlacementCluster]:
@@ -246,6 +249,8 @@ def _cluster_rows(
     outcomes = Outcomes(decision_of(decision)) if decision else None
     selected_in = _steps_of(decision)
     fleet, keys = outcomes.cycle.fleet if outcomes else None, _keys_of(decision)
+    newer = [name for name in names if fleet and name not in fleet.positions]
+    joined = joined_after(decision, newer, now=now) if decision else {}
     rows = []
     for name in names:
         row, status = statuses.get(name, (None, None))
@@ -259,9 +264,7 @@ def _cluster_rows(
             badge = Badge(outcome_kind(code), OUTCOME_WORDS[code])
             if placement.deleting_since and code in (Outcome.PICKED, Outcome.KEPT):
                 badge = Badge("suspended", "Removed")
-        why = reason_sentence(outcome.reasons[0]) if outcome else ""
-        if decision and name in joined and outcome is None:
-            why = f"Joined {age_words(joined[name], now=now)} ago, after decision {decision.number}"
+        why = reason_sentence(outcome.reasons[0]) if outcome else joined.get(name, "")
         rows.append(
             PlacementCluster(
                 name,

@@ -40,7 +40,7 @@ from placements.models import (
 )
 from placements.services.actions import ACTIONS, ActionKind, Reasons
 from placements.services.assertions import check_of
-from placements.services.checks import counts_of
+from placements.services.checks import counts_of, has_older_findings
 from placements.services.dashboard.queries import headroom_of
 from placements.services.decisions.records import (
     DecisionView,
@@ -182,7 +182,10 @@ class PlacementListRow:
         check = counts_of(self.placement)
         if check is None or not check.severe:
             return None
-        return badges.Badge(LEVEL, counted(check.severe, "finding"))
+        words = counted(check.total, "finding")
+        if has_older_findings(self.placement):
+            words += " (outdated)"
+        return badges.Badge(LEVEL, words)
 
     @property
     def status_bar(self) -> list[badges.Segment]:
@@ -480,6 +483,7 @@ def _clusters_tab(
         if resilience
         else "",
         "findings": counts_of(placement),
+        "findings_outdated": has_older_findings(placement),
     }, health
 
 

@@ -20,9 +20,10 @@ from fleetui.middleware import costly
 from fleetui.permissions import current_user, for_operators
 from placements.engine.rollout.actions import Remove
 from placements.engine.rollout.waves import Wave
+from placements.engine.scheduling.decision import CycleKind
 from placements.explain.decision_diffs import DecisionDiff
 from placements.explain.diff import differences, document_diff, line_diff, sentence_diff
-from placements.explain.preview import beginning
+from placements.explain.preview import beginning, removal_sentences
 from placements.explain.vocabulary import policy_sentence
 from placements.manifests.policy import PlacementType
 from placements.models import Draft
@@ -229,8 +230,11 @@ def decision_context(schedule: SchedulePreview) -> dict[str, Any]:
         "result": "No clusters named" if names_none else result,
         "is_fulfilled": schedule.decision.is_fulfilled and not names_none,
         "beginning": beginning(
-            schedule.decision.cycle, is_incremental=schedule.is_incremental
+            schedule.decision.cycle,
+            is_incremental=schedule.is_incremental,
+            is_scale_down=schedule.decision.kind is CycleKind.SCALE_DOWN,
         ),
+        "removals": removal_sentences(schedule.decision, schedule.leaves),
         "changes": cluster_changes(schedule),
     }
 

@@ -53,7 +53,12 @@ class Explanation:
 
 
 def today_words(view: DecisionView, cluster: str) -> str:
-    return state_today(cluster, decided_at=view.row.created_at, now=datetime.now(UTC))
+    return state_today(
+        cluster,
+        was_in_fleet=cluster in view.value.cycle.fleet.positions,
+        decided_at=view.row.created_at,
+        now=datetime.now(UTC),
+    )
 
 
 def explanation_of(view: DecisionView, cluster: str) -> Explanation:

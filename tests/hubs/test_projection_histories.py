@@ -58,8 +58,12 @@ BOOKKEEPING = {
         "run",
     ),
     *("progress_version", "runs_made", "observe_rollout", "changed_in"),
+    "revision_number",
 }
-"""What may differ: keys, how often a row was written, and the rollouts, which depend on the history."""
+"""What may differ: keys, how often a row was written, and the rollouts, which depend on the history.
+
+So does the revision that a snapshot rolls out: it is recorded when the rollout is observed.
+"""
 MODELS = (
     *(
         MemberCluster,

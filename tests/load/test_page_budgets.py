@@ -383,7 +383,7 @@ def _change_of(name: str, operator: Client) -> Callable[[], Any]:
 
 def _fields_of(page: str) -> dict[str, str]:
     form = page.partition('id="editing"')[2].partition("</form>")[0]
-    form = re.sub(r'<input type="radio"[^>]*">', "", form)  # those not checked
+    form = re.sub(r'<input type="radio"(?![^>]* checked)[^>]*>', "", form)
     found = dict(re.findall(r'<input [^>]*name="([^"]*)"[^>]*value="([^"]*)"', form))
     for name, inner in re.findall(
         r'<select [^>]*name="([^"]*)"[^>]*>(.*?)</select>', form, re.DOTALL

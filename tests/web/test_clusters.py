@@ -80,7 +80,7 @@ def test_late_and_unmonitored_clusters_are_not_ready(
     )
     assert "3 clusters" in page
     overview = text_of(viewer, "/")
-    assert "late: unreachable" in overview
+    assert "late: heartbeat late" in overview
     assert "Does not answer." in overview
     assert "1 not monitored</span>" in overview
 

@@ -23,6 +23,7 @@ from placements.models import (
     Binding,
     Placement,
     Resource,
+    Rollout,
     StagedRun,
     StalenessCheck,
     StalePick,
@@ -539,6 +540,47 @@ def test_heading_and_rail_count_the_same_runs(viewer: Client, text_of: Fetch) ->
         "1 progressing 1 waiting for approval",
     )
     assert '<span class="count" id="count-rollouts">2<span' in page
+
+
+def test_rollouts_that_ended_since_the_comparison_are_not_counted(
+    viewer: Client, text_of: Fetch
+) -> None:
+    world = settled_world(2, spec())
+    decided("rolling", pick_n_spec(2))
+    sync_due_rollouts(now=world.now)
+    assert _figure(text_of(viewer, "/"), "rollout in progress")[0] == "1"
+    Rollout.objects.update(ended_at=NOW, state=Rollout.State.FINISHED)
+
+    page = text_of(viewer, "/")
+
+    assert _figure(page, "rollouts in progress")[0] == "0"
+    assert "rollouts in progress</a>" not in page
+
+
+def test_a_picture_has_a_bar_for_clusters_without_the_label(
+    viewer: Client, text_of: Fetch
+) -> None:
+    joined("a", system="critical")
+    joined("b")
+    joined("c")
+    decided(
+        "even",
+        pick_n_spec(3, topologySpreadConstraints=[{"topologyKey": "system"}]),
+    )
+    refresh_staleness(now=NOW)
+
+    [drawn] = re.findall(
+        r'<tr>\s*<th scope="row">(?:(?!</tr>).)*?>even</a>.*?</tr>',
+        text_of(viewer, "/"),
+        re.DOTALL,
+    )
+
+    assert "Clusters by system: critical 1, no label 2" in drawn
+    assert re.findall(r"<text x[^>]*>([a-z ]+)</text>", drawn) == [
+        "critical",
+        "no label",
+    ]
+    assert "1 each, 2 without label" in drawn
 
 
 def test_a_staged_run_that_ended_is_the_last_rollout_that_did() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from clusters.models import MemberCluster
 from fleetui.access.secret_values import plain_manifest
 from fleetui.apimachinery.yaml import dump_yaml, load_documents
 from placements.models import Draft, Placement, Resource
@@ -33,7 +34,7 @@ HTMX = {"HX-Request": "true"}
 def _fields(page: str) -> dict[str, str]:
     """Read what a browser would send back of the form, without its buttons."""
     form = page.partition('id="editing"')[2].partition("</form>")[0]
-    form = re.sub(r'<input type="radio"[^>]*">', "", form)  # those not checked
+    form = re.sub(r'<input type="radio"(?![^>]* checked)[^>]*>', "", form)
     values = dict(re.findall(r'<input [^>]*name="([^"]*)"[^>]*value="([^"]*)"', form))
     for name, inner in re.findall(
         r'<select [^>]*name="([^"]*)"[^>]*>(.*?)</select>', form, re.DOTALL
@@ -113,6 +114,26 @@ def test_a_change_answers_with_hints_and_preview_but_no_field(operator: Client) 
     assert re.search(
         r'id="notes-spec-policy-numberOfClusters" hx-swap-oob="true"', text
     )
+
+
+def test_fewer_clusters_keep_none_for_sure_and_say_why_one_is_removed(
+    operator: Client,
+) -> None:
+    page = page_text(_post(operator, EDIT, {NUMBER: "1"}))
+
+    assert "Scale down:" in page
+    assert "existing placements are kept" not in page
+    assert re.search(r"\w+: Fewer clusters are requested; removed before \w+ on ", page)
+
+
+def test_warns_of_a_cluster_to_be_selected_that_does_not_answer(
+    operator: Client,
+) -> None:
+    MemberCluster.objects.update(unanswered_since=NOW)
+
+    page = page_text(_post(operator, EDIT, {NUMBER: "3"}))
+
+    assert re.search(r"\w+: heartbeat late\.", page)
 
 
 @pytest.mark.nightly

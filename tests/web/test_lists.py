@@ -130,7 +130,9 @@ def test_events_are_filtered_by_every_kind_that_an_event_has() -> None:
                     constants.setdefault(name, set()).add(value)
         for node in nodes_of(module.tree):
             match node:
-                case ast.Call(func=ast.Name(id="AuditEvent"), args=[_, kind, *_]):
+                case ast.Call(
+                    func=ast.Name(id="AuditEvent" | "record_event"), args=[_, kind, *_]
+                ):
                     used.add(kind)
     kinds = set()
     for kind in used:

@@ -1,5 +1,6 @@
 """Two placements that put one object on one cluster: refused, or shared, and said before it is saved."""
 
+import re
 from io import StringIO
 from typing import Any
 
@@ -52,6 +53,17 @@ def test_the_second_is_refused_and_pages_and_rest_name_the_first(
     assert phases("web") == {Phase.AVAILABLE}
     assert phases("api") == {Phase.FAILED}
     client.force_login(person("vera", "viewer"))
+    client.force_login(person("olga", "operator"))
+    problems = (
+        client.get("/placements/api/")
+        .content.decode()
+        .partition('id="problems"')[2]
+        .partition("</details>")[0]
+    )
+    assert "/placements/api/edit/" in problems
+    assert "/drain/" not in problems
+    attention = client.get("/").content.decode()
+    assert re.search(rf"On c000: [^<]*{MESSAGE}\. Retrying\.", attention)
     page = client.get("/placements/api/clusters/c000/").content.decode()
     assert "FailedToTakeOver" in page
     assert MESSAGE in page

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.db.models import F
@@ -172,6 +172,39 @@ def test_a_cluster_that_joined_after_the_decision_is_in_the_list(
         "latecomer",
     ]
     assert re.search(r"Joined \w+ ago, after decision 1", table)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("web", id="PickN"),
+        pytest.param("named", id="PickFixed"),
+        pytest.param("every", id="PickAll"),
+    ],
+)
+def test_a_cluster_dated_back_by_a_demo_joined_after_the_decision(
+    viewer: Client, text_of: Fetch, name: str
+) -> None:
+    decided(
+        "named", spec({"placementType": "PickFixed", "clusterNames": ["smartfish"]})
+    )
+    decided("every", spec())
+    joined("latecomer", region="east")
+    MemberCluster.objects.filter(name="latecomer").update(
+        joined_at=NOW - timedelta(hours=2)
+    )
+
+    page = text_of(viewer, f"/placements/{name}/?outcome=not-selected")
+    found = viewer.get("/search/", {"q": f"latecomer {name}"}, follow=True)
+
+    table = page.partition('id="clusters"')[2].partition("</section>")[0]
+    assert "latecomer" in table
+    assert "Joined after decision 1" in table
+    today = "Today: ready; joined after this decision"
+    assert f"{today}: it was not evaluated." in found.content.decode()
+    decision = Placement.objects.get(name=name).decisions.get().record.decision_id
+    path = f"/api/v1/decisions/{decision}/clusters/latecomer/advice"
+    assert viewer.get(path).json()["detail"].endswith(f"'latecomer'. {today}")
 
 
 @pytest.mark.nightly

@@ -124,7 +124,7 @@ def term_without_effect(case: Case) -> Iterator[Finding]:
     terms = case.policy.required_terms
     for index in range(len(terms) if len(terms) > 1 else 0):
         if case.has_no_effect(set_at(*_REQUIRED, index, value=None)):
-            message = "The term changes nothing today: another term covers it."
+            message = "If rescheduled today, the term changes nothing: another term covers it."
             yield A02.finding(
                 _path(*_REQUIRED, index), message, ("required", str(index))
             )
@@ -133,9 +133,9 @@ def term_without_effect(case: Case) -> Iterator[Finding]:
 def preference_without_effect(case: Case) -> Iterator[Finding]:
     for index in range(len(case.policy.preferred_terms) if case.is_pick_n else 0):
         if case.has_no_effect(set_at(*_PREFERRED, index, value=None)):
-            message = "The preference changes nothing today."
+            message = "If rescheduled today, the preference changes nothing."
             if case.policy.topology_spread_constraints:
-                message = "The preference changes nothing today: the topology score ranks first."
+                message = f"{message[:-1]}: the topology score ranks first."
             yield A04.finding(
                 _path(*_PREFERRED, index), message, ("preferred", str(index))
             )
@@ -195,7 +195,10 @@ def toleration_without_effect(case: Case) -> Iterator[Finding]:
         if len(untolerated(tuple(taints), (one,))) == len(taints):
             continue
         if case.has_no_effect(set_at("tolerations", index, value=None)):
-            message = "Without this toleration the same clusters are selected today."
+            message = (
+                "If rescheduled today without this toleration,"
+                " the same clusters are selected."
+            )
             evidence = ("toleration", str(index))
             yield T03.finding(_path("tolerations", index), message, evidence)
 

@@ -247,7 +247,10 @@ def no_effect_today(case: Case) -> Iterator[Finding]:
         if not _column(case, one).values:
             continue
         if case.has_no_effect(set_at(_FIELD, index, value=None)):
-            message = "Without this constraint the same clusters are selected today."
+            message = (
+                "If rescheduled today without this constraint,"
+                " the same clusters are selected."
+            )
             yield S07.finding(path, message, same)
 
 

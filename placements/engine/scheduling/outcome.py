@@ -230,7 +230,10 @@ class Outcomes:
             "topologySpreadScore": picked.topology_spread_score,
             "affinityScore": picked.affinity_score,
         }
-        return Reason(ReasonCode.PICKED, {"pick": number, "round": in_round, **scores})
+        more: dict[str, object] = {"pick": number, "round": in_round, **scores}
+        if not self.cycle.policy.topology_spread_constraints:
+            more["rank"] = number  # one step selects all
+        return Reason(ReasonCode.PICKED, more)
 
     def _why_unscheduled(self, cluster: str, position: int) -> tuple[Reason, ...]:
         binding, against = self._bindings[cluster], self._against(position)

@@ -34,8 +34,13 @@ class NavigationCounts:
     has_others: bool = False
 
 
-def navigation_counts(user: User | AnonymousUser) -> NavigationCounts:
-    """Return them for a person as the last comparison stored them, by one query: every page has it."""
+def navigation_counts(
+    user: User | AnonymousUser, *, is_outdated: bool = False
+) -> NavigationCounts:
+    """Return them for a person as the last comparison stored them, by one query: every page has it.
+
+    Compare first where the caller knows that it is outdated.
+    """
     if (
         not isinstance(user, User)
         or not user.is_active
@@ -45,7 +50,8 @@ def navigation_counts(user: User | AnonymousUser) -> NavigationCounts:
     now = datetime.now(UTC)
     book, inbox, has_live_hubs = _book_and_inbox(user)
     is_outdated = (
-        book is None
+        is_outdated
+        or book is None
         or not book.totals
         or book.requested_version > book.observed_version
         or book.compared_at < now - OLDEST

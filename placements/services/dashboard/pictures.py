@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 
 from django.core.cache import caches
@@ -26,7 +26,7 @@ _KEPT_SECONDS = 60
 class Picture:
     """The clusters of a placement in each domain of a key, by value; of many the largest of the fleet.
 
-    A domain may end from `low` to `high`; None without a limit.
+    A domain may end from `low` to `high`; None without a limit. `unlabelled` clusters are in no domain.
     """
 
     key: str
@@ -34,25 +34,40 @@ class Picture:
     domains: tuple[str, ...] = ()
     low: int | None = None
     high: int | None = None
+    unlabelled: int = 0
+
+    @property
+    def bars(self) -> dict[str, int]:
+        others = dict.fromkeys([value_words(None)][: self.unlabelled], self.unlabelled)
+        return dict(zip(self.domains, self.counts, strict=True)) | others
 
     @property
     def range_words(self) -> str:
         """Return the clusters of the emptiest and of the fullest domain: "0 to 1 each"."""
         ends = sorted({min(self.counts), max(self.counts)})
-        return f"{' to '.join(f'{one:,}' for one in ends)} each"
+        words = f"{' to '.join(f'{one:,}' for one in ends)} each"
+        if self.unlabelled:
+            words += f", {self.unlabelled:,} without label"
+        return words
 
     @classmethod
     def of(
-        cls, headroom: PlacementHeadroom, key: str, counts: dict[int, dict[str, int]]
+        cls,
+        headroom: PlacementHeadroom,
+        key: str,
+        counts: dict[int, dict[str | None, int]],
     ) -> "Picture":
-        in_domains = counts.get(headroom.placement.pk, {})
+        in_domains = dict(counts.get(headroom.placement.pk, {}))
+        unlabelled = in_domains.pop(None, 0)
         shown = tuple(in_domains.values())
-        domains = tuple(in_domains)
+        picture = cls(
+            key, shown, tuple(map(value_words, in_domains)), unlabelled=unlabelled
+        )
         if not headroom.skews or not shown:
-            return cls(key, shown, domains)
+            return picture
         _, skew, most = _strictest(headroom)
         low = max(0, max(shown) - skew)
-        return cls(key, shown, domains, low, low + most)
+        return replace(picture, low=low, high=low + most)
 
 
 def scale_of(pictures: Collection[Picture]) -> int:
@@ -60,7 +75,10 @@ def scale_of(pictures: Collection[Picture]) -> int:
 
     It is that of the pictures with a limit, unless others are only a little higher: those are cut.
     """
-    tops = [(max((1, one.high or 0, *one.counts)), one.high) for one in pictures]
+    tops = [
+        (max((1, one.high or 0, one.unlabelled, *one.counts)), one.high)
+        for one in pictures
+    ]
     of_all = max((top for top, _ in tops), default=1)
     limited = (top for top, high in tops if high is not None)
     return min(of_all, max(limited, default=of_all) + 1)
@@ -96,8 +114,8 @@ def _strictest(headroom: PlacementHeadroom) -> tuple[str, int, int]:
     return worst.key, worst.skew, worst.most
 
 
-def _counts(keys: dict[int, str]) -> dict[int, dict[str, int]]:
-    """Return the clusters of placements in the largest domains of their keys."""
+def _counts(keys: dict[int, str]) -> dict[int, dict[str | None, int]]:
+    """Return the clusters of placements in the largest domains of their keys, and those without label."""
     placements_of = grouped((key, pk) for pk, key in keys.items())
     placements_of.pop("", None)
     if not placements_of:
@@ -125,8 +143,11 @@ def _counts(keys: dict[int, str]) -> dict[int, dict[str, int]]:
         found[pk][domain] = count
     return {
         pk: {
-            value_words(value): found[pk].get(value, 0)
-            for value, _ in sorted(domains[key], key=lambda one: domain_order(one[0]))
+            value: found[pk].get(value, 0)
+            for value in (
+                *sorted((one for one, _ in domains[key]), key=domain_order),
+                None,
+            )
         }
         for pk, key in keys.items()
         if key

@@ -2,13 +2,12 @@
 
 import copy
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import TextField, Value
-from django.db.models.functions import Cast
+from django.db.models import Value
 
 from clusters.fleet import EligibilityKind
 from clusters.models import MemberCluster
@@ -32,47 +31,55 @@ Document = dict[str, Any]
 Heeds = Callable[[TopologySpreadConstraint], frozenset[str]]
 
 
-def state_today(name: str, *, decided_at: datetime, now: datetime) -> str:
-    """Return whether a cluster can be selected today and since when, which a decision does not know."""
+NOT_IN_FLEET = "Today: not in the fleet"
+
+
+def state_today(
+    name: str, *, was_in_fleet: bool, decided_at: datetime, now: datetime
+) -> str:
+    """Return whether a cluster can be selected today and since when, which a decision does not know.
+
+    `was_in_fleet`: the decision read the cluster.
+    """
     cluster = MemberCluster.objects.filter(name=name).first()
     if cluster is None:
-        return "Today: not in the fleet"
+        return NOT_IN_FLEET
     words = "cordoned" if cluster.is_cordoned else "ready"
     if cluster.verdict:
         since = age_words(cluster.verdict_since, now=now)
         words = f"not ready for {since} ({ELIGIBILITY_WORDS[EligibilityKind(cluster.verdict)]})"
-    if cluster.joined_at > decided_at:
-        words += (
-            f"; joined {age_words(cluster.joined_at, now=now)} ago, after this decision"
-        )
+    joined_at = cluster.joined_at
+    if joined_at > decided_at or not was_in_fleet:
+        words += f"; {_joined_words(joined_at, decided_at, now=now)}after this decision"
     return f"Today: {words}"
 
 
-def bound_and_joined(
-    placement: Placement, decision: Decision | None
-) -> tuple[dict[str, str], dict[str, datetime]]:
-    """Return the states of the bindings of a placement, and when the clusters joined that are newer than a
-    decision of it, both by name; one query.
-    """
+def joined_after(
+    decision: Decision, clusters: Collection[str], *, now: datetime
+) -> dict[str, str]:
+    """Return when clusters joined that a decision did not read, in words, by name."""
+    joined: dict[str, str] = {}
+    rows = MemberCluster.objects.filter(name__in=clusters)
+    for row in rows:
+        words = _joined_words(row.joined_at, decision.created_at, now=now)
+        joined[row.name] = f"{words.capitalize()}after decision {decision.number}"
+    return joined
+
+
+def _joined_words(joined_at: datetime, decided_at: datetime, *, now: datetime) -> str:
+    # A demo dates its clusters back: one that the decision lacks joined later.
+    if joined_at <= decided_at:
+        return "joined "
+    return f"joined {age_words(joined_at, now=now)} ago, "
+
+
+def bound_and_members(placement: Placement) -> tuple[dict[str, str], set[str]]:
+    """Return the states of the bindings of a placement by cluster, and the names in the fleet; one query."""
     rows = Binding.objects.filter(placement=placement).order_by()
-    both: Any = rows.values_list("cluster_name", "state", Value(""))
-    if decision is not None:
-        newer = MemberCluster.objects.filter(
-            joined_at__gt=decision.created_at
-        ).order_by()
-        # Times as texts: thousands that are empty would each be converted.
-        both = both.union(
-            newer.values_list("name", Value(""), Cast("joined_at", TextField())),
-            all=True,
-        )
-    bound: dict[str, str] = {}
-    joined: dict[str, datetime] = {}
-    for name, state, moment in both:
-        if moment:
-            joined[name] = datetime.fromisoformat(moment).replace(tzinfo=UTC)
-        else:
-            bound[name] = state
-    return bound, joined
+    members = MemberCluster.objects.order_by().values_list("name", Value(""))
+    both = list(rows.values_list("cluster_name", "state").union(members, all=True))
+    bound = {name: state for name, state in both if state}
+    return bound, {name for name, state in both if not state}
 
 
 def age_words(moment: datetime, *, now: datetime) -> str:

@@ -13,7 +13,7 @@ from django.contrib.auth.models import User
 from django.db.models import Q, prefetch_related_objects
 
 from clusters.fleet import Fleet, collector_paused
-from clusters.queries import current_fleet
+from clusters.queries import current_fleet, late_names
 from fleetui.apimachinery.errors import (
     FieldError,
     InvalidManifest,
@@ -163,6 +163,9 @@ class SchedulePreview:
                 "above-maximum", "policy.numberOfClusters", self.bound_text
             )
             warnings = (*warnings, self.manifest.in_document(above))
+        if late := sorted(set(self.joins).intersection(late_names())):
+            message = f"{names_and_more(late, 3)}: heartbeat late. Not selected after 5m without one."
+            warnings = (*warnings, ManifestWarning("heartbeat-late", "policy", message))
         return tuple(
             replace(one, path=f"spec.{one.path}")
             if one.path.startswith("policy")

@@ -43,6 +43,7 @@ class _Where:
     away: list[str] = field(default_factory=list)
     waits: list[str] = field(default_factory=list)
     since: datetime | None = None
+    # Why the first of `failed` failed, as a sentence.
     reason: str = ""
 
     @property
@@ -147,12 +148,13 @@ def _where(placements: Collection[Placement], *, now: datetime) -> dict[int, _Wh
             continue
         elif phase == Phase.FAILED:
             one.failed.append(name)
+            reason = message.rstrip(".")
+            one.reason = one.reason or (reason and f" On {name}: {reason}.")
         elif failure == FailureKind.DIFFERS:
             one.differs.append(name)
         else:
             one.not_available.append(name)
         one.since = min(filter(None, (one.since, since)), default=None)
-        one.reason = one.reason or message
     return found
 
 
@@ -234,7 +236,7 @@ def _of_clusters(placement: Any, health: PlacementHealth, where: _Where) -> list
         # What failed in a staged placement is retried only by a run.
         is_retried = not placement.is_staged or placement.is_rolling
         retry = "Retrying." if is_retried else "Not retried before the next staged run."
-        sentences.append(f"Failed on {_names(where.failed)}. {retry}")
+        sentences.append(f"Failed on {_names(where.failed)}.{where.reason} {retry}")
     if where.not_removed:
         sentences.append(f"Removal failed on {_names(where.not_removed)}. Retrying.")
     if where.differs:

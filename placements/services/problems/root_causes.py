@@ -34,7 +34,7 @@ _NOT_READY = "not-ready"
 _GROUPS: Mapping[str, tuple[str, str, str]] = {
     sources.LEAVING: ("leaving", "Being removed from the fleet", "state=leaving"),
     sources.LATE: (
-        "unreachable",
+        "with late heartbeat",
         "Not answering; not ready after 5m without a heartbeat",
         "state=heartbeat-late",
     ),

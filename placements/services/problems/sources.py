@@ -149,7 +149,7 @@ def _of_cluster(row: Any) -> ProblemFacts:
         message = "Being removed from the fleet."
     elif row.reason == LATE:
         words = why or "does not answer"
-        message = f"Unreachable: {words[:1].lower()}{words[1:]}. Not ready after 5m without a heartbeat."
+        message = f"Heartbeat late: {words[:1].lower()}{words[1:]}. Not ready after 5m without a heartbeat."
     elif row.reason == NOT_OBSERVED:
         level, since = ProblemLevel.UNKNOWN, row.heartbeat_at
         message = "Not observed: the status is that of the last observation."

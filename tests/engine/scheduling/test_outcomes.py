@@ -6,6 +6,7 @@ from clusters.fleet import Fleet
 from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.outcome import ClusterOutcome, Outcome, Outcomes
 from placements.engine.scheduling.reason import Reason, ReasonCode
+from placements.explain.vocabulary import reason_sentence
 from placements.manifests.binding import BindingState, PlacedBinding
 from placements.manifests.policy import PlacementPolicy
 from tests.builders import (
@@ -55,16 +56,18 @@ def test_picked_names_pick_round_and_scores() -> None:
     assert outcome == ClusterOutcome("e", Outcome.PICKED, (reason,), round=2)
 
 
-def test_without_constraints_every_pick_is_of_the_one_round() -> None:
+def test_without_constraints_every_pick_is_of_the_one_round_with_a_rank() -> None:
     decision = decide(fleet("a", "b", "c"), pick_n(2))
 
+    outcomes = [_of(decision, name) for name in "cb"]
+
     assert [
-        (_of(decision, name).round, _of(decision, name).reasons[0].facts["pick"])
-        for name in "cb"
-    ] == [
-        (1, 1),
-        (1, 2),
-    ]
+        (one.round, one.reasons[0].facts["pick"], one.reasons[0].facts["rank"])
+        for one in outcomes
+    ] == [(1, 1, 1), (1, 2, 2)]
+    assert (
+        reason_sentence(outcomes[1].reasons[0]) == "Selected with rank 2 (affinity 0)"
+    )
 
 
 @pytest.mark.parametrize(
