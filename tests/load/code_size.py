@@ -94,7 +94,6 @@ AREAS = {
         "placements/models/resilience.py",
     ),
     "Foresight: difference of revisions": (
-        "*/fleet_snapshot*.py",
         "placements/explain/sarif.py",
         "placements/explain/impact.py",
         "placements/management/impact_command.py",
