@@ -132,7 +132,7 @@ MIDDLEWARE = [
     # After all that logs a user in.
     "fleetui.accounts.second_factor.SecondFactorMiddleware",
     "fleetui.middleware.RefusalMiddleware",
-    "placements.web.record_middleware.UnreadableRecordMiddleware",
+    "placements.web.errors.UnreadableRecordMiddleware",
     "fleetui.middleware.ChangesMiddleware",
     # Nearest to the views: the others answer what fails twice.
     "fleetui.middleware.ReadAgainMiddleware",

@@ -6,7 +6,6 @@ import fleetui.url_converters  # noqa: F401 -- registers the converter of full n
 from fleetui.hub_backend import live_backend
 from placements.services.actions import ACTIONS, ActionKind
 from placements.web import (
-    access_log,
     activity,
     apply,
     bulk_changes,
@@ -25,13 +24,10 @@ from placements.web import (
     fleet_map,
     help,
     history,
-    inbox,
     layout,
     metrics,
     notifications,
-    overrides,
     placements,
-    removals,
     reschedule,
     resources,
     review,
@@ -39,7 +35,6 @@ from placements.web import (
     search,
     semantics,
     staged_strategies,
-    tokens,
     users,
     what_if,
 )
@@ -75,7 +70,7 @@ urlpatterns = [
     path("snooze/", dashboard.snooze, name="snooze"),
     path("metrics", metrics.metrics, name="metrics"),
     path("search/", search.search, name="search"),
-    path("inbox/", inbox.show_inbox, name="inbox"),
+    path("inbox/", dashboard.show_inbox, name="inbox"),
     path("activity/", activity.activity, name="activity"),
     path("activity/<int:number>/", activity.event, name="event"),
     *(
@@ -89,11 +84,11 @@ urlpatterns = [
     path("help/documentation/", help.documentation, name="documentation"),
     path("help/documentation/<path:path>", help.documentation, name="documentation"),
     # /tokens/ and /access-log/
-    path("tokens/", tokens.tokens, name="tokens"),
-    path("tokens/revoke/", tokens.revoke, {"number": None}, name="tokens-revoke"),
-    path("tokens/<int:number>/revoke/", tokens.revoke, name="token-revoke"),
-    path("access-log/", access_log.access_log, name="access-log"),
-    path("access-log/export/", access_log.export, name="access-log-export"),
+    path("tokens/", users.tokens, name="tokens"),
+    path("tokens/revoke/", users.revoke, {"number": None}, name="tokens-revoke"),
+    path("tokens/<int:number>/revoke/", users.revoke, name="token-revoke"),
+    path("access-log/", activity.access_log, name="access-log"),
+    path("access-log/export/", activity.export_access_log, name="access-log-export"),
     path("users/", users.users, name="users"),
     path("users/<int:number>/", users.user, name="user"),
     # /demo/
@@ -134,7 +129,7 @@ urlpatterns = [
         name="cluster-inject-fault",
     ),
     path(f"{_CLUSTER}drain/", drains.drain_cluster, name="cluster-drain"),
-    path(f"{_CLUSTER}removals/", removals.cluster_removals, name="cluster-removals"),
+    path(f"{_CLUSTER}removals/", drains.cluster_removals, name="cluster-removals"),
     path(_CONNECTION, connections.connection, name="cluster-connection"),
     path(
         f"{_CONNECTION}edit/",
@@ -290,10 +285,10 @@ urlpatterns = [
     path("what-if/resilience/", what_if.resilience, name="resilience"),
     path("checks/file/", checks.checks_file, name="checks-file"),
     # /overrides/, /disruptions/
-    path("overrides/", overrides.overrides, name="overrides"),
+    path("overrides/", resources.overrides, name="overrides"),
     path(
         "overrides/<str:kind>/<str:namespace>/<str:name>/",
-        overrides.show_override,
+        resources.show_override,
         name="override",
     ),
     path("disruptions/", disruptions.disruptions, name="disruptions"),

@@ -110,10 +110,6 @@ def chips(links: Iterable[tuple[str, str]], *, hidden: int = 0) -> SafeString:
     )
 
 
-def block(text: str) -> SafeString:
-    return format_html('<pre class="source" tabindex="0">{}</pre>', text)
-
-
 def table(rows: Mapping[str, Any]) -> SafeString:
     if not rows:
         return format_html("{}", NONE)

@@ -46,7 +46,6 @@ from placements.admin.base import (
     NONE,
     RoleAdmin,
     badge,
-    block,
     chips,
     column,
     list_filter,
@@ -325,8 +324,12 @@ class ClusterForm(forms.ModelForm):
         name = self.instance.name or typed.get("name", "")
         revision = self.instance.revision
         if not self.instance.pk:
-            rows = MemberCluster.objects.filter(name=name)
-            revision = rows.values_list("revision", flat=True).first() or 0
+            revision = (
+                MemberCluster.objects.filter(name=name)
+                .values_list("revision", flat=True)
+                .first()
+                or 0
+            )
         try:
             check_revision(
                 CLUSTER,
@@ -417,11 +420,12 @@ def _action_on_many(name: str) -> Callable[..., HttpResponse | None]:
             )
             return None
         query = {"name": " ".join(names), "next": request.get_full_path()}
-        return redirect(f"{reverse('web:bulk-change', args=[name])}?{urlencode(query)}")
+        return redirect(reverse("web:bulk-change", args=[name], query=query))
 
     open_page.__name__ = name.replace("-", "_")
-    title = BULK_ACTIONS[name].short_title
-    return admin.action(open_page, permissions=["change"], description=title)
+    return admin.action(
+        open_page, permissions=["change"], description=BULK_ACTIONS[name].short_title
+    )
 
 
 @admin.register(MemberCluster)
@@ -624,8 +628,8 @@ class MemberClusterAdmin(RoleAdmin):
         extra_context: Any = None,
     ) -> HttpResponse:
         cluster = self.get_object(request, object_id)
-        query = urlencode({"kind": CLUSTER, "name": cluster.name if cluster else ""})
-        return redirect(f"{reverse('web:activity')}?{query}")
+        query = {"kind": CLUSTER, "name": cluster.name if cluster else ""}
+        return redirect(reverse("web:activity", query=query))
 
     @admin.display(description="page")
     def page(self, cluster: MemberCluster) -> SafeString:
@@ -717,4 +721,9 @@ class MemberClusterAdmin(RoleAdmin):
         "identity", lambda row: table(row.document["spec"].get("identity") or {})
     )
     property_table = column("properties", lambda row: table(row.properties))
-    manifest = column("manifest", lambda row: block(dump_yaml(manifest_of(row))))
+    manifest = column(
+        "manifest",
+        lambda row: format_html(
+            '<pre class="source" tabindex="0">{}</pre>', dump_yaml(manifest_of(row))
+        ),
+    )

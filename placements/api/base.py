@@ -179,8 +179,11 @@ _GROUPS = {ActionKind.ROLLING: "rollout ", ActionKind.STAGED: "staged "}
 def command_of(action: Action, *, name: str = "", **body: Any) -> dict[str, Any]:
     """Return the command of an action, its message and the fields of the body that it sets."""
     group = "" if action.has_form else _GROUPS.get(action.kind, "")
-    words = f"{group}{name or action.name}"
-    return {"words": words, "message": action.message, "body": body}
+    return {
+        "words": f"{group}{name or action.name}",
+        "message": action.message,
+        "body": body,
+    }
 
 
 def route_of(action: Action) -> dict[str, Any]:
@@ -320,8 +323,9 @@ class BaseViewSet(GenericViewSet[Any]):
         if params.get("force"):
             message = "is for live hubs: the fields of this hub have no managers"
             raise ValidationError({"force": [message]}, code="not-supported")
-        exists = self.get_queryset().filter(**self.key()).exists()
-        expected = expected_revision(self.request, exists=exists)
+        expected = expected_revision(
+            self.request, exists=self.get_queryset().filter(**self.key()).exists()
+        )
         with (
             transaction.atomic() if is_dry_run else nullcontext(),
             read_document(self.request) as body,
@@ -361,8 +365,10 @@ class BaseViewSet(GenericViewSet[Any]):
         """Return the manifest that a request wants: its body, or the object with its merge patch."""
         if self.request.method != "PATCH":
             return document
-        patch = object_in(document, what="a merge patch")
-        return merged(plain_manifest(self.get_object().document), patch)
+        return merged(
+            plain_manifest(self.get_object().document),
+            object_in(document, what="a merge patch"),
+        )
 
 
 class FullNameViewSet(BaseViewSet):

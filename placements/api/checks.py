@@ -103,20 +103,23 @@ class ChecksViewSet(BaseViewSet):
             examined = (
                 [report.placements[placement]] if placement in report.placements else []
             )
-        document = {
-            "fleet_version": report.fleet_version,
-            "items": [
-                finding_document(name, one)
-                for name, one in report.findings_of(
-                    placement, rule, params.get("severity", ""), params["q"]
-                )
-            ],
-            "muted": sum(one.muted for one in examined),
-            "not_checked": sorted(
-                {each for one in examined for each in one.not_checked}
-            ),
-        }
-        return Response(ChecksSerializer(document).data)
+        return Response(
+            ChecksSerializer(
+                {
+                    "fleet_version": report.fleet_version,
+                    "items": [
+                        finding_document(name, one)
+                        for name, one in report.findings_of(
+                            placement, rule, params.get("severity", ""), params["q"]
+                        )
+                    ],
+                    "muted": sum(one.muted for one in examined),
+                    "not_checked": sorted(
+                        {each for one in examined for each in one.not_checked}
+                    ),
+                }
+            ).data
+        )
 
 
 class ChecksFileInputSerializer(CamelCaseSerializer):
@@ -155,10 +158,12 @@ class ChecksFileViewSet(BaseViewSet):
     def update(self, request: Request) -> Response:
         """Replace the `.fleetui.yaml` of the hub; its assertions are checked soon."""
         text = parse_body(request, ChecksFileInputSerializer)["text"]
-        row = save_checks_file(
-            text, **actor(request), expected=expected_revision(request)
+        return _answer(
+            request,
+            save_checks_file(
+                text, **actor(request), expected=expected_revision(request)
+            ),
         )
-        return _answer(request, row)
 
 
 def _answer(request: Request, row: StoredChecksFile) -> Response:

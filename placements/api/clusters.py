@@ -1,8 +1,9 @@
-"""Member clusters: manifests, labels, taints, cordon, heartbeat, bindings."""
+"""Member clusters: manifests, actions, heartbeat, bindings, removals that wait."""
 
 from collections.abc import Sequence
 from typing import Any
 
+from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -18,7 +19,7 @@ from clusters.operations.edit import UnknownClusterError
 from clusters.operations.heartbeat import report
 from clusters.operations.join import ClusterSpec, put_cluster
 from clusters.queries import status_of
-from fleetui.permissions import may_administer_clusters
+from fleetui.permissions import by_operation, may_administer_clusters
 from placements.api.base import (
     BaseViewSet,
     MayAct,
@@ -26,31 +27,41 @@ from placements.api.base import (
     Rows,
     actor,
     command_of,
+    page_response,
     paged_list,
+    query_params,
     route_of,
 )
-from placements.api.filters import ClusterQuery
+from placements.api.filters import ClusterQuery, NoQuery, RemovalQuery
 from placements.api.parsers import (
     PATCH_PARSERS,
     check_objects,
     object_in,
+    parse_body,
     read_document,
 )
 from placements.api.preconditions import etag, etag_response, expected_revision
-from placements.api.schema import documented, documented_put, operation
+from placements.api.schema import documented, documented_put, operation, page_serializer
 from placements.api.serializers import (
     CLUSTER_MANIFEST,
     LABEL_PATCH,
     LABELS,
     BindingSerializer,
+    CamelCaseSerializer,
     ClusterSerializer,
     EligibilitySerializer,
     HeartbeatSerializer,
     TaintSerializer,
+    Text,
 )
 from placements.services.actions import ACTIONS, ActionKind
 from placements.services.filters import bindings_on, placements_on
 from placements.services.fleet.queries import in_order, stale_on
+from placements.services.rollouts.removals import (
+    confirm_removal,
+    keep_objects,
+    waiting_removals,
+)
 
 TAINTS = TaintSerializer(many=True)
 _LABELS = ACTIONS[ActionKind.CLUSTER, "labels"]
@@ -177,9 +188,12 @@ class ClusterViewSet(BaseViewSet):
         with read_document(request) as document:
             patch = object_in(document, what="a merge patch of labels")
             put = {key: value for key, value in patch.items() if value is not None}
-            remove = patch.keys() - put.keys()
             _LABELS.perform(
-                name, put=put, remove=remove, **actor(request), expected=expected
+                name,
+                put=put,
+                remove=patch.keys() - put.keys(),
+                **actor(request),
+                expected=expected,
             )
         return self.labels(request, name)
 
@@ -238,3 +252,93 @@ class ClusterViewSet(BaseViewSet):
         if not rows.exists():
             self.get_object()
         return rows
+
+
+CONFIRM, KEEP = "confirm", "keep"
+MOST = 500
+
+
+class RemovalSerializer(CamelCaseSerializer):
+    """A removal that no user requested, which waits for a person."""
+
+    cluster = serializers.CharField(source="cluster_name")
+    placement = serializers.CharField(source="placement_name")
+    reason = serializers.CharField(help_text="Why it is not done without a person.")
+    since = serializers.DateTimeField(allow_null=True)
+    is_orphan = serializers.BooleanField(
+        help_text="No placement wants the objects there; otherwise they are of another version than its."
+    )
+
+
+class RemovalDecisionSerializer(CamelCaseSerializer):
+    """What to do with the objects of a placement on the cluster."""
+
+    placement = Text(max_length=253)
+    decision = serializers.ChoiceField(
+        [CONFIRM, KEEP],
+        help_text="`confirm` removes the objects; `keep` leaves an orphan there for good.",
+    )
+
+
+REMOVALS = page_serializer(RemovalSerializer)
+
+
+def _command(decision: str, message: str, words: str) -> dict[str, Any]:
+    return {
+        "words": f"removals {decision}",
+        "help": words,
+        "message": message,
+        "body": {"decision": decision},
+    }
+
+
+class RemovalViewSet(BaseViewSet):
+    model = MemberCluster
+    not_found = UnknownClusterError
+    labels_of = staticmethod(by_operation)
+
+    @documented("list_removals", REMOVALS, query=RemovalQuery)
+    def waiting(self, request: Request) -> Response:
+        """List the removals that wait for a person, at most 500."""
+        rows = waiting_removals(
+            query_params(request, RemovalQuery)["cluster"], most=MOST
+        )
+        return page_response(request, RemovalSerializer(rows, many=True).data, None)
+
+    @operation("list_cluster_removals", RemovalSerializer(many=True), query=NoQuery)
+    def removals(self, request: Request, name: str) -> Response:
+        """List the removals from a cluster that wait for a person, at most 500."""
+        return _waiting(self.get_object().name)
+
+    @documented(
+        "decide_cluster_removal",
+        RemovalSerializer(many=True),
+        body=RemovalDecisionSerializer,
+        problems=(409,),
+        commands=[
+            _command(
+                CONFIRM,
+                "Removal of {value} from {name} confirmed",
+                "Remove the objects",
+            ),
+            _command(
+                KEEP,
+                "The objects of {value} stay on {name}",
+                "Leave an orphan for good",
+            ),
+        ],
+    )
+    @removals.mapping.post
+    def decide(self, request: Request, name: str) -> Response:
+        """Confirm a removal that waits, or keep the objects; the answer is what still waits."""
+        cluster = self.get_object().name
+        chosen = parse_body(request, RemovalDecisionSerializer)
+        decide = confirm_removal if chosen["decision"] == CONFIRM else keep_objects
+        decide(cluster, chosen["placement"], **actor(request))
+        return _waiting(cluster)
+
+
+def _waiting(cluster: str) -> Response:
+    return Response(
+        RemovalSerializer(waiting_removals(cluster, most=MOST), many=True).data
+    )

@@ -166,8 +166,9 @@ def connection_fields(body: Mapping[str, Any]) -> ConnectionInput:
         for key, value in body.items()
         if value not in ("", False)
     }
-    kubeconfig = fields.pop("kubeconfig", "")
-    return ConnectionInput(kubeconfig, fields.pop("context", ""), fields)
+    return ConnectionInput(
+        fields.pop("kubeconfig", ""), fields.pop("context", ""), fields
+    )
 
 
 def connection_document(

@@ -430,15 +430,16 @@ class DecisionViewSet(BaseViewSet):
             (*fleet_warnings(value.cycle), *decision_warnings(value)),
             exact_of(key),
         )
-        document = {
-            **bounded_document(value, warnings=warnings),
-            "traps": list(trap_sentences(value, exact=exact)),
-            "exact": None if exact is None else exact.to_plain(),
-            "cycles": DecisionRowSerializer(
-                cycles_of(key)[:_CYCLES_SHOWN], many=True
-            ).data,
-        }
-        return Response(document)
+        return Response(
+            {
+                **bounded_document(value, warnings=warnings),
+                "traps": list(trap_sentences(value, exact=exact)),
+                "exact": None if exact is None else exact.to_plain(),
+                "cycles": DecisionRowSerializer(
+                    cycles_of(key)[:_CYCLES_SHOWN], many=True
+                ).data,
+            }
+        )
 
     def get_renderers(self) -> Any:
         if self.action == "csv":
@@ -469,12 +470,11 @@ class DecisionViewSet(BaseViewSet):
     def semantics(self, request: Request, decision: str) -> Response:
         """Repeat a decision under all scheduling rules, and compare the decisions."""
         sides = side_by_side(recorded(decision)[1], name=decision)
-        document = comparison_document(
-            sides.comparison, warnings=sides.warnings, write=bounded_document
-        )
         return Response(
             {
-                **document,
+                **comparison_document(
+                    sides.comparison, warnings=sides.warnings, write=bounded_document
+                ),
                 "refused": {str(one): why for one, why in sides.refused.items()},
             }
         )
@@ -590,18 +590,19 @@ class DecisionViewSet(BaseViewSet):
         if outcome.outcome is Outcome.PICKED:
             last = outcome.round or 0
         end = min(params["after"] + params["limit"], last)
-        document = {
-            **outcome_document(outcome),
-            "candidacies": [
-                {
-                    "round": number,
-                    "candidate": candidate_document(replay.candidate(number, name)),
-                }
-                for number in range(params["after"] + 1, end + 1)
-            ],
-            "next": next_page(request, end) if end < last else None,
-        }
-        return Response(document)
+        return Response(
+            {
+                **outcome_document(outcome),
+                "candidacies": [
+                    {
+                        "round": number,
+                        "candidate": candidate_document(replay.candidate(number, name)),
+                    }
+                    for number in range(params["after"] + 1, end + 1)
+                ],
+                "next": next_page(request, end) if end < last else None,
+            }
+        )
 
     @_of_record(
         "get_cluster_advice",

@@ -162,20 +162,16 @@ class HistoryViewSet(FullNameViewSet):
         }
         diff, decision = comparison.decision, None
         if diff:
-            groups = [
-                (one.key, row)
-                for one in diff.groups
-                for row in (*one.groups, one.no_label)
-                if row
-            ]
             decision = {
                 "joins": diff.joins,
                 "leaves": diff.leaves,
                 "stays": diff.stays,
                 "other_reasons": diff.shifts,
                 "groups": [
-                    {"key": key, **asdict(row), "group": row.group or None}
-                    for key, row in groups
+                    {"key": one.key, **asdict(row), "group": row.group or None}
+                    for one in diff.groups
+                    for row in (*one.groups, one.no_label)
+                    if row
                 ],
             }
         old, new = (
@@ -186,11 +182,14 @@ class HistoryViewSet(FullNameViewSet):
             }
             for side in comparison.sides
         )
-        document = {
-            **vars(comparison),
-            "before": old,
-            "after": new,
-            "manifests": manifests if comparison.resources is None else None,
-            "decision": decision,
-        }
-        return Response(RevisionComparisonSerializer(document).data)
+        return Response(
+            RevisionComparisonSerializer(
+                {
+                    **vars(comparison),
+                    "before": old,
+                    "after": new,
+                    "manifests": manifests if comparison.resources is None else None,
+                    "decision": decision,
+                }
+            ).data
+        )

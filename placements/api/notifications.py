@@ -7,9 +7,6 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from clusters.models import FORMER_KIND, ChannelKind, NotificationChannel
-from fleetui.apimachinery.errors import (
-    raise_errors,
-)
 from fleetui.permissions import may_manage_notifications
 from placements.api.base import (
     BaseViewSet,
@@ -32,7 +29,6 @@ from placements.api.serializers import (
 from placements.models import NOTIFIED, NotificationDelivery, NotificationRule
 from placements.services.notifications.operations import (
     RuleInput,
-    check_name,
     delete_channel,
     delete_rule,
     deliveries,
@@ -199,7 +195,6 @@ class ChannelViewSet(BaseViewSet):
     def update(self, request: Request, name: str) -> Response:
         """Create a channel, or replace its service and fields."""
         fields = parse_body(request, ChannelInputSerializer)
-        raise_errors(check_name(name))
         row = save_channel(name, fields.pop("kind"), fields, **actor(request))
         return Response(NotificationChannelSerializer(row).data)
 

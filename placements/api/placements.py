@@ -24,9 +24,10 @@ from placements.api.base import (
 from placements.api.cluster_objects import (
     ClusterObjectSerializer,
     DifferenceSerializer,
+    DryRunInputSerializer,
+    DryRunSerializer,
     ReapplySerializer,
 )
-from placements.api.dry_runs import DryRunInputSerializer, DryRunSerializer
 from placements.api.filters import (
     DeleteQuery,
     DriftQuery,
@@ -128,8 +129,10 @@ class PlacementViewSet(FullNameViewSet):
 
         A change that would unschedule everything is refused (409) without `confirm`.
         """
-        confirmed = "confirm" in query_params(request, PutPlacementQuery)
-        options = {"confirmed": confirmed, "address": name}
+        options = {
+            "confirmed": "confirm" in query_params(request, PutPlacementQuery),
+            "address": name,
+        }
         return self.put_manifest(save_placement, query=PutPlacementQuery, **options)
 
     @documented_patch("patch_placement", PLACEMENT_MANIFEST, query=PutPlacementQuery)
@@ -341,13 +344,14 @@ class SnapshotViewSet(FullNameViewSet):
         part = row.parts.filter(position=position).first()
         if part is None and position:
             raise Http404
-        document = {
-            **ResourceSnapshotRowSerializer(row).data,
-            "identities": row.identities,
-            "part": position,
-            "parts": row.parts.count(),
-            "manifests": manifest_for(request.user, part.manifests, name=str(row))
-            if part
-            else [],
-        }
-        return Response(document)
+        return Response(
+            {
+                **ResourceSnapshotRowSerializer(row).data,
+                "identities": row.identities,
+                "part": position,
+                "parts": row.parts.count(),
+                "manifests": manifest_for(request.user, part.manifests, name=str(row))
+                if part
+                else [],
+            }
+        )

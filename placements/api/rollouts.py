@@ -350,24 +350,27 @@ class RolloutViewSet(FullNameViewSet):
         run = run_named(name, number)
         report, names = report_of(run), names_in(run)
         rows = clusters_in(run, names, report) if len(names) <= MANY_CLUSTERS else None
-        document = {
-            **RolloutRowSerializer(run).data,
-            "waves": run.waves,
-            "answer": short_result_document(report.result) if report.result else None,
-            "sentences": result_sentences(report.result, is_initial=run.is_initial)
-            if report.result
-            else None,
-            "clusters": None
-            if rows is None
-            else RolloutClusterSerializer(rows, many=True).data,
-            "eta": eta_document(
-                run.eta,
-                started_at=run.started_at,
-                ended_at=run.ended_at,
-                now=datetime.now(UTC),
-            ),
-        }
-        return Response(document)
+        return Response(
+            {
+                **RolloutRowSerializer(run).data,
+                "waves": run.waves,
+                "answer": short_result_document(report.result)
+                if report.result
+                else None,
+                "sentences": result_sentences(report.result, is_initial=run.is_initial)
+                if report.result
+                else None,
+                "clusters": None
+                if rows is None
+                else RolloutClusterSerializer(rows, many=True).data,
+                "eta": eta_document(
+                    run.eta,
+                    started_at=run.started_at,
+                    ended_at=run.ended_at,
+                    now=datetime.now(UTC),
+                ),
+            }
+        )
 
     @operation(
         "list_rollout_clusters",
@@ -542,8 +545,9 @@ class RolloutActionViewSet(FullNameViewSet):
         body = parse_body(request, RollBackSerializer) if has_body(request) else {}
         options: dict[str, Any] = {**actor(request), "expected": expected}
         if "resource_snapshot" in body:
-            action = ACTIONS[ActionKind.ROLLING, "roll-back"]
-            action.run(name, body["resource_snapshot"], **options)
+            ACTIONS[ActionKind.ROLLING, "roll-back"].run(
+                name, body["resource_snapshot"], **options
+            )
         else:
             roll_back_to(name, body.get("revision"), **options)
         return self.action_response(name)
@@ -551,10 +555,16 @@ class RolloutActionViewSet(FullNameViewSet):
     def action_response(self, name: str, *, status: int = 200) -> Response:
         row = get_placement(name)
         run = running_rollout(row)
-        document = RolloutControlsSerializer(
-            row, context={"run": run.number if run else None}
-        ).data
-        return etag_response(self.request, document, etag(row.revision), status=status)
+        return etag_response(
+            self.request,
+            (
+                RolloutControlsSerializer(
+                    row, context={"run": run.number if run else None}
+                ).data
+            ),
+            etag(row.revision),
+            status=status,
+        )
 
     @operation(
         "get_fresh_schedule",
@@ -608,8 +618,9 @@ class RolloutActionViewSet(FullNameViewSet):
         if moves := query["moves"]:
             reschedule_with_few_moves(name, moves=moves_from(moves), **options)
         else:
-            action = ACTIONS[ActionKind.ROLLING, "reschedule"]
-            action.perform(name, confirmed="confirm" in query, **options)
+            ACTIONS[ActionKind.ROLLING, "reschedule"].perform(
+                name, confirmed="confirm" in query, **options
+            )
         return self.action_response(name, status=202)
 
 

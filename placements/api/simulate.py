@@ -1,8 +1,10 @@
-"""A simulation: a fleet and a placement in one body, scheduled and explained. Nothing is saved or read."""
+"""A simulation of what is in the body; and the fleet for `simulate --diff`."""
 
 import json
 from functools import partial
 
+from django.utils.decorators import method_decorator
+from django.views.decorators.gzip import gzip_page
 from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
@@ -12,13 +14,17 @@ from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.model import Semantics
 from placements.api.authentication import COMPUTING
 from placements.api.base import BaseViewSet, MayRead
+from placements.api.filters import NoQuery
 from placements.api.parsers import parse_body
+from placements.api.preconditions import etag_response
 from placements.api.schema import documented
 from placements.api.serializers import (
     ANY_OBJECT,
     AnyObject,
     AnyValue,
     CamelCaseSerializer,
+    json_field,
+    map_of,
 )
 from placements.engine.advice.search import why_not
 from placements.explain.decision_document import (
@@ -28,6 +34,7 @@ from placements.explain.decision_document import (
     decision_document,
 )
 from placements.services.decisions.exact import searched
+from placements.services.fleet.snapshot import fleet_snapshot
 from placements.services.simulate import request as simulation
 
 
@@ -114,8 +121,9 @@ class SimulateViewSet(BaseViewSet):
                         "unknown-cluster",
                         f"the fleet has no cluster {why[:63]!r}",
                     )
-                advice = why_not(result.decision, why)
-                document["why"] = advice_document(advice, result.decision)
+                document["why"] = advice_document(
+                    why_not(result.decision, why), result.decision
+                )
             if options["exact"]:
                 document["exact"] = searched(
                     result.decision, user=request.user.pk
@@ -133,3 +141,36 @@ class SimulateViewSet(BaseViewSet):
 
 def _source(name: str, part: object) -> simulation.RequestSource:
     return simulation.RequestSource(name, json.dumps(part, ensure_ascii=False).encode())
+
+
+_BINDINGS = json_field(
+    map_of({"type": "array", "items": {"type": "object", "additionalProperties": {}}})
+)
+
+
+class FleetSnapshotSerializer(CamelCaseSerializer):
+    """Clusters and bindings as `simulate` reads them from files."""
+
+    fleet_version = serializers.IntegerField()
+    digest = serializers.CharField(help_text="SHA-256 of the clusters and bindings.")
+    clusters = serializers.ListField(child=AnyObject(), help_text="Plain clusters.")
+    bindings = _BINDINGS(help_text="Plain bindings by the full name of the placement.")
+
+
+@method_decorator(gzip_page, name="dispatch")
+class FleetSnapshotViewSet(BaseViewSet):
+    """The whole fleet, compressed where the client accepts it."""
+
+    permission_classes = (MayRead,)
+
+    @documented(
+        "get_fleet_snapshot",
+        FleetSnapshotSerializer,
+        has_tag=True,
+        is_costly=True,
+        query=NoQuery,
+    )
+    def retrieve(self, request: Request) -> Response:
+        """Get all clusters and the bindings of all placements."""
+        snapshot = fleet_snapshot()
+        return etag_response(request, snapshot, f'"{snapshot["digest"]}"')

@@ -5,25 +5,19 @@ from django.urls import URLPattern, URLResolver, include, path, re_path
 import fleetui.url_converters  # noqa: F401 -- registers the converter of full names
 from fleetui.hub_backend import live_backend
 from placements.api import (
-    access_log,
     auth,
     bulk_changes,
     checks,
-    cluster_imports,
     clusters,
     connections,
     decisions,
     disruption,
     editor,
     events,
-    fleet_snapshot,
     history,
-    inbox,
     notifications,
-    overrides,
     overview,
     placements,
-    removals,
     resources,
     rollouts,
     simulate,
@@ -40,9 +34,9 @@ for prefix, viewset, name in (
     ("clusters", clusters.ClusterViewSet, "cluster"),
     ("clusters", disruption.ClusterDisruptionViewSet, "cluster-disruption"),
     ("clusters", connections.ConnectionViewSet, "cluster-connection"),
-    ("clusters", removals.RemovalViewSet, "cluster-removal"),
+    ("clusters", clusters.RemovalViewSet, "cluster-removal"),
     ("cluster-changes", bulk_changes.BulkChangeViewSet, "cluster-change"),
-    ("cluster-imports", cluster_imports.ClusterImportViewSet, "cluster-import"),
+    ("cluster-imports", bulk_changes.ClusterImportViewSet, "cluster-import"),
     ("placements", placements.PlacementViewSet, "placement"),
     ("placements", placements.SnapshotViewSet, "snapshot"),
     ("placements", disruption.PlacementDisruptionViewSet, "disruption"),
@@ -53,7 +47,7 @@ for prefix, viewset, name in (
     ("decisions", decisions.DecisionViewSet, "decision"),
     ("exact", decisions.ExactViewSet, "exact-search"),
     ("resources", resources.ResourceViewSet, "resource"),
-    ("overrides", overrides.OverrideViewSet, "override"),
+    ("overrides", resources.OverrideViewSet, "override"),
     ("budgets", disruption.BudgetViewSet, "budget-state"),
     ("evictions", disruption.EvictionViewSet, "eviction"),
     ("staged-runs", rollouts.StagedRunViewSet, "staged-run"),
@@ -83,7 +77,7 @@ first_version: list[URLPattern | URLResolver] = [
     ),
     path(
         "access-log",
-        access_log.AccessLogViewSet.as_view({"get": "list"}),
+        events.AccessLogViewSet.as_view({"get": "list"}),
         name="access-log",
     ),
     path(
@@ -92,10 +86,10 @@ first_version: list[URLPattern | URLResolver] = [
         name="overview",
     ),
     path("search", overview.OverviewViewSet.as_view({"get": "search"}), name="search"),
-    path("inbox", inbox.InboxViewSet.as_view({"get": "retrieve"}), name="inbox"),
+    path("inbox", overview.InboxViewSet.as_view({"get": "retrieve"}), name="inbox"),
     path(
         "fleet-snapshot",
-        fleet_snapshot.FleetSnapshotViewSet.as_view({"get": "retrieve"}),
+        simulate.FleetSnapshotViewSet.as_view({"get": "retrieve"}),
         name="fleet-snapshot",
     ),
     path(
@@ -104,7 +98,7 @@ first_version: list[URLPattern | URLResolver] = [
         name="checks-file",
     ),
     path(
-        "removals", removals.RemovalViewSet.as_view({"get": "waiting"}), name="removals"
+        "removals", clusters.RemovalViewSet.as_view({"get": "waiting"}), name="removals"
     ),
     path("checks", checks.ChecksViewSet.as_view({"get": "retrieve"}), name="checks"),
     path("what-if", what_if.WhatIfViewSet.as_view({"post": "create"}), name="what-if"),

@@ -249,21 +249,25 @@ class WhatIfViewSet(BaseViewSet):
         clusters = chosen_clusters(fields["clusters"], fields["labels"])
         impacts = losses(clusters)
         impact = impacts[LossVariant(fields["variant"])]
-        decisions = {row.placement: row.decision for row in impact.rows}
-        decision = decisions.get(fields["decision"])
-        document = {
-            "clusters": clusters,
-            "chosen_by": choice_words(
-                sorted(set(fields["clusters"])), fields["labels"], len(clusters)
-            ),
-            "variant": fields["variant"],
-            "fates": {variant: one.counts for variant, one in impacts.items()},
-            "evaluated": impact.evaluated,
-            "not_evaluated": impact.not_evaluated,
-            "placements": impact.rows,
-            "decision": bounded_document(decision) if decision else None,
-        }
-        return Response(WhatIfSerializer(document).data)
+        decision = {row.placement: row.decision for row in impact.rows}.get(
+            fields["decision"]
+        )
+        return Response(
+            WhatIfSerializer(
+                {
+                    "clusters": clusters,
+                    "chosen_by": choice_words(
+                        sorted(set(fields["clusters"])), fields["labels"], len(clusters)
+                    ),
+                    "variant": fields["variant"],
+                    "fates": {variant: one.counts for variant, one in impacts.items()},
+                    "evaluated": impact.evaluated,
+                    "not_evaluated": impact.not_evaluated,
+                    "placements": impact.rows,
+                    "decision": bounded_document(decision) if decision else None,
+                }
+            ).data
+        )
 
 
 class ResilienceViewSet(BaseViewSet):
@@ -335,16 +339,19 @@ class PlacementResilienceViewSet(FullNameViewSet):
         """Get what the latest resilience report says of a placement."""
         placement, report = get_placement(name), _latest()
         resilience = resilience_of(placement)
-        document = {
-            "placement": placement.full_name,
-            "survives": resilience.levels if resilience else [],
-            "weakest_point": resilience.weakest if resilience else None,
-            "outdated": resilience is None
-            or resilience.decisions_made != placement.decisions_made
-            or age_of(report).is_other_fleet,
-            "losses": losses_for(report, placement),
-        }
-        return Response(PlacementReportSerializer(document).data)
+        return Response(
+            PlacementReportSerializer(
+                {
+                    "placement": placement.full_name,
+                    "survives": resilience.levels if resilience else [],
+                    "weakest_point": resilience.weakest if resilience else None,
+                    "outdated": resilience is None
+                    or resilience.decisions_made != placement.decisions_made
+                    or age_of(report).is_other_fleet,
+                    "losses": losses_for(report, placement),
+                }
+            ).data
+        )
 
 
 def _latest() -> ResilienceReport:

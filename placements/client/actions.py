@@ -62,8 +62,9 @@ def _message(template: str, answer: Any, named: Mapping[str, str]) -> str:
 
 
 def _rollout_status(console: Console, options: Namespace) -> int:
-    query = {"placement": options.name}
-    latest = next(list_rows(console.client, "rollouts", query, most=1), None)
+    latest = next(
+        list_rows(console.client, "rollouts", {"placement": options.name}, most=1), None
+    )
     if latest is None:
         console.client.request("GET", path_to("placements/{name}", options.name))
         console.line(f"{options.name} has no rollout yet")

@@ -117,8 +117,7 @@ def _field(
     options |= _TYPES.get(one.get("type"), {})
     if name.endswith("Seconds"):
         options["type"] = whole_seconds
-    words = name.removesuffix("Seconds")
-    flag = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", words).lower()
+    flag = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name.removesuffix("Seconds")).lower()
     if is_positional:
         if is_list:
             options["nargs"] = "+"

@@ -59,7 +59,14 @@ def run(console: Console, options: Namespace) -> int:
         files: Any = import_module("placements.client.file_checks")
         found: Findings = files.examine_files(options.files)
     else:
-        found = findings_of_hub(console)
+        answer = console.client.request("GET", "checks")
+        items = answer["items"]
+        found = Findings(
+            items,
+            answer["muted"],
+            answer["notChecked"],
+            partial(documents_sarif, items),
+        )
     for one in found.notes or ():
         console.err.write(f"{one['file']}:{one['line']}: {one['message']}\n")
     found.items.sort(key=lambda one: _ORDER.index(one["severity"]))
@@ -75,14 +82,6 @@ def run(console: Console, options: Namespace) -> int:
             f"--fail-on {options.fail_on}: {severe} found", returncode=HAS_FINDINGS
         )
     return 0
-
-
-def findings_of_hub(console: Console) -> Findings:
-    answer = console.client.request("GET", "checks")
-    items = answer["items"]
-    return Findings(
-        items, answer["muted"], answer["notChecked"], partial(documents_sarif, items)
-    )
 
 
 def checks_file(console: Console, path: str | None) -> None:

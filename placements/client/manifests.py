@@ -101,8 +101,11 @@ def _read(options: Namespace) -> list[ManifestFile]:
         )
 
         try:
-            command = command_for(Path.cwd(), folder)
-            files.append(_manifest_file(folder, build(Path.cwd(), command)))
+            files.append(
+                _manifest_file(
+                    folder, build(Path.cwd(), command_for(Path.cwd(), folder))
+                )
+            )
         except NotRenderedError as error:
             raise RemoteError(f"{folder}: {error}", returncode=BAD_INPUT) from error
     return files
@@ -134,8 +137,7 @@ def _diff(console: Console, manifests: bytes, query: dict[str, Any]) -> int:
     answer = console.client.request("POST", "apply", query=query, body=manifests)
     for change in answer["changes"]:
         console.line(change["diff"].removesuffix("\n"))
-    is_different = any(one["did"] != _UNCHANGED for one in answer["items"])
-    return DIFFERENT if is_different else 0
+    return DIFFERENT if any(one["did"] != _UNCHANGED for one in answer["items"]) else 0
 
 
 def _apply(
@@ -159,8 +161,9 @@ def _apply(
         if more := answer.get("notEvaluated"):
             console.line(f"{more} more placements not evaluated")
     if options.prune:
-        applied = {(one["kind"], one["name"]) for one in answer["items"]}
-        _prune(console, applied, options)
+        _prune(
+            console, {(one["kind"], one["name"]) for one in answer["items"]}, options
+        )
 
 
 def _decision_line(one: Mapping[str, Any]) -> str:

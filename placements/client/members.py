@@ -70,8 +70,11 @@ def _entered(options: Namespace) -> dict[str, Any]:
     if not options.replace:
         more = {"labels": typed.labels, "taints": typed.taints}
     if options.kubeconfig:
-        text = with_embedded_files(options.kubeconfig)
-        return {"kubeconfig": text, "context": options.context, **more}
+        return {
+            "kubeconfig": with_embedded_files(options.kubeconfig),
+            "context": options.context,
+            **more,
+        }
     if options.in_cluster:
         return {"inCluster": True, **more}
     raise RemoteError("--kubeconfig or --in-cluster is missing", returncode=BAD_INPUT)

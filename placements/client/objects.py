@@ -76,8 +76,9 @@ def _get(console: Console, noun: ListedNoun, options: Namespace) -> None:
         else:
             console.rows(objects, noun, form)
         return
-    query = values_of(options, "query", noun.query)
-    rows = list(list_rows(console.client, noun.name, query))
+    rows = list(
+        list_rows(console.client, noun.name, values_of(options, "query", noun.query))
+    )
     if names:
         by_name = {noun.name_of(row): row for row in rows}
         rows = []
@@ -157,5 +158,8 @@ def manifest_at(client: Any, noun: ListedNoun, name: str) -> dict[str, Any]:
 
 
 def stored(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    content = without_hub_metadata(manifest)
-    return {key: value for key, value in content.items() if key != "status"}
+    return {
+        key: value
+        for key, value in without_hub_metadata(manifest).items()
+        if key != "status"
+    }

@@ -5,7 +5,6 @@ from typing import Any
 from django import template
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
-from django.utils.http import urlencode
 from django.utils.safestring import SafeString, mark_safe
 
 from placements.explain.charts.figure import Cell, Chart, GroupName
@@ -31,10 +30,9 @@ def cell(value: Cell) -> str:
     if value is None:
         return NONE
     if isinstance(value, GroupName):
-        query = urlencode({"label": label_filter(value.key, value.value)})
-        return format_html(
-            '<a href="{}?{}">{}</a>', reverse("web:clusters"), query, value
-        )
+        query = {"label": label_filter(value.key, value.value)}
+        url = reverse("web:clusters", query=query)
+        return format_html('<a href="{}">{}</a>', url, value)
     if isinstance(value, str):
         return value
     return f"{value:,}".replace("-", "−")

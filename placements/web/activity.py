@@ -1,19 +1,30 @@
-"""What happened: who did what to which object, newest first, and one event in full."""
+"""What happened, newest first: events of objects, and the access log."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
 
-from django.http import HttpRequest, HttpResponse
+from django.core.exceptions import PermissionDenied
+from django.db.models import QuerySet
+from django.http import (
+    HttpRequest,
+    HttpResponse,
+    HttpResponseBase,
+    StreamingHttpResponse,
+)
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
+from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
+from fleetui.access.audit import VERBS, detail_words, json_lines, lines_matching
+from fleetui.access.models import AccessEvent
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.htmx import render_page
+from fleetui.middleware import costly
 from fleetui.models import AuditEventType, Event
-from fleetui.permissions import for_readers
+from fleetui.permissions import for_readers, may_view_access_log
 from placements.explain.diff import (
     FieldDifference,
     Piece,
@@ -92,8 +103,7 @@ def _detail(event: Event, facts: dict[str, object]) -> str:
         and "verdict" not in facts
     ):
         return ""
-    fact = next((facts[key] for key in _DETAIL_KEYS if key in facts), "")
-    return str(fact)
+    return str(next((facts[key] for key in _DETAIL_KEYS if key in facts), ""))
 
 
 def url_of(kind: str, name: str) -> str:
@@ -170,21 +180,23 @@ def activity(request: HttpRequest) -> HttpResponse:
             [(one, plain(one).capitalize(), None) for one in EVENT_KINDS],
         ),
     ]
-    context = {
-        "events": grouped(event_rows(page.rows)),
-        "pager": pager_of(
-            request, len(page.rows), count, before=page.before, after=page.after
-        ),
-        "bar": filter_bar(
-            request,
-            LIST_FILTERS["events"],
-            facets,
-            type=list(AuditEventType),
-            kind=EVENT_KINDS,
-        ),
-    }
     return render_page(
-        request, "activity/list.html", context, fragment="activity/_list.html"
+        request,
+        "activity/list.html",
+        {
+            "events": grouped(event_rows(page.rows)),
+            "pager": pager_of(
+                request, len(page.rows), count, before=page.before, after=page.after
+            ),
+            "bar": filter_bar(
+                request,
+                LIST_FILTERS["events"],
+                facets,
+                type=list(AuditEventType),
+                kind=EVENT_KINDS,
+            ),
+        },
+        fragment="activity/_list.html",
     )
 
 
@@ -202,15 +214,17 @@ def event(request: HttpRequest, number: int) -> HttpResponse:
     revision = event.revision
     if event.kind == "placement":
         revision = _revision_at(event)
-    context = {
-        "event": event,
-        "revision": revision,
-        "row": row,
-        "lines": lines,
-        "texts": [] if lines else list(texts.items()),
-    }
     return render_page(
-        request, "activity/event.html", context, fragment="activity/event.html"
+        request,
+        "activity/event.html",
+        {
+            "event": event,
+            "revision": revision,
+            "row": row,
+            "lines": lines,
+            "texts": [] if lines else list(texts.items()),
+        },
+        fragment="activity/event.html",
     )
 
 
@@ -219,3 +233,53 @@ def _revision_at(event: Event) -> int | None:
     placement = Placement.objects.filter(full_name=event.name).first()
     revisions = revisions_of(placement) if placement else []
     return next((one.number for one in revisions if one.at <= event.at), None)
+
+
+def _matching_lines(request: HttpRequest) -> QuerySet[AccessEvent]:
+    """Return the lines that match the filters. Raise PermissionDenied for users who may not read the log."""
+    if not may_view_access_log(request.user):
+        raise PermissionDenied("You don't have permission to view the access log.")
+    filters = read_filters(request, "access-log", verb=VERBS)
+    return lines_matching(text=filters.pop("q"), **filters)
+
+
+@for_readers
+@never_cache
+@require_safe
+def access_log(request: HttpRequest) -> HttpResponse:
+    """List the lines that match, newest first, a page at a time."""
+    page = page_from(request, _matching_lines(request), order="-at", unique="id")
+    return render_page(
+        request,
+        "access/log.html",
+        {
+            "lines": [(line, detail_words(line.details)) for line in page.rows],
+            "after": page.after,
+            "bar": filter_bar(
+                request,
+                LIST_FILTERS["access-log"],
+                [
+                    Facet(
+                        "verb",
+                        "Action",
+                        [(one, one.capitalize(), None) for one in VERBS],
+                    )
+                ],
+                verb=VERBS,
+            ),
+        },
+        fragment="access/_log.html",
+    )
+
+
+@for_readers
+@costly
+@never_cache
+@require_safe
+def export_access_log(request: HttpRequest) -> HttpResponseBase:
+    """Download the lines that match as JSON, one a line, oldest first."""
+    return StreamingHttpResponse(
+        json_lines(_matching_lines(request)),
+        content_type="application/jsonl; charset=utf-8",
+        headers={"Content-Disposition": 'attachment; filename="access-log.jsonl"'},
+    )

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any
 
@@ -42,7 +41,7 @@ from placements.services.resources.operations import RESOURCE
 from placements.services.teams import may_change_resource
 from placements.web.activity import object_label, url_of
 from placements.web.dry_runs import dry_run_response
-from placements.web.request import file_or_text, is_confirmed
+from placements.web.request import actor, file_or_text, is_confirmed
 from placements.web.resources import placements_selecting
 
 REFUSED = "refused"
@@ -80,28 +79,31 @@ def apply(request: HttpRequest) -> HttpResponse:
             return _show_preview(request, documents, page)
         results = apply_documents(
             documents,
-            by=current_user(request),
-            now=datetime.now(UTC),
+            **actor(request),
             confirmed=is_confirmed(request),
             strict=page["strict"],
             previewed=request.POST["previewed"],
         )
-        page = {
-            "results": _linked(results),
-            "placements": _rolling_out(documents, results),
-            "is_placeable": any(one.kind in (RESOURCE, CLUSTER) for one in results),
-        }
-        return render(request, "resources/applied.html", page)
+        return render(
+            request,
+            "resources/applied.html",
+            {
+                "results": _linked(results),
+                "placements": _rolling_out(documents, results),
+                "is_placeable": any(one.kind in (RESOURCE, CLUSTER) for one in results),
+            },
+        )
     except PartlyApplied as error:
-        page |= {"partly": str(error), "results": _linked(error.results)}
-        page["errors"] = getattr(error.cause, "errors", ())
-        is_unconfirmed = isinstance(error.cause, UnschedulesEverything)
-        page["empties"] = error.cause if is_unconfirmed else None
+        page |= {
+            "partly": str(error),
+            "results": _linked(error.results),
+            "errors": getattr(error.cause, "errors", ()),
+        }
+        if isinstance(error.cause, UnschedulesEverything):
+            page["empties"] = error.cause
         return render(request, _PAGE, page, status=409)
-    except UnschedulesEverything:
-        return _show_preview(request, documents, page, status=409)
-    except (PreviewChangedError, RefusedDocuments):
-        page["has_changed"] = True
+    except (UnschedulesEverything, PreviewChangedError, RefusedDocuments) as error:
+        page["has_changed"] = not isinstance(error, UnschedulesEverything)
         return _show_preview(request, documents, page, status=409)
     except InvalidManifest as error:
         return render(request, _PAGE, {**page, "errors": error.errors}, status=422)
@@ -131,11 +133,7 @@ def _show_preview(
     status: int = HTTPStatus.OK,
 ) -> HttpResponse:
     """Show the difference of each object; without a refused one it can be applied."""
-    how: dict[str, Any] = {
-        "by": current_user(request),
-        "now": datetime.now(UTC),
-        "strict": page["strict"],
-    }
+    how = {**actor(request), "strict": page["strict"]}
     try:
         preview, refused = preview_acceptable(
             documents, **how, confirmed=is_confirmed(request)

@@ -15,7 +15,7 @@ from clusters.filters import ClusterFilter, closed_filters, parse_filter_text
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.htmx import render_page
 from fleetui.middleware import costly
-from fleetui.permissions import current_user, for_operators
+from fleetui.permissions import for_operators
 from placements.services.actions import Action, ActionKind
 from placements.services.bulk_changes import (
     BULK_ACTIONS,
@@ -32,7 +32,7 @@ from placements.services.fleet.forms import (
     typed_rows,
 )
 from placements.services.undo import undo_change
-from placements.web.request import for_action, next_address
+from placements.web.request import actor, for_action, next_address, redirect_after
 
 _ROWS_SHOWN = 200
 _WITH_FORM = ("labels", "taints")
@@ -75,9 +75,7 @@ def _bulk_change(request: HttpRequest, wanted: Action) -> HttpResponseBase:
         return _page(request, wanted, names, errors=error.errors, status=status)
     if request.method != "POST" or params.get("do") != "apply":
         return _page(request, wanted, names, options=options)
-    result = change_clusters(
-        wanted, options, names, by=current_user(request), now=timezone.now()
-    )
+    result = change_clusters(wanted, options, names, **actor(request))
     return redirect_done(
         request, result, back=next_address(request, reverse("web:clusters"))
     )
@@ -87,22 +85,20 @@ def redirect_done(
     request: HttpRequest, result: BulkResult, *, back: str
 ) -> HttpResponse:
     """Return to a page that says what was done, with its undo."""
-    messages.success(
+    return redirect_after(
         request,
         render_to_string(
             "clusters/_done.html", {"done": result, "back": back}, request
         ),
+        back,
     )
-    return redirect(back)
 
 
 @for_operators("change clusters")
 @require_POST
 def undo_cluster_change(request: HttpRequest) -> HttpResponse:
     """Undo an action on clusters, from the message that says that it is done."""
-    undone = undo_change(
-        request.POST.get("change", ""), by=current_user(request), now=timezone.now()
-    )
+    undone = undo_change(request.POST.get("change", ""), **actor(request))
     add_message = messages.warning if undone.reasons else messages.success
     add_message(request, undone.message)
     return redirect(next_address(request, reverse("web:clusters")))
@@ -141,16 +137,20 @@ def _page(
         preview = preview_change(action, options, names, now=timezone.now())
     rows = list(preview.rows) if preview else []
     rows.sort(key=lambda row: (not row.refusal, not row.conflict, not row.change))
-    context = {
-        "action": action,
-        "names": names,
-        "next": next_address(request, ""),
-        "has_form": action.name in _WITH_FORM,
-        "remove": params.get("remove", ""),
-        "preview": preview,
-        "rows": rows[:_ROWS_SHOWN],
-        "more": max(0, len(rows) - _ROWS_SHOWN),
-        "errors": errors,
-        **row_context(*typed_rows(params)),
-    }
-    return render_page(request, "bulk_changes/change.html", context, status=status)
+    return render_page(
+        request,
+        "bulk_changes/change.html",
+        {
+            "action": action,
+            "names": names,
+            "next": next_address(request, ""),
+            "has_form": action.name in _WITH_FORM,
+            "remove": params.get("remove", ""),
+            "preview": preview,
+            "rows": rows[:_ROWS_SHOWN],
+            "more": max(0, len(rows) - _ROWS_SHOWN),
+            "errors": errors,
+            **row_context(*typed_rows(params)),
+        },
+        status=status,
+    )

@@ -2,22 +2,21 @@
 
 from collections import Counter
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
-from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import render
 from django.urls import reverse
-from django.utils.http import urlencode
 from django.views.decorators.http import require_http_methods, require_safe
 
 from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.apimachinery.words import counted
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.concurrency import RevisionConflict
+from fleetui.grouping import grouped
 from fleetui.htmx import render_page
 from fleetui.middleware import costly
-from fleetui.permissions import current_user, for_operators, for_readers
+from fleetui.permissions import for_operators, for_readers
 from placements.engine.checks.examination import ALIASES, RULES
 from placements.engine.checks.file import NAME
 from placements.engine.checks.findings import Finding, Fix, Severity, flat
@@ -28,7 +27,7 @@ from placements.services.checks import current_report, fixed_document
 from placements.services.filters import LIST_FILTERS
 from placements.web.badges import Badge
 from placements.web.filter_bar import Facet, filter_bar, read_filters
-from placements.web.request import number_of
+from placements.web.request import actor, number_of, redirect_after
 
 _ROWS_SHOWN, _MOST_ROWS_SHOWN, _LINKS_SHOWN = 10, 500, 5
 _WORDS = {
@@ -65,11 +64,8 @@ def checks(request: HttpRequest) -> HttpResponse:
     findings = report.findings_of(
         filters["placement"], filters["rule"], filters["severity"], filters["q"]
     )
-    order, most = (
-        list(Severity),
-        _MOST_ROWS_SHOWN if "all" in request.GET else _ROWS_SHOWN,
-    )
-    findings.sort(key=lambda pair: order.index(pair[1].severity))
+    findings.sort(key=lambda pair: list(Severity).index(pair[1].severity))
+    most = _MOST_ROWS_SHOWN if "all" in request.GET else _ROWS_SHOWN
     names = {placement for placement, _ in findings[:most]}
     placements = {
         one.full_name: one for one in Placement.objects.filter(full_name__in=names)
@@ -77,10 +73,6 @@ def checks(request: HttpRequest) -> HttpResponse:
     examined = [report.fleet, *report.placements.values()]
     rules = Counter(each.rule for _, one in report.findings for each in flat([one]))
     severities = Counter(one.severity for _, one in report.findings)
-    titled = [
-        (one, f"{one} {RULES[one].title}", count)
-        for one, count in sorted(rules.items())
-    ]
     facets = [
         Facet(
             "severity",
@@ -88,27 +80,39 @@ def checks(request: HttpRequest) -> HttpResponse:
             [(one, _WORDS[one], severities[one]) for one in Severity],
             is_row=True,
         ),
-        Facet("rule", "Rule", titled),
-    ]
-    context = {
-        "bar": filter_bar(
-            request,
-            LIST_FILTERS["checks"],
-            facets,
-            rule=[*RULES, *ALIASES],
-            severity=Severity,
+        Facet(
+            "rule",
+            "Rule",
+            [
+                (one, f"{one} {RULES[one].title}", count)
+                for one, count in sorted(rules.items())
+            ],
         ),
-        "rows": [
-            _row(placements.get(placement), one) for placement, one in findings[:most]
-        ],
-        "more": max(0, len(findings) - most),
-        "total": len(report.findings),
-        "examined": len(report.placements),
-        "muted": sum(one.muted for one in examined),
-        "not_checked": sorted({each for one in examined for each in one.not_checked}),
-    }
+    ]
     return render_page(
-        request, "checks/checks.html", context, fragment="checks/_list.html"
+        request,
+        "checks/checks.html",
+        {
+            "bar": filter_bar(
+                request,
+                LIST_FILTERS["checks"],
+                facets,
+                rule=[*RULES, *ALIASES],
+                severity=Severity,
+            ),
+            "rows": [
+                _row(placements.get(placement), one)
+                for placement, one in findings[:most]
+            ],
+            "more": max(0, len(findings) - most),
+            "total": len(report.findings),
+            "examined": len(report.placements),
+            "muted": sum(one.muted for one in examined),
+            "not_checked": sorted(
+                {each for one in examined for each in one.not_checked}
+            ),
+        },
+        fragment="checks/_list.html",
     )
 
 
@@ -116,29 +120,29 @@ def checks(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 def checks_file(request: HttpRequest) -> HttpResponse:
     row = stored_file()
-    context = {"text": row.text, "revision": row.revision, "errors": ()}
+    context: dict[str, Any] = {
+        "text": row.text,
+        "revision": row.revision,
+        "errors": (),
+    }
     if request.method != "POST":
         return render(request, "checks/file.html", context)
-    text = request.POST.get("text", "").replace("\r\n", "\n")
+    context["text"] = request.POST.get("text", "").replace("\r\n", "\n")
     try:
         save_checks_file(
-            text,
-            by=current_user(request),
-            now=datetime.now(UTC),
+            context["text"],
+            **actor(request),
             expected=number_of(request.POST.get("revision", ""), digits=18),
         )
     except InvalidManifest as invalid:
-        return render(
-            request,
-            "checks/file.html",
-            context | {"text": text, "errors": invalid.errors},
-            status=422,
-        )
+        context["errors"] = invalid.errors
+        return render(request, "checks/file.html", context, status=422)
     except RevisionConflict:
-        conflict = {"text": text, "is_changed": True}
-        return render(request, "checks/file.html", context | conflict, status=409)
-    messages.success(request, f"{NAME} saved. Its assertions are checked soon.")
-    return redirect("web:checks")
+        context["is_changed"] = True
+        return render(request, "checks/file.html", context, status=409)
+    return redirect_after(
+        request, f"{NAME} saved. Its assertions are checked soon.", "web:checks"
+    )
 
 
 def _row(placement: Placement | None, finding: Finding) -> FindingRow:
@@ -156,12 +160,8 @@ def _row(placement: Placement | None, finding: Finding) -> FindingRow:
 
 def _relabels(fix: Fix) -> list[tuple[str, str]]:
     """Return links to the preview of changes of labels: one for clusters that get the same."""
-    changes: dict[str, list[tuple[str, str | None]]] = {}
-    for name, key, value in fix.labels:
-        changes.setdefault(name, []).append((key, value))
-    groups: dict[tuple[tuple[str, str | None], ...], list[str]] = {}
-    for name, several in changes.items():
-        groups.setdefault(tuple(several), []).append(name)
+    changes = grouped((name, (key, value)) for name, key, value in fix.labels)
+    groups = grouped((tuple(several), name) for name, several in changes.items())
     links = []
     for several_changes, names in list(groups.items())[:_LINKS_SHOWN]:
         query: dict[str, Any] = {
@@ -172,8 +172,6 @@ def _relabels(fix: Fix) -> list[tuple[str, str]]:
             "remove": " ".join(key for key, value in several_changes if value is None),
             "do": "preview",
         }
-        words = f"{len(names):,} cluster{'s' * (len(names) != 1)}"
-        links.append(
-            (words, f"{reverse('web:bulk-change', args=['labels'])}?{urlencode(query)}")
-        )
+        address = reverse("web:bulk-change", args=["labels"], query=query)
+        links.append((counted(len(names), "cluster"), address))
     return links

@@ -7,9 +7,8 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
-from django.shortcuts import get_object_or_404, redirect, render
+from django.shortcuts import get_object_or_404, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
@@ -22,14 +21,19 @@ from clusters.operations.join import ClusterSpec, dry_run
 from clusters.queries import cluster_of
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.concurrency import RevisionConflict
-from fleetui.permissions import current_user
 from placements.services.actions import ACTIONS, Action, ActionKind
 from placements.services.bulk_changes import change_clusters
 from placements.services.fleet import forms
 from placements.services.fleet.forms import row_context, typed_rows
 from placements.services.loss.evaluation import Impact, impact_of
 from placements.web.bulk_changes import redirect_done
-from placements.web.request import for_action, next_address, number_of
+from placements.web.request import (
+    actor,
+    for_action,
+    next_address,
+    number_of,
+    redirect_after,
+)
 
 _MOST_SUGGESTED = 20
 _CORDON = Taint(CORDON["key"], CORDON["value"], CORDON["effect"])
@@ -54,8 +58,9 @@ _IMPACTS: dict[str, Callable[[MemberCluster], Impact]] = {
 def change_cluster(request: HttpRequest, name: str, step: str) -> HttpResponseBase:
     """Show the impact of a change, or apply it; what is `quick` is applied unless placements are affected."""
     action = ACTIONS[ActionKind.CLUSTER, step]
-    check = for_action(ActionKind.CLUSTER, step)
-    return check(_change_cluster)(request, action=action, name=name)
+    return for_action(ActionKind.CLUSTER, step)(_change_cluster)(
+        request, action=action, name=name
+    )
 
 
 def _change_cluster(request: HttpRequest, action: Action, name: str) -> HttpResponse:
@@ -67,23 +72,24 @@ def _change_cluster(request: HttpRequest, action: Action, name: str) -> HttpResp
     if request.method == "POST" and not (
         impact and (impact.rows or impact.not_evaluated)
     ):
-        result = change_clusters(
-            action, {}, [name], by=current_user(request), now=datetime.now(UTC)
-        )
+        result = change_clusters(action, {}, [name], **actor(request))
         return redirect_done(
             request,
             result,
             back=next_address(request, reverse("web:cluster", args=[name])),
         )
-    context = {
-        "title": f"{action.title.format(name=name)}?",
-        "button": action.short_title,
-        "cluster": cluster,
-        "confirmation": action.confirmation,
-        "impact": impact,
-        "is_final": action.is_dangerous,
-    }
-    return render(request, "clusters/change.html", context)
+    return render(
+        request,
+        "clusters/change.html",
+        {
+            "title": f"{action.title.format(name=name)}?",
+            "button": action.short_title,
+            "cluster": cluster,
+            "confirmation": action.confirmation,
+            "impact": impact,
+            "is_final": action.is_dangerous,
+        },
+    )
 
 
 _SAVE = replace(
@@ -114,16 +120,14 @@ def edit_cluster(request: HttpRequest, name: str) -> HttpResponse:
             name,
             labels=document["metadata"]["labels"],
             taints=document["spec"]["taints"],
-            by=current_user(request),
-            now=datetime.now(UTC),
+            **actor(request),
             expected=number_of(fields["revision"], digits=18) or 0,
         )
     except InvalidManifest as error:
         return _form(request, cluster, fields, errors=error.errors, status=422)
     except RevisionConflict as stale:
         return _form(request, cluster, fields, stale=stale, status=409)
-    messages.success(request, message)
-    return redirect("web:cluster", name)
+    return redirect_after(request, message, "web:cluster", name)
 
 
 def _suggested(request: HttpRequest, cluster: MemberCluster) -> HttpResponse:
@@ -137,8 +141,7 @@ def _suggested(request: HttpRequest, cluster: MemberCluster) -> HttpResponse:
     without = request.GET.getlist("without")[:_MOST_SUGGESTED]
     if not lines and not without:
         return _form(request, cluster, fields)
-    text = fields["labels"]
-    by_key = {_key(line): line for line in text.splitlines()}
+    by_key = {_key(line): line for line in fields["labels"].splitlines()}
     by_key |= {_key(line): " ".join(line.split()) for line in lines}
     fields["labels"] = "\n".join(
         line for key, line in by_key.items() if key not in set(without)
@@ -195,19 +198,23 @@ def _form(
     on_labels = [one for one in errors if one.path.startswith(forms.LABELS_PATH)]
     on_taints = [one for one in errors if one.path.startswith(forms.TAINTS_PATH)]
     typed = forms.read_cluster(fields["labels"], "").labels
-    context = {
-        **row_context(fields["labels"], fields["taints"]),
-        "cluster": cluster,
-        "is_cordoned": cluster.is_cordoned,
-        "fields": fields,
-        "similar": similar_keys(typed),
-        "label_errors": on_labels,
-        "taint_errors": on_taints,
-        "other_errors": [
-            one for one in errors if one not in on_labels and one not in on_taints
-        ],
-        "stale": stale,
-        "impact": impact,
-        "suggested": suggested,
-    }
-    return render(request, "clusters/edit.html", context, status=status)
+    return render(
+        request,
+        "clusters/edit.html",
+        {
+            **row_context(fields["labels"], fields["taints"]),
+            "cluster": cluster,
+            "is_cordoned": cluster.is_cordoned,
+            "fields": fields,
+            "similar": similar_keys(typed),
+            "label_errors": on_labels,
+            "taint_errors": on_taints,
+            "other_errors": [
+                one for one in errors if one not in on_labels and one not in on_taints
+            ],
+            "stale": stale,
+            "impact": impact,
+            "suggested": suggested,
+        },
+        status=status,
+    )

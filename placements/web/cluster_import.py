@@ -3,7 +3,6 @@
 import re
 from collections import Counter
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from django.contrib import messages
@@ -31,13 +30,12 @@ from fleetui.htmx import redirect_page, render_page
 from fleetui.middleware import costly
 from fleetui.permissions import (
     Role,
-    current_user,
     for_roles,
 )
 from placements.services.cluster_imports import read_import
 from placements.services.filters import kinds_for
 from placements.services.loss.evaluation import impact_of
-from placements.web.request import file_or_text
+from placements.web.request import actor, file_or_text
 
 _ROWS_SHOWN = 100
 _SECRETS = re.compile(r"\b(users|token|password|client-key-data)\b[\"']?\s*:")
@@ -75,27 +73,20 @@ def import_clusters(request: HttpRequest) -> HttpResponse:
     except ImportCheckFailed as error:
         context["failed"] = error
     # Another name may be the correction.
-    rows = [(one, "", None) for one in offered if one.is_foreign]
-    context["choices"] = rows[:_ROWS_SHOWN]
+    foreign = [one for one in offered if one.is_foreign]
+    context["choices"] = [(one, "", None) for one in foreign[:_ROWS_SHOWN]]
     return _page(request, context, status=422)
 
 
 def _submitted(
     request: HttpRequest, found: ImportRead, context: dict[str, Any]
 ) -> HttpResponse:
-    user = current_user(request)
-    now = datetime.now(UTC)
+    how = {**actor(request), "kinds_of": kinds_for}
     if request.POST.get("do") != "import":
-        outcome = preview_import(found, kinds_of=kinds_for, by=user, now=now)
+        outcome = preview_import(found, **how)
         context |= {"plan": _plan(found, outcome), "notes": found.notes}
         return _page(request, context)
-    put = import_members(
-        found,
-        confirmed="confirm" in request.POST,
-        kinds_of=kinds_for,
-        by=user,
-        now=now,
-    )
+    put = import_members(found, confirmed="confirm" in request.POST, **how)
     done = Counter(str(one.result) for one in put.clusters)
     summary = ", ".join(
         f"{done[did]} {IMPORT_WORDS[did]}" for did in JoinOutcome if done[did]
@@ -141,9 +132,12 @@ def _choices(entered: QueryDict) -> ImportChoices:
 def _page(
     request: HttpRequest, context: dict[str, Any], *, status: int = 200
 ) -> HttpResponse:
-    fragment = "clusters/_import_result.html"
     return render_page(
-        request, "clusters/import.html", context, fragment=fragment, status=status
+        request,
+        "clusters/import.html",
+        context,
+        fragment="clusters/_import_result.html",
+        status=status,
     )
 
 

@@ -66,16 +66,18 @@ def drift(request: HttpRequest, name: str) -> HttpResponse:
         )
     except BadCursorError:
         rows, after = differences_page(placement, wanted, size=PAGE_SIZE)
-    context = {
-        "placement": placement,
-        "wanted": wanted,
-        "facets": _FACETS,
-        "rows": rows,
-        "after": after,
-        "unknown": unknown_words(request, type=DifferenceType),
-    }
     return render_page(
-        request, "placements/drift.html", context, fragment="placements/_drift.html"
+        request,
+        "placements/drift.html",
+        {
+            "placement": placement,
+            "wanted": wanted,
+            "facets": _FACETS,
+            "rows": rows,
+            "after": after,
+            "unknown": unknown_words(request, type=DifferenceType),
+        },
+        fragment="placements/_drift.html",
     )
 
 
@@ -90,27 +92,30 @@ def placement_cluster(request: HttpRequest, name: str, cluster: str) -> HttpResp
     unreachable = (
         unreachable_words(cluster_row, now=datetime.now(UTC)) if cluster_row else ""
     )
-    context = {
-        "placement": binding.placement,
-        "binding": binding,
-        "state": badges.phase_state(binding.phase, failure=binding.failure),
-        "unreachable": unreachable,
-        "unavailable": ""
-        if unreachable
-        else unavailable_words(binding.unavailable_code),
-        "may_read": cluster_row is not None,
-        "may_reapply": not ACTIONS[ActionKind.ROLLING, "reapply"].why_not(
-            binding.placement, None, cluster
-        ),
-        "objects": [
-            (one, badges.Badge(_STATES[one.state], one.state.words))
-            for one in objects[:_OBJECTS_SHOWN]
-        ],
-        "count": len(objects),
-        "more": max(0, len(objects) - _OBJECTS_SHOWN),
-        "differing": [one for one in objects if one.differences],
-    }
-    return render_page(request, "placements/cluster.html", context)
+    return render_page(
+        request,
+        "placements/cluster.html",
+        {
+            "placement": binding.placement,
+            "binding": binding,
+            "state": badges.phase_state(binding.phase, failure=binding.failure),
+            "unreachable": unreachable,
+            "unavailable": ""
+            if unreachable
+            else unavailable_words(binding.unavailable_code),
+            "may_read": cluster_row is not None,
+            "may_reapply": not ACTIONS[ActionKind.ROLLING, "reapply"].why_not(
+                binding.placement, None, cluster
+            ),
+            "objects": [
+                (one, badges.Badge(_STATES[one.state], one.state.words))
+                for one in objects[:_OBJECTS_SHOWN]
+            ],
+            "count": len(objects),
+            "more": max(0, len(objects) - _OBJECTS_SHOWN),
+            "differing": [one for one in objects if one.differences],
+        },
+    )
 
 
 @for_operators("read objects on clusters", of=of_placement)

@@ -22,6 +22,7 @@ from clusters.filters import (
     ClusterFilter,
     ClusterFilterState,
     ClusterListState,
+    Domain,
     clusters_matching,
     counts_with,
     filter_params,
@@ -184,32 +185,34 @@ def clusters(request: HttpRequest) -> HttpResponseBase:
     ]
     count, states_counted = counts_with(wanted)
     headers, orders = _columns_and_orders(columns, order)
-    context = {
-        "wanted": wanted,
-        "filter": [
-            (key, value)
-            for key in ("q", *LIST_FILTERS["clusters"])
-            for value in request.GET.getlist(key)
-            if value
-        ],
-        "rows": _rows(page.rows, columns),
-        "pager": pager_of(
-            request, len(page.rows), count, before=page.before, after=page.after
-        ),
-        "count": count,
-        "order": order,
-        "orders": orders,
-        "columns": columns,
-        "headers": headers,
-        "formats": FORMATS,
-        "may_change": may_operate(request.user)
-        and offered(reverse("web:bulk-change", args=["cordon"])),
-        "actions": BULK_ACTIONS.values(),
-        "keys": keys,
-        "bar": _bar(request, wanted, keys, states_counted, favourites),
-    }
     return render_page(
-        request, "clusters/list.html", context, fragment="clusters/_list.html"
+        request,
+        "clusters/list.html",
+        {
+            "wanted": wanted,
+            "filter": [
+                (key, value)
+                for key in ("q", *LIST_FILTERS["clusters"])
+                for value in request.GET.getlist(key)
+                if value
+            ],
+            "rows": _rows(page.rows, columns),
+            "pager": pager_of(
+                request, len(page.rows), count, before=page.before, after=page.after
+            ),
+            "count": count,
+            "order": order,
+            "orders": orders,
+            "columns": columns,
+            "headers": headers,
+            "formats": FORMATS,
+            "may_change": may_operate(request.user)
+            and offered(reverse("web:bulk-change", args=["cordon"])),
+            "actions": BULK_ACTIONS.values(),
+            "keys": keys,
+            "bar": _bar(request, wanted, keys, states_counted, favourites),
+        },
+        fragment="clusters/_list.html",
     )
 
 
@@ -479,6 +482,20 @@ class TopologyRow:
     states: list[tuple[badges.Badge, int]]
     query: str
 
+    @classmethod
+    def of(cls, keys: tuple[str, ...], group: Domain) -> "TopologyRow":
+        pairs = zip(keys, group.values, strict=True)
+        return cls(
+            list(map(value_words, group.values)),
+            group.total,
+            [
+                (badge, group.counts[state])
+                for state, badge in badges.STATE_BADGES.items()
+                if group.counts.get(state)
+            ],
+            urlencode([("label", label_filter(key, value)) for key, value in pairs]),
+        )
+
 
 @for_readers
 @require_safe
@@ -495,43 +512,33 @@ def topology(request: HttpRequest) -> HttpResponse:
     charts = [chart] if chart else []
     if table := requested_table(request, charts):
         return table
-    rows = []
     ranked = sorted(
         groups,
         key=lambda one: (
             -sum(one.counts.get(state, 0) for state in _PROBLEMS) / one.total
         ),
     )
-    for one in [one for one in groups if one in ranked[:_ROWS]]:
-        states = [
-            (badge, one.counts.get(state, 0))
-            for state, badge in badges.STATE_BADGES.items()
-        ]
-        labels = [
-            ("label", label_filter(key, value))
-            for key, value in zip(chosen, one.values, strict=True)
-        ]
-        words, present = (
-            list(map(value_words, one.values)),
-            [state for state in states if state[1]],
-        )
-        rows.append(TopologyRow(words, one.total, present, urlencode(labels)))
-    context = {
-        "keys": keys[:_KEYS_SHOWN],
-        "chosen": chosen,
-        "key": chosen[0] if chosen else "",
-        "key2": chosen[1] if len(chosen) > 1 else "",
-        "charts": charts,
-        "rows": rows,
-        "more": max(0, len(groups) - _ROWS),
-        "alike_keys": near_duplicates(key for key, _ in keys),
-        "alike": [
-            (key, alike)
-            for place, key in enumerate(chosen)
-            for alike in near_duplicates(
-                one.values[place] or "" for one in groups if one.values[place]
-            )
-        ],
-        "lacking": sum(one.total for one in groups if None in one.values),
-    }
-    return render_page(request, "clusters/topology.html", context)
+    return render_page(
+        request,
+        "clusters/topology.html",
+        {
+            "keys": keys[:_KEYS_SHOWN],
+            "chosen": chosen,
+            "key": chosen[0] if chosen else "",
+            "key2": chosen[1] if len(chosen) > 1 else "",
+            "charts": charts,
+            "rows": [
+                TopologyRow.of(chosen, one) for one in groups if one in ranked[:_ROWS]
+            ],
+            "more": max(0, len(groups) - _ROWS),
+            "alike_keys": near_duplicates(key for key, _ in keys),
+            "alike": [
+                (key, alike)
+                for place, key in enumerate(chosen)
+                for alike in near_duplicates(
+                    one.values[place] or "" for one in groups if one.values[place]
+                )
+            ],
+            "lacking": sum(one.total for one in groups if None in one.values),
+        },
+    )

@@ -48,7 +48,6 @@ from fleetui.concurrency import RevisionConflict
 from fleetui.htmx import render_page
 from fleetui.permissions import (
     Role,
-    current_user,
     for_cluster_administrators,
     for_operators,
     for_readers,
@@ -66,7 +65,7 @@ from placements.web.connection_forms import (
     connection_page,
     typed_cluster,
 )
-from placements.web.request import as_file, number_of
+from placements.web.request import actor, as_file, number_of, redirect_after
 
 REPORTED_BY_AGENT = "agent"
 KINDS = (
@@ -143,7 +142,7 @@ def _added(request: HttpRequest) -> str:
     document = new_member(name, typed.labels, typed.taints)
     spec = ClusterSpec(document, driver=kind if kind == SIMULATED else "")
     try:
-        put_cluster(spec, by=current_user(request), now=datetime.now(UTC), expected=0)
+        put_cluster(spec, **actor(request), expected=0)
     except RevisionConflict as error:
         message = f"cluster {name} is in the fleet already"
         raise InvalidManifest.of(
@@ -162,22 +161,22 @@ def _added(request: HttpRequest) -> str:
 @require_http_methods(["GET", "HEAD", "POST"])
 def edit_connection(request: HttpRequest, name: str) -> HttpResponseBase:
     """Check another connection or other credentials of a cluster, or save them."""
-    rows = MemberCluster.objects.select_related("credential")
-    cluster = get_object_or_404(rows, name=name)
-    context = {
-        "noun": "cluster",
-        "seconds": CHECK_SECONDS,
-        "name": name,
-        "revision": cluster.revision,
-        "parent": "Clusters",
-        "url": reverse("web:clusters"),
-        "middle_url": reverse("web:cluster", args=[name]),
-        "back": reverse("web:cluster-connection", args=[name]),
-    }
+    cluster = get_object_or_404(
+        MemberCluster.objects.select_related("credential"), name=name
+    )
     return connection_page(
         request,
         "connections/edit.html",
-        context,
+        {
+            "noun": "cluster",
+            "seconds": CHECK_SECONDS,
+            "name": name,
+            "revision": cluster.revision,
+            "parent": "Clusters",
+            "url": reverse("web:clusters"),
+            "middle_url": reverse("web:cluster", args=[name]),
+            "back": reverse("web:cluster-connection", args=[name]),
+        },
         submit=partial(_submitted, request, cluster),
         stored=cluster.connection,
     )
@@ -190,7 +189,6 @@ def _submitted(
 
     Return the result, or the address of the cluster. Raise InvalidManifest, ConnectionCheckFailed.
     """
-    now = datetime.now(UTC)
     entered = request.POST
     name = cluster.name if cluster else entered.get("name", "").strip()
     wanted = connection_input(entered)
@@ -201,7 +199,7 @@ def _submitted(
     elif name:
         kinds = kinds_for(new_member(name, typed.labels, typed.taints))
     if entered.get("do") != "save":
-        parsed = parse_input(wanted, cluster=cluster, now=now)
+        parsed = parse_input(wanted, cluster=cluster, now=datetime.now(UTC))
         is_new = cluster is None or cluster.driver != KUBERNETES
         return check_connection(parsed, name=name, kinds=kinds, is_new=is_new)
     confirm = entered.get("confirm")
@@ -209,8 +207,7 @@ def _submitted(
         set_connection(
             name,
             wanted,
-            by=current_user(request),
-            now=now,
+            **actor(request),
             kinds=kinds,
             labels=typed.labels,
             taints=typed.taints,
@@ -321,9 +318,11 @@ def check_cluster(request: HttpRequest, name: str) -> HttpResponse:
         MemberCluster.objects.select_related("credential"), name=name
     )
     report = check_report(check_stored_connection(name, kinds=kinds_on(name)))
-    context = {**_connection_context(request, cluster), "report": report}
     return render_page(
-        request, "clusters/connection.html", context, fragment="connections/_check.html"
+        request,
+        "clusters/connection.html",
+        {**_connection_context(request, cluster), "report": report},
+        fragment="connections/_check.html",
     )
 
 
@@ -333,7 +332,7 @@ def renew_connection(request: HttpRequest, name: str) -> HttpResponse:
     """Renew the service account token of a cluster."""
     get_object_or_404(MemberCluster, name=name)
     try:
-        renew_credentials(name, by=current_user(request), now=datetime.now(UTC))
+        renew_credentials(name, **actor(request))
     except (DriverError, ConnectionNotAllowed, NoConnectionError) as error:
         messages.error(request, f"Credentials not renewed: {error}.")
     else:
@@ -354,11 +353,10 @@ def disconnect_cluster(request: HttpRequest, name: str) -> HttpResponse:
         return render(request, "clusters/disconnect.html", context)
     expected = number_of(request.POST.get("revision", ""), digits=18)
     try:
-        remove_connection(
-            name, by=current_user(request), now=datetime.now(UTC), expected=expected
-        )
+        remove_connection(name, **actor(request), expected=expected)
     except RevisionConflict as error:
         context |= {"is_connected": True, "refused": str(error)}
         return render(request, "clusters/disconnect.html", context, status=409)
-    messages.success(request, f"Connection of {name} removed.")
-    return redirect("web:cluster-connection", name)
+    return redirect_after(
+        request, f"Connection of {name} removed.", "web:cluster-connection", name
+    )

@@ -1,4 +1,4 @@
-"""The overview: figures, the fleet map, what needs attention, rollouts in progress, placements, decisions."""
+"""The overview: figures, map, causes, rollouts, placements; the inbox of all hubs."""
 
 import time
 from collections.abc import Iterable, Mapping
@@ -12,6 +12,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 from django_htmx.http import HttpResponseClientRefresh
 
+from clusters.hub_queries import hubs_with_role
 from fleetui.apimachinery.model import Semantics
 from fleetui.htmx import render_page, wants_fragment
 from fleetui.hub_scope import current_hub_id
@@ -27,7 +28,12 @@ from fleetui.polling import TOKEN, shared_fragment
 from placements.explain.vocabulary import measure_word
 from placements.models import Placement, ProblemKind, Run
 from placements.services.dashboard import queries
-from placements.services.dashboard.causes import Snooze, attention, snoozes_from
+from placements.services.dashboard.causes import (
+    Snooze,
+    attention,
+    inbox_items,
+    snoozes_from,
+)
 from placements.services.dashboard.pictures import pictures_of, scale_of
 from placements.services.dashboard.progress import runs_in_progress
 from placements.services.dashboard.queries import PlacementHeadroom
@@ -141,8 +147,9 @@ def _overview(request: HttpRequest) -> HttpResponse:
     if not counts.clusters and queries.is_untouched():
         return render_page(request, "dashboard/empty.html", {"sizes": DEMO_SIZES})
 
-    card = overview_card(counts.of_placements.report, mark)
-    causes = _causes_context(request, fleet["by"], card)
+    causes = _causes_context(
+        request, fleet["by"], overview_card(counts.of_placements.report, mark)
+    )
     lists = (
         causes["more_items"],
         causes["attention"].snoozed,
@@ -266,3 +273,38 @@ def snooze(request: HttpRequest) -> HttpResponse:
 
 def _snoozes(request: HttpRequest) -> dict[str, Snooze]:
     return snoozes_from(request.session.get(_SNOOZED, {}).get(str(current_hub_id())))
+
+
+MOST_SHOWN = 200
+
+
+@for_readers
+@require_safe
+def show_inbox(request: HttpRequest) -> HttpResponse:
+    """Show the items, of one hub or section if the address names it."""
+    hub, section = (
+        request.GET.get("hub", "").strip(),
+        word_from(request, "show", AttentionSection),
+    )
+    found = inbox_items(request.user, now=datetime.now(UTC), hub=hub)
+    items = found.in_section(section)
+    return render_page(
+        request,
+        "inbox/inbox.html",
+        {
+            "attention": found,
+            "filters": [
+                (one, FILTERS[one], found.counts[one]) for one in AttentionSection
+            ],
+            "section": section,
+            "rows": items[:MOST_SHOWN],
+            "more_items": max(0, len(items) - MOST_SHOWN),
+            "hub": hub,
+            "hubs": list(
+                hubs_with_role(request.user)
+                .order_by("name")
+                .values_list("name", flat=True)
+            ),
+        },
+        fragment="inbox/_list.html",
+    )

@@ -12,6 +12,7 @@ from django.views.decorators.http import require_safe
 
 from fleetui.apimachinery.model import DEFAULT_SEMANTICS
 from fleetui.apimachinery.words import counted
+from fleetui.grouping import grouped
 from fleetui.htmx import render_page, wants_fragment
 from fleetui.middleware import costly
 from fleetui.permissions import for_readers
@@ -402,9 +403,12 @@ class DecisionPage(DecisionView):
         if not self.step:
             return None
         step = self.played_replay.step(self.step)
-        ranking = ranking_of(self.played_replay, self.step, self.cluster)
-        sentences = step_sentences(self.played_replay, step)
-        return ReplayedRound(self.step, step_title(step), sentences, ranking)
+        return ReplayedRound(
+            self.step,
+            step_title(step),
+            step_sentences(self.played_replay, step),
+            ranking_of(self.played_replay, self.step, self.cluster),
+        )
 
     @property
     def first_round(self) -> ReplayedRound | None:
@@ -441,8 +445,10 @@ class DecisionPage(DecisionView):
     @property
     def deselected(self) -> list[tuple[str, str]]:
         """The first deselected clusters, each with the rule that removed it."""
-        names = self.value.unscheduled[:_MOST_NAMES]
-        return [(name, removal_words(self.value, name)) for name in names]
+        return [
+            (name, removal_words(self.value, name))
+            for name in self.value.unscheduled[:_MOST_NAMES]
+        ]
 
     @cached_property
     def selecting_decisions(self) -> list[Decision]:
@@ -459,9 +465,9 @@ class DecisionPage(DecisionView):
 
     @cached_property
     def rejected(self) -> list[tuple[str, int, list[str]]]:
-        names: dict[str, list[str]] = {}
-        for one in self.outcomes:
-            names.setdefault(OUTCOME_WORDS[one.state], []).append(one.cluster)
+        names = grouped(
+            (OUTCOME_WORDS[one.state], one.cluster) for one in self.outcomes
+        )
         return [
             (words, len(several), several[:_MOST_NAMES])
             for words, several in names.items()
@@ -469,7 +475,6 @@ class DecisionPage(DecisionView):
 
     @cached_property
     def ruled_out(self) -> list[tuple[str, list[str]]]:
-        reasons: dict[str, list[str]] = {}
         candidates = self.played.candidates
         if (
             candidates is None
@@ -477,11 +482,11 @@ class DecisionPage(DecisionView):
             or candidates.passes.all()
         ):
             return []
-        for one in Outcomes(self.played):
-            if one.state in (Outcome.FILTERED, Outcome.NOT_ELIGIBLE):
-                reasons.setdefault(reason_sentence(one.reasons[0]), []).append(
-                    one.cluster
-                )
+        reasons = grouped(
+            (reason_sentence(one.reasons[0]), one.cluster)
+            for one in Outcomes(self.played)
+            if one.state in (Outcome.FILTERED, Outcome.NOT_ELIGIBLE)
+        )
         return list(reasons.items())
 
     @property
@@ -522,6 +527,20 @@ class DecisionPage(DecisionView):
             width = int((_WIDTH - 20 * self.steps_count) * share)
         figure = lanes_figure(panels, width=width) if panels else None
         return figure.to_json(validate=True, engine="json") if figure else ""
+
+    def download(self, form: str) -> HttpResponse:
+        """Return the clusters that the address selects as a file."""
+        table = self.cluster_list.table
+        name = f"{self.row.record.decision_id[:10]}.{form}"
+        if form == "json":
+            return as_file(
+                JsonResponse({"items": list(map(outcome_document, table.matches))}),
+                name,
+            )
+        text = outcome_csv(self.value)
+        if self.cluster_list.is_filtered or table.chosen:
+            text = rows_csv(rows_of(self.value, table.matches))
+        return as_file(HttpResponse(text, content_type="text/csv; charset=utf-8"), name)
 
     def chart(self, name: str) -> Chart | None:
         """Draw the chart with this name; None for an unknown one, or where there is nothing to draw."""
@@ -580,14 +599,14 @@ class DecisionPage(DecisionView):
 
     @property
     def unknown(self) -> list[UnknownWord]:
-        closed = {
-            "view": View,
-            "outcome": OUTCOME_ORDER,
-            "reason": ReasonCode,
-            "download": FORMATS,
-            "hub": FORMATS,
-        }
-        return unknown_words(self._request, **closed)
+        return unknown_words(
+            self._request,
+            view=View,
+            outcome=OUTCOME_ORDER,
+            reason=ReasonCode,
+            download=FORMATS,
+            hub=FORMATS,
+        )
 
     @property
     def funnel_stages(self) -> list[FunnelStage]:
@@ -670,42 +689,24 @@ def decision(request: HttpRequest, prefix: str) -> HttpResponse:
         )
     [row] = rows
     if row.record.decision_id != prefix:
-        query = request.GET.urlencode()
-        address = reverse("web:decision", args=[row.record.decision_id])
-        return redirect(f"{address}?{query}" if query else address)
+        return redirect(
+            reverse("web:decision", args=[row.record.decision_id], query=request.GET)
+        )
 
     page = DecisionPage(request, row)
     if request.GET.get("download") in FORMATS:
-        form = request.GET["download"]
-        table, name = (
-            page.cluster_list.table,
-            f"{page.row.record.decision_id[:10]}.{form}",
-        )
-        if form == "json":
-            return as_file(
-                JsonResponse({"items": list(map(outcome_document, table.matches))}),
-                name,
-            )
-        is_filtered = page.cluster_list.is_filtered or table.chosen
-        text = (
-            rows_csv(rows_of(page.value, table.matches))
-            if is_filtered
-            else outcome_csv(page.value)
-        )
-        return as_file(HttpResponse(text, content_type="text/csv; charset=utf-8"), name)
+        return page.download(request.GET["download"])
     if "figure" in request.GET:
         figure = page.figure(request.GET["figure"])
         return HttpResponse(
             figure, content_type="application/json", status=200 if figure else 404
         )
-    if "table" in request.GET:
-        chart = page.chart(request.GET["table"])
-        return requested_table(request, [chart] if chart else []) or HttpResponse(
-            status=404
-        )
-    fragment = PANELS.get(request.GET.get("panel", ""), "decisions/_record.html")
-    return render_page(
-        request, "decisions/decision.html", _context(page), fragment=fragment
+    chart = page.chart(request.GET.get("table", ""))
+    return requested_table(request, [chart] if chart else []) or render_page(
+        request,
+        "decisions/decision.html",
+        _context(page),
+        fragment=PANELS.get(request.GET.get("panel", ""), "decisions/_record.html"),
     )
 
 

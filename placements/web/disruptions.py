@@ -44,29 +44,31 @@ def disruptions(request: HttpRequest) -> HttpResponse:
             :MOST_BUDGETS
         ]
     )
-    context = {
-        "budgets": budget_states(budgets),
-        "evictions": [
-            (one, *LEVELS[Eviction.Outcome(one.row.outcome)])
-            for one in eviction_rows(page.rows)
-        ],
-        "after": page.after,
-        "bar": filter_bar(
-            request,
-            LIST_FILTERS["evictions"],
-            [
-                Facet(
-                    "outcome",
-                    "Outcome",
-                    [(one.value, LEVELS[one][1], None) for one in Eviction.Outcome],
-                )
-            ],
-            outcome=Eviction.Outcome.values,
-        ),
-        "most_budgets": MOST_BUDGETS,
-    }
     return render_page(
-        request, "disruptions/list.html", context, fragment="disruptions/_list.html"
+        request,
+        "disruptions/list.html",
+        {
+            "budgets": budget_states(budgets),
+            "evictions": [
+                (one, *LEVELS[Eviction.Outcome(one.row.outcome)])
+                for one in eviction_rows(page.rows)
+            ],
+            "after": page.after,
+            "bar": filter_bar(
+                request,
+                LIST_FILTERS["evictions"],
+                [
+                    Facet(
+                        "outcome",
+                        "Outcome",
+                        [(one.value, LEVELS[one][1], None) for one in Eviction.Outcome],
+                    )
+                ],
+                outcome=Eviction.Outcome.values,
+            ),
+            "most_budgets": MOST_BUDGETS,
+        },
+        fragment="disruptions/_list.html",
     )
 
 
@@ -81,15 +83,18 @@ def budget(request: HttpRequest, name: str) -> HttpResponse:
     evictions = list(
         evictions_matching(placement=name).order_by("-id")[:MOST_OF_A_BUDGET]
     )
-    context = {
-        "budget": state,
-        "evictions": [
-            (one, *LEVELS[Eviction.Outcome(one.row.outcome)])
-            for one in eviction_rows(evictions)
-        ],
-        "manifest": dump_yaml(row.document),
-    }
-    return render(request, "disruptions/budget.html", context)
+    return render(
+        request,
+        "disruptions/budget.html",
+        {
+            "budget": state,
+            "evictions": [
+                (one, *LEVELS[Eviction.Outcome(one.row.outcome)])
+                for one in eviction_rows(evictions)
+            ],
+            "manifest": dump_yaml(row.document),
+        },
+    )
 
 
 @for_readers
@@ -102,5 +107,8 @@ def eviction(request: HttpRequest, number: int) -> HttpResponse:
     [target] = eviction_rows([row])
     level, word = LEVELS[Eviction.Outcome(row.outcome)]
     manifest = dump_yaml(row.document) if row.document else ""
-    context = {"eviction": target, "level": level, "word": word, "manifest": manifest}
-    return render(request, "disruptions/eviction.html", context)
+    return render(
+        request,
+        "disruptions/eviction.html",
+        {"eviction": target, "level": level, "word": word, "manifest": manifest},
+    )

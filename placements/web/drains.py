@@ -1,13 +1,12 @@
-"""Drains of a cluster: impact, options, progress, and restoring the evicted placements."""
+"""Drains of a cluster, and the removals from one that wait for a person."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
-from django.shortcuts import get_object_or_404, redirect
+from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
@@ -15,7 +14,7 @@ from clusters.models import MemberCluster
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.htmx import render_page
 from fleetui.middleware import costly
-from fleetui.permissions import current_user, for_readers
+from fleetui.permissions import by_operation, for_operators, for_readers
 from placements.explain.loss import IMPACT_BADGES
 from placements.manifests.policy import PlacementType
 from placements.models import Binding, Drain, DrainStep, Placement
@@ -33,9 +32,14 @@ from placements.services.disruption.queries import (
     taken_over,
 )
 from placements.services.disruption.restore import bring_back
+from placements.services.rollouts.removals import (
+    confirm_removal,
+    keep_objects,
+    waiting_removals,
+)
 from placements.web.badges import Badge, phase_state
 from placements.web.layout import live_page
-from placements.web.request import for_action, number_of
+from placements.web.request import actor, for_action, number_of, redirect_after
 
 _NAMES_SHOWN = 3
 _LONGEST_MINUTES = 100_000
@@ -89,16 +93,20 @@ def _change(request: HttpRequest, cluster: MemberCluster) -> HttpResponse:
         placement = get_object_or_404(
             Placement, full_name=request.POST.get("placement", "")
         )
-        address = reverse("web:placement-reschedule", args=[placement.name])
-        return redirect(f"{address}?{urlencode({'back': cluster.name})}")
+        return redirect(
+            reverse(
+                "web:placement-reschedule",
+                args=[placement.name],
+                query={"back": cluster.name},
+            )
+        )
     try:
         what = request.POST.get("do", "")
         if what == "start":
             done = _start(request, cluster)
         elif what == "cancel":
-            action = ACTIONS[ActionKind.CLUSTER, "cancel-drain"]
-            done = action.run(
-                cluster.name, by=current_user(request), now=datetime.now(UTC)
+            done = ACTIONS[ActionKind.CLUSTER, "cancel-drain"].run(
+                cluster.name, **actor(request)
             )
         else:
             raise InvalidManifest.of(
@@ -112,22 +120,22 @@ def _change(request: HttpRequest, cluster: MemberCluster) -> HttpResponse:
 
 
 def _start(request: HttpRequest, cluster: MemberCluster) -> str:
-    by, now = current_user(request), datetime.now(UTC)
+    how = actor(request)
     if request.POST.get("how") == "cordon":
-        return ACTIONS[ActionKind.CLUSTER, "cordon"].run(cluster.name, by=by, now=now)
+        return ACTIONS[ActionKind.CLUSTER, "cordon"].run(cluster.name, **how)
     errors: list[FieldError] = []
     at_once = _number(request, "at_once", MOST_AT_ONCE, errors)
     minutes = _number(request, "minutes", _LONGEST_MINUTES, errors)
     if errors:
         raise InvalidManifest(errors)
     first = tuple(request.POST.get("first", "").replace(",", " ").split())
-    deadline = now + timedelta(minutes=minutes) if minutes else None
-    pace = Pace(at_once, None, first or None, deadline)
-    impact = drain_impact(cluster.name, now=now)
+    deadline = how["now"] + timedelta(minutes=minutes) if minutes else None
+    impact = drain_impact(cluster.name, now=how["now"])
     if impact.needs_typed_name and request.POST.get("name", "").strip() != cluster.name:
         message = "Required value: some placements lose a cluster without a replacement"
         raise InvalidManifest.of("name", "required", message, cluster.name)
-    ACTIONS[ActionKind.CLUSTER, "drain"].run(cluster.name, by=by, now=now, pace=pace)
+    pace = Pace(at_once, None, first or None, deadline)
+    ACTIONS[ActionKind.CLUSTER, "drain"].run(cluster.name, **how, pace=pace)
     return ""  # the page says it, until the drain has ended
 
 
@@ -160,18 +168,13 @@ def _page(
 ) -> HttpResponse:
     last = latest_drain(cluster.name)
     is_running = last is not None and last.state == Drain.State.RUNNING
-    progress = _progress(last) if last else None
-    may_start = not is_running and not why_not_drain(cluster)
+    progress = _progress(last) if last else {"is_changing": False}
     # A drain that has ended shows its result; the plan of another one is requested.
-    shows_result = last is not None and not (
-        "plan" in request.GET or request.method == "POST"
-    )
-    shows_result = shows_result or is_running
-    impact = (
-        drain_impact(cluster.name, now=datetime.now(UTC))
-        if may_start and not shows_result
-        else None
-    )
+    wants_plan = "plan" in request.GET or request.method == "POST"
+    shows_result = is_running or (last is not None and not wants_plan)
+    impact = None
+    if not shows_result and not why_not_drain(cluster):
+        impact = drain_impact(cluster.name, now=datetime.now(UTC))
     defaults = {
         "how": "drain",
         "at_once": str(AT_ONCE),
@@ -186,7 +189,7 @@ def _page(
         "is_running": is_running,
         "is_cordoned": cluster.is_cordoned,
         "progress": progress,
-        "is_followed": is_running or bool(progress and progress["is_changing"]),
+        "is_followed": is_running or progress["is_changing"],
         "shows_result": shows_result,
         "back": bring_back(cluster.name) if shows_result and not is_running else None,
         "impact": impact,
@@ -200,9 +203,12 @@ def _page(
         "most_at_once": MOST_AT_ONCE,
         "errors": errors,
     }
-    fragment = "drains/_progress.html" if last and request.method != "POST" else None
     return render_page(
-        request, "drains/drain.html", context, fragment=fragment, status=status
+        request,
+        "drains/drain.html",
+        context,
+        fragment="drains/_progress.html" if last and request.method != "POST" else None,
+        status=status,
     )
 
 
@@ -263,3 +269,29 @@ def _step(step: DrainStep, went: list[Binding], *, has_all: bool) -> DrainStepRo
         is_evictable=step.state != DrainStep.State.STAYS,
         has_all=has_all,
     )
+
+
+@for_readers
+@require_http_methods(["GET", "HEAD", "POST"])
+def cluster_removals(request: HttpRequest, name: str) -> HttpResponseBase:
+    """Show the removals that wait; confirm one, or keep the objects."""
+    cluster = get_object_or_404(MemberCluster, name=name)
+    if request.method == "POST":
+        return _decide(request, cluster)
+    return render(
+        request,
+        "clusters/removals.html",
+        {"cluster": cluster, "removals": waiting_removals(cluster.name)},
+    )
+
+
+@for_operators("decide removals", of=by_operation)
+def _decide(request: HttpRequest, cluster: MemberCluster) -> HttpResponse:
+    placement = request.POST.get("placement", "")
+    if request.POST.get("do") == "keep":
+        keep_objects(cluster.name, placement, **actor(request))
+        done = f"The objects of {placement} stay on {cluster.name}."
+    else:
+        confirm_removal(cluster.name, placement, **actor(request))
+        done = f"Removal of {placement} from {cluster.name} confirmed."
+    return redirect_after(request, done, "web:cluster-removals", cluster.name)

@@ -1,18 +1,17 @@
 """The answers of the clusters to a dry run: a part of the page that asks for it, or a page of their own."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.htmx import render_page
-from fleetui.permissions import current_user
 from placements.explain.dry_runs import DryRunOutcome
 from placements.services.dry_runs import dry_run_on_clusters
 from placements.services.fleet.forms import read_documents
 from placements.web.badges import Badge
+from placements.web.request import actor
 
 _MARKS = {
     DryRunOutcome.REFUSED: Badge("failed", "Refused"),
@@ -29,9 +28,7 @@ def dry_run_response(
     context: dict[str, Any]
     try:
         documents = read_documents(read_text())
-        result = dry_run_on_clusters(
-            documents=documents, by=current_user(request), now=datetime.now(UTC)
-        )
+        result = dry_run_on_clusters(documents=documents, **actor(request))
     except InvalidManifest as error:
         context, status = {"errors": error.errors}, 422
     else:

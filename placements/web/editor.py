@@ -66,7 +66,7 @@ from placements.web.editor_context import (
     parse_submission,
     sends_manifest,
 )
-from placements.web.request import number_of
+from placements.web.request import actor, number_of, redirect_after
 from placements.web.review import conflict_context, own_draft, preview_row
 
 _FIRST_FIELDS = ("metadata.", "spec.resourceSelectors")
@@ -101,8 +101,14 @@ class EditTarget:
     def of_draft(cls, draft: Draft) -> "EditTarget":
         """Return the draft of its owner, who sees all of it."""
         address = reverse("web:draft", args=[draft.pk])
-        text = text_for(draft, draft.owner)
-        return cls(text, address, draft.placement, draft, draft.base, draft.revision)
+        return cls(
+            text_for(draft, draft.owner),
+            address,
+            draft.placement,
+            draft,
+            draft.base,
+            draft.revision,
+        )
 
     @property
     def name(self) -> str:
@@ -135,14 +141,17 @@ def new_placement(request: HttpRequest) -> HttpResponse:
     )
     if request.method == "POST":
         return _edit(request, target)
-    context = {
-        "placement_templates": () if copied else TEMPLATES,
-        "template_name": template,
-        "scopes": () if copied else _SCOPES,
-        "scope": NAMESPACED if is_namespaced else CLUSTER,
-        "own_drafts": summaries_of(drafts_of(request.user, None)[:_LATEST_DRAFTS]),
-    }
-    return _show(request, target, context)
+    return _show(
+        request,
+        target,
+        {
+            "placement_templates": () if copied else TEMPLATES,
+            "template_name": template,
+            "scopes": () if copied else _SCOPES,
+            "scope": NAMESPACED if is_namespaced else CLUSTER,
+            "own_drafts": summaries_of(drafts_of(request.user, None)[:_LATEST_DRAFTS]),
+        },
+    )
 
 
 @for_operators("edit placements", of=of_placement)
@@ -185,11 +194,14 @@ def draft(request: HttpRequest, number: int) -> HttpResponseBase:
         request.user, of_draft, {"number": number}, Role.OPERATOR
     ):
         return _show(request, EditTarget.of_draft(row))
-    context = {
-        "draft": row,
-        **editor_context(preview_row(row, by=current_user(request))),
-    }
-    return render(request, "editor/read.html", context)
+    return render(
+        request,
+        "editor/read.html",
+        {
+            "draft": row,
+            **editor_context(preview_row(row, by=current_user(request))),
+        },
+    )
 
 
 @for_readers
@@ -203,13 +215,13 @@ def linked_preview(request: HttpRequest) -> HttpResponse:
         return render(request, "editor/linked.html", {"refusal": error}, status=400)
     saved = None
     if readable := draft.manifest or draft.valid_part:
-        rows = Placement.objects.filter(full_name=name_on_hub(readable))
-        saved = rows.first()
+        saved = Placement.objects.filter(full_name=name_on_hub(readable)).first()
     preview = preview_draft(
         draft, saved=saved, now=datetime.now(UTC), by=current_user(request)
     )
-    context = {"saved": saved, **editor_context(preview)}
-    return render(request, "editor/linked.html", context)
+    return render(
+        request, "editor/linked.html", {"saved": saved, **editor_context(preview)}
+    )
 
 
 @for_operators("edit drafts", of=of_draft)
@@ -233,11 +245,12 @@ def complete(request: HttpRequest) -> JsonResponse:
 @for_operators("discard drafts", of=by_operation)
 @require_POST
 def discard(request: HttpRequest, number: int) -> HttpResponse:
-    discarded = discard_draft(number, by=current_user(request))
-    messages.success(request, "Draft discarded.")
-    if discarded.placement:
-        return redirect("web:placement", discarded.placement.full_name)
-    return redirect("web:placements")
+    placement = discard_draft(number, by=current_user(request)).placement
+    if placement:
+        return redirect_after(
+            request, "Draft discarded.", "web:placement", placement.full_name
+        )
+    return redirect_after(request, "Draft discarded.", "web:placements")
 
 
 @for_operators("edit drafts", of=of_draft)
@@ -245,11 +258,10 @@ def discard(request: HttpRequest, number: int) -> HttpResponse:
 def rebase(request: HttpRequest, number: int) -> HttpResponse:
     """Base a draft on what another user saved meanwhile: with one's own text, or with theirs."""
     keep = Side.THEIRS if request.POST.get("keep") == Side.THEIRS else Side.MINE
-    row = rebase_draft(
-        number, keep=keep, by=current_user(request), now=datetime.now(UTC)
+    row = rebase_draft(number, keep=keep, **actor(request))
+    return redirect_after(
+        request, f"Draft rebased on revision {row.revision}.", "web:draft", number
     )
-    messages.success(request, f"Draft rebased on revision {row.revision}.")
-    return redirect("web:draft", number)
 
 
 def _edit(request: HttpRequest, target: EditTarget) -> HttpResponse:
@@ -303,8 +315,7 @@ def _with_namespace(request: HttpRequest, submission: Submission) -> Submission:
         if refusal is not None:
             raise refusal
         manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-        by, now = current_user(request), datetime.now(UTC)
-        apply_resource(manifest, by=by, now=now, expected=0)
+        apply_resource(manifest, **actor(request), expected=0)
         message = f"Namespace {name} created."
     except (FleetError, ValueError, PermissionDenied) as error:
         message = f"The namespace was not created. {error}"
@@ -330,18 +341,20 @@ def _respond(
     if (
         "review" in request.POST
         and target.draft
-        and not (is_unclear or context["preview"].errors)
+        and not is_unclear
+        and not context["preview"].errors
     ):
-        address = reverse("web:draft-review", args=[target.draft.pk], query=query)
-        return redirect_page(request, address)
+        return redirect_page(
+            request, reverse("web:draft-review", args=[target.draft.pk], query=query)
+        )
 
-    address = _with_query(target.address, query)
-    if is_unclear and not is_fragment:
-        return render(request, "editor/edit.html", context, status=422)
     if not is_fragment:
+        if is_unclear:
+            return render(request, "editor/edit.html", context, status=422)
         if submission.message:
             messages.warning(request, submission.message)
         return redirect(_with_query(target.address, {**query, "errors": "all"}))
+    address = _with_query(target.address, query)
     if submission.is_structural:
         response = render(request, "editor/_editor.html", context)
         return push_url(reswap(retarget(response, "#editor"), "outerHTML"), address)
@@ -372,8 +385,9 @@ def _show(
     submission = Submission(parsed, mode, message=message)
     if request.GET.get("errors") == "all":  # sent without a script
         submission = replace(submission, touched=None)
-    context = _context(target, submission) | (more or {})
-    return render(request, "editor/edit.html", context)
+    return render(
+        request, "editor/edit.html", (_context(target, submission) | (more or {}))
+    )
 
 
 def _context(target: EditTarget, submission: Submission) -> dict[str, Any]:
@@ -391,8 +405,9 @@ def _context(target: EditTarget, submission: Submission) -> dict[str, Any]:
             (one.name for one in preview.form.fields),
             key=lambda name: not name.startswith(_FIRST_FIELDS),
         )
-        wrong = (name for name in names if name in notes and notes[name].errors)
-        focus = next(wrong, "")
+        focus = next(
+            (name for name in names if name in notes and notes[name].errors), ""
+        )
     return {
         "address": target.address,
         "draft": target.draft,

@@ -166,8 +166,9 @@ def _press_button(post: QueryDict, draft: PlacementDraft) -> tuple[PlacementDraf
                 (one.name for one in fields if one.name.startswith(rows[-1].name)), ""
             )
         if button == "pick":  # a resource is read with every button
-            text = pick_cluster(draft, post.get("picked-cluster", "").strip())
-            return _changed(draft, text), ""
+            return _changed(
+                draft, pick_cluster(draft, post.get("picked-cluster", "").strip())
+            ), ""
         if button == "remove":
             return _changed(draft, remove_row(draft, str(post["remove"]))), ""
         return _changed(draft, remove_places(draft, post.getlist("tidy-place"))), ""

@@ -1,15 +1,19 @@
-"""Responses to errors that no view has: an unknown address, and an internal error."""
+"""Responses to errors that no view has, such as records that cannot be read."""
 
 import re
 import sys
 from http import HTTPStatus
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import render
 from django.template.loader import render_to_string
+from django.utils.deprecation import MiddlewareMixin
 from django.views import defaults
 
 from fleetui.environment import environment_problem, note_problem
 from fleetui.middleware import request_id
+from placements.engine.scheduling.decision import ENGINE_VERSION
+from placements.engine.scheduling.record import UnreadableRecordError
 from placements.web.layout import preference_of
 
 _PROBLEM_TYPE = "application/problem+json"
@@ -57,12 +61,36 @@ def server_error(request: HttpRequest) -> HttpResponse:
         return JsonResponse(
             problem, status=status, content_type=_PROBLEM_TYPE, headers=headers
         )
-    context = {
-        "request_id": identifier,
-        "path": request.get_full_path(),
-        "theme": preference_of(request, "theme"),
-        "cause": cause,
-    }
     return HttpResponse(
-        render_to_string("500.html", context), status=status, headers=headers
+        render_to_string(
+            "500.html",
+            {
+                "request_id": identifier,
+                "path": request.get_full_path(),
+                "theme": preference_of(request, "theme"),
+                "cause": cause,
+            },
+        ),
+        status=status,
+        headers=headers,
     )
+
+
+GONE = 410
+
+
+class UnreadableRecordMiddleware(MiddlewareMixin):
+    """Responds with status 410 and the reason; the API has its own problem document for it."""
+
+    def process_exception(
+        self, request: HttpRequest, exception: Exception
+    ) -> HttpResponse | None:
+        """Return the page for an unreadable record; None leaves other errors to Django."""
+        if not isinstance(exception, UnreadableRecordError):
+            return None
+        return render(
+            request,
+            "decisions/unreadable.html",
+            {"reason": str(exception), "engine": ENGINE_VERSION},
+            status=GONE,
+        )

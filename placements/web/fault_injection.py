@@ -4,9 +4,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404, redirect, render
+from django.shortcuts import get_object_or_404, render
 from django.utils.text import capfirst
 from django.views.decorators.http import require_http_methods
 
@@ -20,11 +19,11 @@ from clusters.operations.edit import (
 )
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.concurrency import RevisionConflict
-from fleetui.permissions import current_user, for_operators
+from fleetui.permissions import for_operators
 from placements.explain.fault_injection import FAULT_KINDS, SHOWN, fault_words, until_of
 from placements.services.rollouts.operations import inject_faults
 from placements.templatetags.fleet import plain
-from placements.web.request import number_of
+from placements.web.request import actor, number_of, redirect_after
 
 MINUTES = {"": "Until cleared", "5": "5 minutes", "15": "15 minutes", "60": "1 hour"}
 
@@ -56,14 +55,13 @@ def inject_fault(request: HttpRequest, name: str) -> HttpResponse:
     cluster = get_object_or_404(MemberCluster, name=name)
     if request.method != "POST":
         return _page(request, cluster)
-    now, expected = (
-        datetime.now(UTC),
-        number_of(request.POST.get("revision", ""), digits=17),
-    )
+    how = actor(request)
     try:
-        wanted = _wanted(request, cluster, now)
         inject_faults(
-            name, wanted, by=current_user(request), now=now, expected=expected
+            name,
+            _wanted(request, cluster, how["now"]),
+            **how,
+            expected=number_of(request.POST.get("revision", ""), digits=17),
         )
     except InvalidManifest as error:
         return _page(request, cluster, errors=error.errors, status=422)
@@ -74,10 +72,10 @@ def inject_fault(request: HttpRequest, name: str) -> HttpResponse:
             refused=str(error),
             status=409,
         )
-    messages.success(request, _message(request, cluster, now=now))
-    if request.POST.get("at") == "cluster":
-        return redirect("web:cluster", name)
-    return redirect("web:cluster-inject-fault", name)
+    page = "cluster" if request.POST.get("at") == "cluster" else "cluster-inject-fault"
+    return redirect_after(
+        request, _message(request, cluster, now=how["now"]), f"web:{page}", name
+    )
 
 
 def _message(request: HttpRequest, before: MemberCluster, *, now: datetime) -> str:
@@ -131,16 +129,22 @@ def _page(
     status: int = 200,
 ) -> HttpResponse:
     now = datetime.now(UTC)
-    context = {
-        "cluster": cluster,
-        "rows": fault_rows(cluster, now=now),
-        "not_ready_at": not_ready_at(cluster, now=now),
-        "unhealthy_since": unhealthy_since(cluster, now=now),
-        "now": now,
-        "kinds": [(kind, words, SHOWN[kind]) for kind, words in FAULT_KINDS.items()],
-        "minutes": MINUTES.items(),
-        "errors": errors,
-        "refused": refused
-        or ("" if cluster.is_simulated else str(NotSimulatedError(cluster.name))),
-    }
-    return render(request, "clusters/inject_fault.html", context, status=status)
+    return render(
+        request,
+        "clusters/inject_fault.html",
+        {
+            "cluster": cluster,
+            "rows": fault_rows(cluster, now=now),
+            "not_ready_at": not_ready_at(cluster, now=now),
+            "unhealthy_since": unhealthy_since(cluster, now=now),
+            "now": now,
+            "kinds": [
+                (kind, words, SHOWN[kind]) for kind, words in FAULT_KINDS.items()
+            ],
+            "minutes": MINUTES.items(),
+            "errors": errors,
+            "refused": refused
+            or ("" if cluster.is_simulated else str(NotSimulatedError(cluster.name))),
+        },
+        status=status,
+    )

@@ -266,8 +266,9 @@ class _Drawing:
             low, high = min(self.values.values()), max(self.values.values())
             share = (self.values[name] - low) / (high - low) if high > low else 1
             shade = f"shade-{1 + min(_SHADES - 1, int(_SHADES * share))}"
-        badge = badges.STATE_BADGES[state]
-        return MapCluster(name, badge, _GLYPHS.get(state, ""), text, shade)
+        return MapCluster(
+            name, badges.STATE_BADGES[state], _GLYPHS.get(state, ""), text, shade
+        )
 
 
 def _measured(measure: str) -> dict[str, float]:
@@ -299,7 +300,7 @@ def map_panel(request: HttpRequest) -> HttpResponse:
     page = (
         reverse("web:cluster", args=[cluster.name])
         if cluster
-        else f"{reverse('web:clusters')}?{urlencode({'label': label})}"
+        else reverse("web:clusters", query={"label": label})
     )
     if not wants_fragment(request):
         return redirect(page)
@@ -308,18 +309,21 @@ def map_panel(request: HttpRequest) -> HttpResponse:
         if not clusters:
             return redirect_page(request, page)
         placed = placements_on([one.name for one in clusters])
-        domain = {
-            "label": label,
-            "query": urlencode({"label": label}),
-            "total": len(clusters),
-            "states": Counter(
-                badges.cluster_badge(one, is_cordoned=one.is_cordoned)
-                for one in clusters
-            ).most_common(),
-            "bindings": sum(placed.values()),
-            "empty": len(clusters) - len(placed),
-        }
-        return render_page(request, "dashboard/_map_domain.html", domain)
+        return render_page(
+            request,
+            "dashboard/_map_domain.html",
+            {
+                "label": label,
+                "query": urlencode({"label": label}),
+                "total": len(clusters),
+                "states": Counter(
+                    badges.cluster_badge(one, is_cordoned=one.is_cordoned)
+                    for one in clusters
+                ).most_common(),
+                "bindings": sum(placed.values()),
+                "empty": len(clusters) - len(placed),
+            },
+        )
 
     now = datetime.now(UTC)
     bring_up_to_date(now=now)
@@ -327,17 +331,20 @@ def map_panel(request: HttpRequest) -> HttpResponse:
     bindings = list(here[:_BINDINGS])
     healths = healths_named([one.placement.full_name for one in bindings], now=now)
     labels = sorted((cluster.document["metadata"].get("labels") or {}).items())
-    context = {
-        "cluster": cluster,
-        "state": badges.cluster_badge(cluster, is_cordoned=cluster.is_cordoned),
-        "is_cordoned": cluster.is_cordoned,
-        "reason": unreachable_words(cluster, now=now) or cluster.workloads_problem,
-        "labels": labels[:_LABELS],
-        "more_labels": max(0, len(labels) - _LABELS),
-        "bindings": [
-            (one, badges.placement_state(healths[one.placement.full_name]))
-            for one in bindings
-        ],
-        "placements": here.count(),
-    }
-    return render_page(request, "dashboard/_map_cluster.html", context)
+    return render_page(
+        request,
+        "dashboard/_map_cluster.html",
+        {
+            "cluster": cluster,
+            "state": badges.cluster_badge(cluster, is_cordoned=cluster.is_cordoned),
+            "is_cordoned": cluster.is_cordoned,
+            "reason": unreachable_words(cluster, now=now) or cluster.workloads_problem,
+            "labels": labels[:_LABELS],
+            "more_labels": max(0, len(labels) - _LABELS),
+            "bindings": [
+                (one, badges.placement_state(healths[one.placement.full_name]))
+                for one in bindings
+            ],
+            "placements": here.count(),
+        },
+    )

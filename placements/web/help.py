@@ -1,7 +1,5 @@
 """Help pages with the documentation, and the demo fleet: loading and removing it."""
 
-from datetime import UTC, datetime
-
 from django.contrib import messages
 from django.http import (
     Http404,
@@ -22,7 +20,7 @@ from fleetui.documentation import (
     documentation_page,
     pages_by_folder,
 )
-from fleetui.permissions import current_user, for_operators, for_readers
+from fleetui.permissions import for_operators, for_readers
 from placements.models import Placement
 from placements.services.demo.load import (
     DEMO_SIZES,
@@ -31,6 +29,7 @@ from placements.services.demo.load import (
     load_demo,
     remove_demo,
 )
+from placements.web.request import actor, redirect_after
 
 PAGES = ("keyboard", "semantics", "glossary")
 _EXAMPLE = "concepts/four-clusters"
@@ -48,23 +47,29 @@ def help_page(request: HttpRequest, page: str) -> HttpResponse:
 def documentation(request: HttpRequest, path: str = "index") -> HttpResponse:
     """Show a page of the documentation, or one of its images."""
     if path.endswith(".png") and path in documentation_files():
-        image = documentation_files()[path].read_bytes()
-        return HttpResponse(image, content_type="image/png")
+        return HttpResponse(
+            documentation_files()[path].read_bytes(), content_type="image/png"
+        )
     try:
         page = documentation_page(path, prefix=reverse("web:documentation"))
     except UnknownPageError as error:
         raise Http404(f"No page {path} in the documentation") from error
     is_start, is_example = path == "index", path == _EXAMPLE
-    context = {
-        "page": page,
-        "pages": PAGES,
-        "is_start": is_start,
-        "folders": pages_by_folder() if is_start else {},
-        "is_example": is_example,
-        "example": is_example
-        and Placement.objects.filter(full_name="even-by-region", is_demo=True).first(),
-    }
-    return render(request, "help/documentation.html", context)
+    return render(
+        request,
+        "help/documentation.html",
+        {
+            "page": page,
+            "pages": PAGES,
+            "is_start": is_start,
+            "folders": pages_by_folder() if is_start else {},
+            "is_example": is_example,
+            "example": is_example
+            and Placement.objects.filter(
+                full_name="even-by-region", is_demo=True
+            ).first(),
+        },
+    )
 
 
 @for_readers
@@ -89,19 +94,19 @@ def load(request: HttpRequest) -> HttpResponse:
         )
         return redirect("web:demo")
     try:
-        load_demo(int(size), by=current_user(request), now=datetime.now(UTC))
+        load_demo(int(size), **actor(request))
     except NameTakenError as error:
         messages.error(request, f"Demo data not loaded: {error}")
         return redirect("web:demo")
-    messages.success(request, f"Demo data loaded: {int(size):,} clusters.")
-    return redirect("web:overview")
+    return redirect_after(
+        request, f"Demo data loaded: {int(size):,} clusters.", "web:overview"
+    )
 
 
 @for_operators("remove demo data")
 @require_http_methods(["GET", "HEAD", "POST"])
 def remove(request: HttpRequest) -> HttpResponse:
     if request.method == "POST":
-        remove_demo(by=current_user(request), now=datetime.now(UTC))
-        messages.success(request, "Demo data removed.")
-        return redirect("web:overview")
+        remove_demo(**actor(request))
+        return redirect_after(request, "Demo data removed.", "web:overview")
     return render(request, "demo/remove.html", {"demo": demo_state()})

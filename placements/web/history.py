@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
 
-from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.db.models import Exists, OuterRef
 from django.http import HttpRequest, HttpResponse
@@ -60,7 +59,15 @@ from placements.services.roll_back import (
 from placements.services.rollouts.operations import ActionNotAllowed, why_not_roll_back
 from placements.services.snapshots import policy_of
 from placements.web.placements import head_context
-from placements.web.request import PAGE_SIZE, for_action, is_confirmed, number_of
+from placements.web.request import (
+    PAGE_SIZE,
+    RowRange,
+    actor,
+    for_action,
+    is_confirmed,
+    number_of,
+    redirect_after,
+)
 from placements.web.review import (
     cluster_changes,
     preview_context,
@@ -96,15 +103,12 @@ class RevisionRow:
 def history(request: HttpRequest, name: str) -> HttpResponse:
     """List the revisions of a placement, newest first; `?at=p3` starts with the page of a policy."""
     placements = with_rollouts(
-        with_revision(Placement.objects.all()).select_related(
-            "staleness_check", "assertion_check"
-        )
+        with_revision(Placement.objects.all())
+        .select_related("staleness_check", "assertion_check")
+        .prefetch_related("policy_snapshots")
     )
-    is_outdated = Exists(
-        StalePick.objects.filter(staleness_check__placement=OuterRef("pk"))
-    )
-    placements = placements.annotate(is_outdated=is_outdated)
-    placements = placements.prefetch_related("policy_snapshots")
+    stale_picks = StalePick.objects.filter(staleness_check__placement=OuterRef("pk"))
+    placements = placements.annotate(is_outdated=Exists(stale_picks))
     placement = get_object_or_404(placements, full_name=name)
     now = datetime.now(UTC)
     at = _POLICY.fullmatch(request.GET.get("at", ""))
@@ -115,14 +119,12 @@ def history(request: HttpRequest, name: str) -> HttpResponse:
     first = number_of(request.GET.get("from", "")) or (
         revisions.index(target) if target else 0
     )
-    first -= first % PAGE_SIZE
-    page = revisions[first : first + PAGE_SIZE]
+    shown = RowRange(first - first % PAGE_SIZE, PAGE_SIZE, len(revisions))
+    page = revisions[shown.start : shown.last]
     snapshots = {one.number: one for one in placement.policy_snapshots.all()}
     restores = spec_restores(placement, page)
     # Runs of an earlier placement of this name belong to none of these revisions.
-    kind = None
-    if not placement.runs_made:
-        kind = RunKind.STAGED
+    kind = None if placement.runs_made else RunKind.STAGED
     runs = run_rows(placement.full_name, most=4 * PAGE_SIZE, kind=kind)
     ends = {one.at: newer.at for newer, one in pairwise(revisions)}
     changing = (
@@ -142,9 +144,12 @@ def history(request: HttpRequest, name: str) -> HttpResponse:
     decision_numbers = [placement.decisions_made]
     for numbers in later.values():
         decision_numbers += numbers[:_LATER_SHOWN]
-    shown = placement.decisions.filter(number__in=decision_numbers)
-    shown = shown.select_related("record").defer("record__content")
-    decisions = list(shown.order_by("-number"))
+    decisions = list(
+        placement.decisions.filter(number__in=decision_numbers)
+        .select_related("record")
+        .defer("record__content")
+        .order_by("-number")
+    )
     compared = [
         snapshot
         for one in page
@@ -174,26 +179,35 @@ def history(request: HttpRequest, name: str) -> HttpResponse:
         for one in page
     ]
     latest = next(iter(decisions), None)
-    health = health_of(placement, now=now)
     if latest and latest.record.engine != ENGINE_VERSION:
         latest = latest_decision(placement)
     rolling = (row.run for row in runs if row.run.placement_id == placement.pk)
     run = next((one for one in rolling if not one.is_staged), None)
-    stale = []
-    if placement.is_outdated:
-        stale = stale_picks_of(placement)
-    context = {
-        **head_context(placement, latest, health, stale, now=now, run=run),
-        "tab": "history",
-        "clusters": None,
-        "target": target,
-        "missing": at[1] if at and target is None else "",
-        "rows": rows,
-        "sides": (("before", "from", 2), ("after", "to", 1)) if len(rows) > 1 else (),
-        "earlier": max(0, first - PAGE_SIZE) if first else None,
-        "later": first + PAGE_SIZE if first + PAGE_SIZE < len(revisions) else None,
-    }
-    return render_page(request, "placements/history.html", context)
+    stale = stale_picks_of(placement) if placement.is_outdated else []
+    return render_page(
+        request,
+        "placements/history.html",
+        {
+            **head_context(
+                placement,
+                latest,
+                health_of(placement, now=now),
+                stale,
+                now=now,
+                run=run,
+            ),
+            "tab": "history",
+            "clusters": None,
+            "target": target,
+            "missing": at[1] if at and target is None else "",
+            "rows": rows,
+            "sides": (("before", "from", 2), ("after", "to", 1))
+            if len(rows) > 1
+            else (),
+            "earlier": shown.earlier,
+            "later": shown.later,
+        },
+    )
 
 
 def _row(
@@ -231,20 +245,9 @@ def _row(
             else ""
         )
     else:
-        number = one.wanted
-        if number is None and new and new.policy.get("placementType") == "PickN":
-            number = (
-                placement.number_of_clusters
-            )  # a hub has not decided yet, or its decision has no number
-        is_known = new and (
-            number is not None or new.policy.get("placementType") != "PickN"
-        )
-        policy = policy_of(new, number) if new and is_known else None
-        description = (
-            policy_sentence(policy, Semantics(new.semantics), new.options)
-            if policy and new
-            else ""
-        )
+        # A hub has not decided yet, or its decision has no number.
+        number = placement.number_of_clusters if one.wanted is None else one.wanted
+        description = _policy_words(new, number)
     if one.decision and not changes and not description:
         description = one.decision.trigger
     pinned, resources = placement.pinned_snapshot, one.resources
@@ -277,14 +280,14 @@ def _content(row: PolicySnapshot) -> dict[str, Any]:
 @require_http_methods(["GET", "HEAD", "POST"])
 def roll_back(request: HttpRequest, name: str) -> HttpResponse:
     """Show what rolling back to a revision restores, the newest earlier one without `?number=`, or do it."""
-    placements = with_revision(Placement.objects.prefetch_related("policy_snapshots"))
-    placement = get_object_or_404(placements, full_name=name)
-    entered = request.POST.get("number") or request.GET.get("number", "")
-    number = number_of(entered)
+    placement = get_object_or_404(
+        with_revision(Placement.objects.prefetch_related("policy_snapshots")),
+        full_name=name,
+    )
+    number = number_of(request.POST.get("number") or request.GET.get("number", ""))
     page = _roll_back_context(request, placement, number)
     if request.method == "POST" and number is None and not page["refusal"]:
         page["refusal"] = f"{name} cannot roll back without the number of a revision"
-    restoration = page["restoration"]
     if request.method != "POST" or page["refusal"]:
         status = 409 if request.method == "POST" else 200
         return render(request, "placements/roll_back.html", page, status=status)
@@ -294,9 +297,8 @@ def roll_back(request: HttpRequest, name: str) -> HttpResponse:
     try:
         done = roll_back_to(
             name,
-            restoration.target.number,
-            by=current_user(request),
-            now=datetime.now(UTC),
+            page["restoration"].target.number,
+            **actor(request),
             expected=number_of(request.POST.get("revision", ""), digits=18),
             confirmed=is_confirmed(request),
         )
@@ -309,8 +311,7 @@ def roll_back(request: HttpRequest, name: str) -> HttpResponse:
     except (ActionNotAllowed, PermissionDenied) as error:
         page["refusal"] = str(error).rstrip(".")
     else:
-        messages.success(request, done.message(name))
-        return redirect("web:placement", name)
+        return redirect_after(request, done.message(name), "web:placement", name)
     return render(request, "placements/roll_back.html", page, status=409)
 
 
@@ -332,7 +333,10 @@ def _roll_back_context(
             refusal = str(error)
     context: dict[str, Any] = {
         "placement": placement,
-        "earlier": [(one, _policy_words(one, snapshots)) for one in earlier],
+        "earlier": [
+            (one, _policy_words(snapshots.get(one.policy or 0), one.wanted))
+            for one in earlier
+        ],
         "number": number,
         "restoration": restoration,
         "refusal": refusal,
@@ -370,15 +374,17 @@ def _roll_back_context(
     }
 
 
-def _policy_words(one: Revision, snapshots: Mapping[int, PolicySnapshot]) -> str:
-    """Return the policy of a revision as a sentence; empty where it is not kept."""
-    snapshot = snapshots.get(one.policy or 0)
-    number = one.wanted
-    is_pick_n = snapshot and snapshot.policy.get("placementType") == "PickN"
-    if snapshot is None or (is_pick_n and number is None):
+def _policy_words(snapshot: PolicySnapshot | None, number: int | None) -> str:
+    """Return the policy of a revision as a sentence; empty where it or its number is not kept."""
+    if snapshot is None:
         return ""
-    policy = policy_of(snapshot, number)
-    return policy_sentence(policy, Semantics(snapshot.semantics), snapshot.options)
+    if snapshot.policy.get("placementType") != "PickN":
+        number = None
+    elif number is None:
+        return ""
+    return policy_sentence(
+        policy_of(snapshot, number), Semantics(snapshot.semantics), snapshot.options
+    )
 
 
 @for_readers

@@ -149,8 +149,7 @@ def live_page(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpRespon
     @polled
     @wraps(view)
     def compared(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        stored = counts_of(request).version or 0
-        request.version = version_as_of(stored)  # type: ignore[attr-defined]  # read by templates
+        request.version = version_as_of(counts_of(request).version or 0)  # type: ignore[attr-defined]  # read by templates
         return view(request, *args, **kwargs)
 
     return compared
@@ -338,8 +337,8 @@ class PageLayout:
         if navigation.has_live_hubs:
             for title, name in HUB_PAGES:
                 url = reverse(name)
-                key = title[:1].lower()
-                sections.append(Section(title, url, path.startswith(url), key=key))
+                is_current = path.startswith(url)
+                sections.append(Section(title, url, is_current, key=title[:1].lower()))
         return sections
 
     @cached_property
@@ -348,12 +347,10 @@ class PageLayout:
         links = [
             *zip(dict(HUB_PAGES), map(reverse, dict(HUB_PAGES).values()), strict=True),
             *(
-                [("Users", reverse("web:users"))]
-                if getattr(self._user, "is_superuser", False)
-                else ()
-            ),
-            *(
-                [("Notifications", reverse("web:notifications"))]
+                [
+                    ("Users", reverse("web:users")),
+                    ("Notifications", reverse("web:notifications")),
+                ]
                 if self.may_manage_notifications
                 else ()
             ),
@@ -361,15 +358,14 @@ class PageLayout:
             ("API", reverse("api:docs")),
             ("Admin", reverse("admin:index")),
         ]
-        path = self._request.path
         mount = get_script_prefix()
         root = mount.partition("hubs/")[0]
         sections = []
-        for title, url in links:
-            page = url.removeprefix(mount)
+        for title, address in links:
+            page = address.removeprefix(mount)
             is_independent = f"/{page}".startswith(HUB_INDEPENDENT)
-            place = f"{root}{page}" if is_independent else url
-            sections.append(Section(title, place, path.startswith(place)))
+            url = f"{root}{page}" if is_independent else address
+            sections.append(Section(title, url, self._request.path.startswith(url)))
         return sections
 
 
@@ -415,8 +411,7 @@ def _at(
         params.setlist(
             key, [one for one in ([value] if isinstance(value, str) else value) if one]
         )
-    address = reverse(f"api:{name}", args=arguments)
-    return f"{address}?{params.urlencode()}" if params.urlencode() else address
+    return reverse(f"api:{name}", args=arguments, query=params)
 
 
 def _list(name: str, *words: str) -> Twin:
@@ -454,7 +449,7 @@ def _resource(arguments: Arguments, _: QueryDict) -> str:
 
 
 _API_URLS: dict[str, Twin] = {
-    "overview": lambda _, __: _at("overview"),
+    "overview": _object("overview"),
     "search": lambda _, query: _at("search", query={"q": query.get("q", "").strip()}),
     "activity": _list("events"),
     "event": _object("event", "number"),
@@ -480,13 +475,13 @@ _API_URLS: dict[str, Twin] = {
     "staged-strategies": _list("staged-strategies"),
     "staged-strategy-new": _list("staged-strategies"),
     "topology": _list("clusters"),
-    "what-if": lambda _arguments, _query: _at("resilience"),
-    "resilience": lambda _arguments, _query: _at("resilience"),
+    "what-if": _object("resilience"),
+    "resilience": _object("resilience"),
     "checks": lambda _, query: _at(
         "checks",
         query={name: query.get(name, "") for name in ("q", *LIST_FILTERS["checks"])},
     ),
-    "checks-file": lambda _arguments, _query: _at("checks-file"),
+    "checks-file": _object("checks-file"),
     "resources": _list("resources", "order"),
     "resource": _resource,
     "resource-delete": _resource,
@@ -503,7 +498,7 @@ _API_URLS: dict[str, Twin] = {
     "inbox": lambda _, query: _at(
         "inbox", query={name: query.get(name, "") for name in ("kind", "hub")}
     ),
-    "hubs": lambda _, __: _at("hubs"),
+    "hubs": _object("hubs"),
     "hub-about": _object("hub", "name"),
     "help": lambda _, __: "",
 }

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
-from django.shortcuts import redirect, render
+from django.shortcuts import render
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import (
     require_http_methods,
@@ -22,7 +21,6 @@ from placements.models import NOTIFIED, NotificationRule, ProblemKind
 from placements.services.notifications.operations import (
     PREVIEW_DAYS,
     RuleInput,
-    check_name,
     delete_channel,
     delete_rule,
     deliveries,
@@ -35,7 +33,7 @@ from placements.services.notifications.operations import (
     send_test,
 )
 from placements.services.notifications.services import SERVICES
-from placements.web.request import page_from
+from placements.web.request import actor, page_from, redirect_after
 
 LEVELS = {
     "pending": ("progress", "Pending"),
@@ -53,18 +51,18 @@ def notifications(request: HttpRequest) -> HttpResponse:
     page = page_from(request, deliveries(), order="-created_at", unique="id")
     kinds = {str(kind): str(kind.label) for kind in ProblemKind}
     rules = list(NotificationRule.objects.select_related("channel").order_by("name"))
-    context = {
-        "rules": [
-            (one, [kinds.get(event, event) for event in one.events]) for one in rules
-        ],
-        "channels": list(NotificationChannel.objects.order_by("name")),
-        "deliveries": [(one, *LEVELS[one.state]) for one in page.rows],
-        "after": page.after,
-    }
     return render_page(
         request,
         "notifications/list.html",
-        context,
+        {
+            "rules": [
+                (one, [kinds.get(event, event) for event in one.events])
+                for one in rules
+            ],
+            "channels": list(NotificationChannel.objects.order_by("name")),
+            "deliveries": [(one, *LEVELS[one.state]) for one in page.rows],
+            "after": page.after,
+        },
         fragment="notifications/_deliveries.html",
     )
 
@@ -84,29 +82,29 @@ def channel(request: HttpRequest, name: str = "") -> HttpResponseBase:
     }
     errors: Any = ()
     if request.method == "POST":
-        now, user = datetime.now(UTC), current_user(request)
         try:
-            if problems := check_name(entered_name):
-                raise InvalidManifest(problems)
-            save_channel(entered_name, kind, fields, by=user, now=now)
+            save_channel(entered_name, kind, fields, **actor(request))
         except InvalidManifest as error:
             errors = error.errors
         else:
-            messages.success(request, f"Channel {entered_name} saved.")
-            return redirect("web:notifications")
-    context = {
-        "entered_name": entered_name,
-        "channel": row,
-        "errors": errors,
-        "kinds": [(str(one), one.label) for one in ChannelKind],
-        "service": service,
-        "fields": [
-            (field, fields[field.name] if field.is_shown else "")
-            for field in service.fields
-        ],
-    }
+            return redirect_after(
+                request, f"Channel {entered_name} saved.", "web:notifications"
+            )
     return render(
-        request, "notifications/channel.html", context, status=422 if errors else 200
+        request,
+        "notifications/channel.html",
+        {
+            "entered_name": entered_name,
+            "channel": row,
+            "errors": errors,
+            "kinds": [(str(one), one.label) for one in ChannelKind],
+            "service": service,
+            "fields": [
+                (field, fields[field.name] if field.is_shown else "")
+                for field in service.fields
+            ],
+        },
+        status=422 if errors else 200,
     )
 
 
@@ -115,9 +113,10 @@ def channel(request: HttpRequest, name: str = "") -> HttpResponseBase:
 def test_channel(request: HttpRequest, name: str) -> HttpResponse:
     """Send a test message; the list of messages shows its result."""
     named_channel(name)
-    send_test(name, by=current_user(request), now=datetime.now(UTC))
-    messages.success(request, f"Test message for channel {name} queued.")
-    return redirect("web:notifications")
+    send_test(name, **actor(request))
+    return redirect_after(
+        request, f"Test message for channel {name} queued.", "web:notifications"
+    )
 
 
 @for_notification_managers
@@ -127,13 +126,13 @@ def switch_channel(request: HttpRequest, name: str) -> HttpResponse:
     enable_channel(
         name,
         is_enabled=not row.is_enabled,
-        by=current_user(request),
-        now=datetime.now(UTC),
+        **actor(request),
     )
-    messages.success(
-        request, f"Channel {name} {'disabled' if row.is_enabled else 'enabled'}."
+    return redirect_after(
+        request,
+        f"Channel {name} {'disabled' if row.is_enabled else 'enabled'}.",
+        "web:notifications",
     )
-    return redirect("web:notifications")
 
 
 @for_notification_managers
@@ -142,11 +141,13 @@ def remove_channel(request: HttpRequest, name: str) -> HttpResponseBase:
     row = named_channel(name)
     if request.method != "POST":
         rules = list(row.rules.order_by("name").values_list("name", flat=True))
-        context = {"noun": "channel", "name": name, "rules": rules}
-        return render(request, "notifications/delete.html", context)
-    delete_channel(name, by=current_user(request), now=datetime.now(UTC))
-    messages.success(request, f"Channel {name} deleted.")
-    return redirect("web:notifications")
+        return render(
+            request,
+            "notifications/delete.html",
+            {"noun": "channel", "name": name, "rules": rules},
+        )
+    delete_channel(name, **actor(request))
+    return redirect_after(request, f"Channel {name} deleted.", "web:notifications")
 
 
 @for_notification_managers
@@ -165,25 +166,32 @@ def rule(request: HttpRequest, name: str = "") -> HttpResponseBase:
         except InvalidManifest as error:
             errors = error.errors
         else:
-            messages.success(request, f"Rule {rule_input.name} saved.")
-            return redirect("web:notification-rule", rule_input.name)
+            return redirect_after(
+                request,
+                f"Rule {rule_input.name} saved.",
+                "web:notification-rule",
+                rule_input.name,
+            )
     matching, count = preview(row, now=now) if row else ([], 0)
-    context = {
-        "entered": rule_input,
-        "rule": row,
-        "errors": errors,
-        "kinds": [
-            (str(kind), kind.label, str(kind) in rule_input.events) for kind in NOTIFIED
-        ],
-        "channels": NotificationChannel.objects.order_by("name").values_list(
-            "name", flat=True
-        ),
-        "preview": [(one, ProblemKind(one.kind).label) for one in matching],
-        "preview_count": count,
-        "days": PREVIEW_DAYS,
-    }
     return render(
-        request, "notifications/rule.html", context, status=422 if errors else 200
+        request,
+        "notifications/rule.html",
+        {
+            "entered": rule_input,
+            "rule": row,
+            "errors": errors,
+            "kinds": [
+                (str(kind), kind.label, str(kind) in rule_input.events)
+                for kind in NOTIFIED
+            ],
+            "channels": NotificationChannel.objects.order_by("name").values_list(
+                "name", flat=True
+            ),
+            "preview": [(one, ProblemKind(one.kind).label) for one in matching],
+            "preview_count": count,
+            "days": PREVIEW_DAYS,
+        },
+        status=422 if errors else 200,
     )
 
 
@@ -230,6 +238,5 @@ def remove_rule(request: HttpRequest, name: str) -> HttpResponseBase:
             "notifications/delete.html",
             {"noun": "rule", "name": name, "rules": ()},
         )
-    delete_rule(name, by=current_user(request), now=datetime.now(UTC))
-    messages.success(request, f"Rule {name} deleted.")
-    return redirect("web:notifications")
+    delete_rule(name, **actor(request))
+    return redirect_after(request, f"Rule {name} deleted.", "web:notifications")

@@ -21,7 +21,7 @@ from placements.services.decisions.why_not import bound_and_members, joined_afte
 from placements.services.health import cluster_statuses
 from placements.services.rollouts.queries import waiting_words
 from placements.web.badges import Badge, outcome_kind
-from placements.web.request import PAGE_SIZE, number_of, word_from
+from placements.web.request import RowRange, range_from, word_from
 
 _ORDER = {outcome: place for place, outcome in enumerate(OUTCOME_ORDER)}
 
@@ -36,18 +36,13 @@ class OutcomeRow:
 
 
 @dataclass(frozen=True, slots=True)
-class OutcomeTable:
+class OutcomeTable(RowRange):
     """One page of the table, with all rows that the filters leave and the number of each outcome."""
 
     matches: tuple[ClusterOutcome, ...]
     rows: list[OutcomeRow]
     counts: list[tuple[str, str, int]]
     chosen: str
-    total: int
-    first: int
-    last: int
-    earlier: int | None
-    later: int | None
 
 
 def outcome_table(
@@ -78,21 +73,17 @@ def outcome_table(
         one for one in outcomes if chosen in ("", one.state) and one.state != hidden
     )
     matches = tuple(sorted(matching, key=order))
-    start = number_of(request.GET.get("from", "")) or 0
-    start = start - start % PAGE_SIZE if start < len(matches) else 0
-    page = matches[start : start + PAGE_SIZE]
+    shown = range_from(request, len(matches))
     return OutcomeTable(
+        shown.start,
+        shown.size,
+        shown.total,
         matches=matches,
-        rows=list(map(outcome_row, page)),
+        rows=list(map(outcome_row, matches[shown.start : shown.last])),
         counts=[
             (str(one), OUTCOME_WORDS[one], counts[one]) for one in _ORDER if counts[one]
         ],
         chosen=chosen,
-        total=len(matches),
-        first=start + 1 if page else 0,
-        last=start + len(page),
-        earlier=max(0, start - PAGE_SIZE) if start else None,
-        later=start + PAGE_SIZE if start + PAGE_SIZE < len(matches) else None,
     )
 
 
@@ -133,7 +124,7 @@ class PlacementCluster:
 
 
 @dataclass(frozen=True, slots=True)
-class PlacementClusters:
+class PlacementClusters(RowRange):
     """One page of the clusters of a placement; `keys` are the topology keys of its policy."""
 
     rows: list[PlacementCluster]
@@ -143,11 +134,6 @@ class PlacementClusters:
     count: int
     # Clusters that joined after the decision.
     newer: int
-    total: int
-    first: int
-    last: int
-    earlier: int | None
-    later: int | None
 
 
 # Fewer than in a list: the page of a placement is polled.
@@ -170,11 +156,8 @@ def placement_clusters(
     outcomes = summary_of(decision) if decision else {}
     bound, members = bound_and_members(placement)
     newer = members.difference(outcomes if decision else members)
-    facets = dict.fromkeys(
-        bound, ClusterFacet.NOT_SELECTED
-    )  # those being removed may have left the fleet
-    facets |= dict.fromkeys(newer, ClusterFacet.NOT_SELECTED)
-    facets |= dict.fromkeys(outcomes, ClusterFacet.NOT_SELECTED)
+    # Those being removed may have left the fleet.
+    facets = dict.fromkeys([*bound, *newer, *outcomes], ClusterFacet.NOT_SELECTED)
     facets |= {
         one: ClusterFacet.SELECTED
         for one in bound
@@ -213,21 +196,18 @@ def placement_clusters(
         names = [
             one.cluster_name for one, status in statuses if status.level in TROUBLED
         ]
-    start = number_of(request.GET.get("from", "")) or 0
-    start = start - start % _ROWS if start < len(names) else 0
-    page = nsmallest(start + _ROWS, names, key=order)[start:]
+    shown = range_from(request, len(names), _ROWS)
+    page = nsmallest(shown.last, names, key=order)[shown.start :]
     return PlacementClusters(
+        shown.start,
+        shown.size,
+        shown.total,
         rows=_cluster_rows(placement, decision, page, outdated, now=now),
         keys=_keys_of(decision),
         counts=[(one, counts[one]) for one in ClusterFacet if counts[one]],
         chosen=str(chosen or ""),
         count=len(facets),
         newer=len(newer),
-        total=len(names),
-        first=start + 1 if page else 0,
-        last=start + len(page),
-        earlier=max(0, start - _ROWS) if start else None,
-        later=start + _ROWS if start + _ROWS < len(names) else None,
     )
 
 

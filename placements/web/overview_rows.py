@@ -121,7 +121,8 @@ def figures_of(
         (waiting, "waiting for approval", ""),
     )
     last_end = None if runs else queries.last_rollout_end()
-    approvals = [FigurePart(title_of_approval(one)) for one in pending[:1]]
+    # Such as "edge-cache-1, stage canary".
+    approvals = [FigurePart(one.title.replace(": approve", ",")) for one in pending[:1]]
     approval_words = "approval pending" if len(pending) == 1 else "approvals pending"
     run_words = "rollout in progress" if runs == 1 else "rollouts in progress"
     return [
@@ -142,11 +143,6 @@ def figures_of(
             approvals or [FigurePart("no staged run waits")],
         ),
     ]
-
-
-def title_of_approval(item: AttentionItem) -> str:
-    """Return what is to be approved: "edge-cache-1, stage canary"."""
-    return item.title.replace(": approve", ",")
 
 
 def placement_line(

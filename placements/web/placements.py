@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from django.contrib import messages
 from django.db.models import Count, Exists, QuerySet, Window
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404, redirect, render
+from django.shortcuts import get_object_or_404, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_safe
 from django_htmx.http import HttpResponseClientRedirect
@@ -17,7 +16,7 @@ from fleetui.apimachinery.model import DEFAULT_SEMANTICS, Semantics
 from fleetui.apimachinery.words import counted
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.htmx import render_page, wants_fragment
-from fleetui.permissions import current_user, for_operators, for_readers, may_change
+from fleetui.permissions import for_operators, for_readers, may_change
 from fleetui.prepared import PreparedQuery
 from placements.engine.status import NEEDS_RUN, HealthLevel, PlacementHealth
 from placements.explain.advice import OUTDATED, change_words
@@ -114,10 +113,12 @@ from placements.web.outcomes import (
     placement_clusters,
 )
 from placements.web.request import (
+    actor,
     as_file,
     order_from,
     page_from,
     pager_of,
+    redirect_after,
     unknown_words,
 )
 from placements.web.rollouts import run_rows
@@ -170,9 +171,8 @@ class PlacementListRow:
             hidden.add("roll-back")
         if self.placement.deleting_since:
             hidden |= {"roll-back", "delete"}
-        page = self.page
         return [
-            (f"{page}{one}/", words)
+            (f"{self.page}{one}/", words)
             for one, words in self.actions.items()
             if one not in hidden
         ]
@@ -248,26 +248,28 @@ def placements(request: HttpRequest) -> HttpResponse:
     page = page_from(request, listed, order=order, unique="full_name")
     counts = counts_in_all(stored.totals)
     count = counts.in_all if wanted == PlacementFilter() else rows.count()
-    context = {
-        "poll": poll,
-        "bar": _list_bar(request, wanted, counts, levels_in(page.rows)),
-        "rows": placement_rows(page.rows),
-        "changeable": {
-            one.pk
-            for one in page.rows
-            if may_change(request.user, labels_in(one.document))
-        },
-        "pager": pager_of(
-            request, len(page.rows), count, before=page.before, after=page.after
-        ),
-        "count": count,
-        "namespaces": counts.namespaces,
-        "default_rules": str(DEFAULT_SEMANTICS),
-        "orders": _ORDERS,
-        "order": order,
-    }
     return render_page(
-        request, "placements/list.html", context, fragment="placements/_list.html"
+        request,
+        "placements/list.html",
+        {
+            "poll": poll,
+            "bar": _list_bar(request, wanted, counts, levels_in(page.rows)),
+            "rows": placement_rows(page.rows),
+            "changeable": {
+                one.pk
+                for one in page.rows
+                if may_change(request.user, labels_in(one.document))
+            },
+            "pager": pager_of(
+                request, len(page.rows), count, before=page.before, after=page.after
+            ),
+            "count": count,
+            "namespaces": counts.namespaces,
+            "default_rules": str(DEFAULT_SEMANTICS),
+            "orders": _ORDERS,
+            "order": order,
+        },
+        fragment="placements/_list.html",
     )
 
 
@@ -319,8 +321,8 @@ def placement(request: HttpRequest, name: str, tab: str = "clusters") -> HttpRes
     else:
         context, health = {}, health_of(row, now=now)
     run = latest_run(row)
-    head = head_context(row, latest, health, outdated, now=now, run=run)
-    context |= {"tab": tab, **head}
+    context |= head_context(row, latest, health, outdated, now=now, run=run)
+    context["tab"] = tab
     if tab != "clusters":
         context |= _tab_context(request, row, tab, latest, run=run)
     if not wants_fragment(request):
@@ -456,7 +458,7 @@ def _clusters_tab(
     skews = {one.key: one.skew for one in skews_of(placement)}
     counts = health.counts
     no_problem = counts.available + counts.pending + counts.in_flight
-    context = {
+    return {
         "clusters": placement_clusters(
             request,
             placement,
@@ -482,8 +484,7 @@ def _clusters_tab(
         else "",
         "findings": counts_of(placement),
         "findings_outdated": has_older_findings(placement),
-    }
-    return context, health
+    }, health
 
 
 def _is_of_policy(decision: Decision | None, latest: Decision | None) -> bool:
@@ -523,31 +524,36 @@ def _decision_tab(
 ) -> dict[str, Any]:
     """Return the decision that selected the clusters, and how many later ones changed nothing."""
     ranking = ranking_decision(placement, latest)
-    value = decision_of(ranking) if ranking else None
-    rows, has_all = (
-        placement.decisions.select_related("record"),
-        request.GET.get("unchanged") == "1",
-    )
-    page = (
-        page_from(request, rows, order="-number", unique="number") if has_all else None
-    )
-    return {
-        "has_all": has_all,
-        "after": page.after if page else None,
+    rows = placement.decisions.select_related("record")
+    context = {
+        "has_all": request.GET.get("unchanged") == "1",
         "condition": scheduled_condition(placement, latest),
         "ranking": ranking,
         "is_of_policy": _is_of_policy(ranking, latest),
-        "steps": last_steps(ranking) if ranking else None,
-        "headline": headline(value) if value else "",
-        "unchanged": latest.number - ranking.number if latest and ranking else 0,
-        "names": value.cycle.fleet.names[:_NAMES_OFFERED] if value else (),
+        "steps": None,
+        "headline": "",
+        "unchanged": 0,
+        "names": (),
+        "after": None,
         "ways": [change_words(one.change) for one in fixes_of(latest)]
         if latest
         else (),
-        "decisions": page.rows
-        if page
-        else rows.filter(CHANGES_CLUSTERS).order_by("-number")[:_REVISIONS_SHOWN],
+        "decisions": rows.filter(CHANGES_CLUSTERS).order_by("-number")[
+            :_REVISIONS_SHOWN
+        ],
     }
+    if context["has_all"]:
+        page = page_from(request, rows, order="-number", unique="number")
+        context |= {"decisions": page.rows, "after": page.after}
+    if latest and ranking:
+        value = decision_of(ranking)
+        context |= {
+            "steps": last_steps(ranking),
+            "headline": headline(value),
+            "unchanged": latest.number - ranking.number,
+            "names": value.cycle.fleet.names[:_NAMES_OFFERED],
+        }
+    return context
 
 
 def _resources_tab(placement: Any) -> dict[str, Any]:
@@ -604,11 +610,9 @@ def _staged_context(placement: Placement) -> dict[str, Any]:
 @require_safe
 def placement_yaml(request: HttpRequest, name: str) -> HttpResponse:
     placement = get_object_or_404(Placement, full_name=name)
-    manifest = (
-        placement.document
-        if request.GET.get("status") == "0"
-        else manifest_of(placement)
-    )
+    manifest = placement.document
+    if request.GET.get("status") != "0":
+        manifest = manifest_of(placement)
     return as_file(
         HttpResponse(dump_yaml(manifest), content_type="application/yaml"),
         f"{name}.yaml",
@@ -620,21 +624,25 @@ def placement_yaml(request: HttpRequest, name: str) -> HttpResponse:
 def delete(request: HttpRequest, name: str) -> HttpResponse:
     placement = get_object_or_404(Placement, full_name=name)
     if request.method == "POST":
-        gone = delete_placement(name, by=current_user(request), now=datetime.now(UTC))
-        messages.success(
-            request,
-            f"Placement {name} deleted." if gone else f"Deleting placement {name}.",
+        if delete_placement(name, **actor(request)):
+            return redirect_after(
+                request, f"Placement {name} deleted.", "web:placements"
+            )
+        return redirect_after(
+            request, f"Deleting placement {name}.", "web:placement", name
         )
-        return redirect("web:placements") if gone else redirect("web:placement", name)
 
     placed = Binding.objects.filter(placement=placement).exclude(
         state=BindingState.UNSCHEDULED
     )
-    context = {
-        "placement": placement,
-        "placed": placed.order_by("cluster_name")[:_CLUSTERS_SHOWN],
-        "more": max(0, placed.count() - _CLUSTERS_SHOWN),
-        "abandons": parse_placement(placement.document).spec.strategy.abandons,
-        "applied_on": placed.exclude(state=BindingState.SCHEDULED).count(),
-    }
-    return render(request, "placements/delete.html", context)
+    return render(
+        request,
+        "placements/delete.html",
+        {
+            "placement": placement,
+            "placed": placed.order_by("cluster_name")[:_CLUSTERS_SHOWN],
+            "more": max(0, placed.count() - _CLUSTERS_SHOWN),
+            "abandons": parse_placement(placement.document).spec.strategy.abandons,
+            "applied_on": placed.exclude(state=BindingState.SCHEDULED).count(),
+        },
+    )

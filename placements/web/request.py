@@ -2,11 +2,14 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from django.contrib import messages
 from django.db.models import Model, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import redirect
 from django.urls import get_script_prefix
 from django.utils.http import url_has_allowed_host_and_scheme
 
@@ -15,7 +18,7 @@ from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.yaml import LARGEST_UPLOAD, MEBIBYTE
 from fleetui.htmx import render_page
 from fleetui.pagination import BadCursorError, Page, page_of
-from fleetui.permissions import View, for_roles
+from fleetui.permissions import View, current_user, for_roles
 from placements.explain.charts.figure import Chart
 from placements.services.actions import ACTIONS, ActionKind
 from placements.services.results import CONFIRMATION
@@ -25,6 +28,19 @@ def for_action(kind: ActionKind, name: str) -> Callable[[View], View]:
     """Require the role of an action, for everything or for the label of its subject."""
     action = ACTIONS[kind, name]
     return for_roles(action.role, action=action.verb, of=action.labels_at)
+
+
+def actor(request: HttpRequest) -> dict[str, Any]:
+    """Return the arguments of every operation: the user and the time."""
+    return {"by": current_user(request), "now": datetime.now(UTC)}
+
+
+def redirect_after(
+    request: HttpRequest, message: str, page: str, *arguments: object
+) -> HttpResponse:
+    """Show what was done on the page that comes next."""
+    messages.success(request, message)
+    return redirect(page, *arguments)
 
 
 def at_hub(hub: str, address: str) -> str:
@@ -94,6 +110,38 @@ def start_of(request: HttpRequest) -> int:
     return (
         (number_of(request.GET.get("at", "")) or 0) if request.GET.get("after") else 0
     )
+
+
+@dataclass(frozen=True, slots=True)
+class RowRange:
+    """Which of the rows of a list in memory a page shows, and where its neighbours start."""
+
+    start: int
+    size: int
+    total: int
+
+    @property
+    def first(self) -> int:
+        """The number of the first row, as people count; 0 without rows."""
+        return min(self.start + 1, self.total)
+
+    @property
+    def last(self) -> int:
+        return min(self.start + self.size, self.total)
+
+    @property
+    def earlier(self) -> int | None:
+        return max(0, self.start - self.size) if self.start else None
+
+    @property
+    def later(self) -> int | None:
+        return self.last if self.last < self.total else None
+
+
+def range_from(request: HttpRequest, total: int, size: int = PAGE_SIZE) -> RowRange:
+    """Return the rows that the address requests: `?from=50`; the first ones where it has too few."""
+    start = number_of(request.GET.get("from", "")) or 0
+    return RowRange(start - start % size if start < total else 0, size, total)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,17 +243,21 @@ def requested_table(
     if not row.isdecimal() or int(row) > len(chart.rows):
         raise Http404(f"Row {row[:10]} not found.")
     start, end = int(row), min(int(row) + PAGE_SIZE, len(chart.rows))
-    context = {
-        "chart": chart,
-        "rows": chart.lines(start, end),
-        "first": start + 1,
-        "last": end,
-        "before": _with_query(request, row=max(0, start - PAGE_SIZE)) if start else "",
-        "after": _with_query(request, row=end) if end < len(chart.rows) else "",
-        "back": address_with(request),
-    }
     return render_page(
-        request, "parts/chart_table.html", context, fragment="parts/chart_rows.html"
+        request,
+        "parts/chart_table.html",
+        {
+            "chart": chart,
+            "rows": chart.lines(start, end),
+            "first": start + 1,
+            "last": end,
+            "before": _with_query(request, row=max(0, start - PAGE_SIZE))
+            if start
+            else "",
+            "after": _with_query(request, row=end) if end < len(chart.rows) else "",
+            "back": address_with(request),
+        },
+        fragment="parts/chart_rows.html",
     )
 
 

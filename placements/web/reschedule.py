@@ -3,9 +3,8 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
-from django.shortcuts import get_object_or_404, redirect, render
+from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_http_methods
 
 from clusters.fleet import collector_paused
@@ -14,7 +13,8 @@ from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.audit import events_since
 from fleetui.concurrency import RevisionConflict
 from fleetui.middleware import costly
-from fleetui.permissions import current_user, for_readers
+from fleetui.permissions import for_readers
+from placements.engine.scheduling.decision import Decision
 from placements.explain.moves import balance_sentence, repair_sentence
 from placements.explain.preview import rescheduling_words
 from placements.models import Placement
@@ -23,7 +23,6 @@ from placements.services.editor.operations import preview_reschedule
 from placements.services.placements import UnschedulesEverything
 from placements.services.rescheduling import (
     FEWEST,
-    FewMoves,
     confirm_reschedule,
     moves_from,
     plan_few_moves,
@@ -33,7 +32,13 @@ from placements.services.results import PLACEMENT
 from placements.services.rollouts.operations import ActionNotAllowed
 from placements.services.scheduling import PreviewOutdatedError
 from placements.web.activity import event_rows
-from placements.web.request import for_action, is_confirmed, number_of
+from placements.web.request import (
+    actor,
+    for_action,
+    is_confirmed,
+    number_of,
+    redirect_after,
+)
 from placements.web.review import (
     decision_context,
     names_after,
@@ -63,10 +68,9 @@ def _confirm(request: HttpRequest, *, name: str) -> HttpResponse:
     expected = number_of(request.POST.get("revision", ""), digits=18)
     if expected is None:
         return _page(request, placement, status=409)
-    previewed: dict[str, Any] = {
+    previewed = {
+        **actor(request),
         "decision_id": request.POST.get("decision", ""),
-        "by": current_user(request),
-        "now": datetime.now(UTC),
         "expected": expected,
     }
     try:
@@ -87,11 +91,10 @@ def _confirm(request: HttpRequest, *, name: str) -> HttpResponse:
         return _page(request, placement, status=409, outdated="fleet")
     except (ActionNotAllowed, InvalidManifest):
         return _page(request, placement, status=409)
-    messages.success(request, f"Placement {name} rescheduled.")
-    back = _cluster_to_restore(request)
-    return (
-        redirect("web:cluster-drain", back) if back else redirect("web:placement", name)
-    )
+    done = f"Placement {name} rescheduled."
+    if back := _cluster_to_restore(request):
+        return redirect_after(request, done, "web:cluster-drain", back)
+    return redirect_after(request, done, "web:placement", name)
 
 
 def _cluster_to_restore(request: HttpRequest) -> str:
@@ -104,7 +107,7 @@ def _page(
     request: HttpRequest, placement: Placement, *, status: int = 200, **results: Any
 ) -> HttpResponse:
     """Show the preview; `results` say why a confirmation was refused: outdated, events, empties."""
-    few: FewMoves | None = None
+    decision: Decision | None = None
     moves = request.GET.get("moves", FEWEST if placement.is_mirrored else "")
     context: dict[str, Any] = {
         "placement": placement,
@@ -118,11 +121,11 @@ def _page(
         "schedule": None,
         "explanation": "A move is one cluster that leaves." if moves else "",
         "errors": (),
-        "is_saved": True,
     }
     try:
         if moves and not context["refusal"]:
             few = plan_few_moves(placement, moves_from(moves))
+            decision = few.decision
             context |= {
                 "few": few,
                 "today": balance_sentence(few.plan),
@@ -131,7 +134,7 @@ def _page(
                 "evicted": few.plan.leaves[: few.followed],
             }
         if not context["refusal"] and not placement.is_mirrored:
-            schedule = preview_reschedule(placement, few.decision if few else None)
+            schedule = preview_reschedule(placement, decision)
             context |= {
                 **decision_context(schedule),
                 "rollout": rollout_sentence(

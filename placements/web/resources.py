@@ -1,13 +1,10 @@
-"""The resources on the hub: list, detail and delete."""
+"""The resources on the hub, and the overrides of them: lists and details."""
 
 from collections.abc import Collection
-from datetime import UTC, datetime
-from urllib.parse import urlencode
 
-from django.contrib import messages
 from django.db.models import Count
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import (
     require_http_methods,
@@ -17,8 +14,8 @@ from django.views.decorators.http import (
 from fleetui.apimachinery.secrets import HubObject
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.htmx import render_page
-from fleetui.permissions import current_user, for_operators, for_readers
-from placements.models import Placement, Resource
+from fleetui.permissions import for_operators, for_readers
+from placements.models import Override, Placement, Resource
 from placements.services.filters import (
     LIST_FILTERS,
     RESOURCE_ORDERS,
@@ -26,12 +23,19 @@ from placements.services.filters import (
     resources_matching,
     with_sizes,
 )
+from placements.services.overrides.queries import effects_of, overrides_matching
 from placements.services.resources.operations import RESOURCE, delete_resource, name_of
 from placements.services.resources.queries import may_select, placements_with
 from placements.services.teams import of_resource
 from placements.web.activity import event_rows, object_label, resource_url
 from placements.web.filter_bar import Facet, filter_bar, plain_choices, read_filters
-from placements.web.request import order_from, page_from, pager_of
+from placements.web.request import (
+    actor,
+    order_from,
+    page_from,
+    pager_of,
+    redirect_after,
+)
 
 _EVENTS_SHOWN = 15
 _NAMESPACES_SHOWN = 200
@@ -59,19 +63,21 @@ def resources(request: HttpRequest) -> HttpResponse:
         Facet("namespace", "Namespace", plain_choices(named)),
     ]
     count = rows.count()
-    context = {
-        "rows": [(one, resource_url(one), used_by[one.pk]) for one in page.rows],
-        "pager": pager_of(
-            request, len(page.rows), count, before=page.before, after=page.after
-        ),
-        "count": count,
-        "bar": filter_bar(
-            request, LIST_FILTERS["resources"], facets, order=RESOURCE_ORDERS
-        ),
-        "order": order,
-    }
     return render_page(
-        request, "resources/list.html", context, fragment="resources/_list.html"
+        request,
+        "resources/list.html",
+        {
+            "rows": [(one, resource_url(one), used_by[one.pk]) for one in page.rows],
+            "pager": pager_of(
+                request, len(page.rows), count, before=page.before, after=page.after
+            ),
+            "count": count,
+            "bar": filter_bar(
+                request, LIST_FILTERS["resources"], facets, order=RESOURCE_ORDERS
+            ),
+            "order": order,
+        },
+        fragment="resources/_list.html",
     )
 
 
@@ -103,16 +109,19 @@ def resource(
     row = _get_resource(group, kind, namespace, name)
     one = HubObject.of(row.content)
     events = events_matching(kind=RESOURCE, name=name_of(one))
-    context = {
-        "resource": row,
-        "subject": object_label(RESOURCE, name_of(one)),
-        "url": resource_url(row),
-        "apply_from": f"{reverse('web:resource-apply')}?{urlencode({'from': name_of(one)})}",
-        "placements": placements_selecting([one]),
-        "manifest": dump_yaml(row.content),
-        "events": event_rows(events.order_by("-at", "-id")[:_EVENTS_SHOWN]),
-    }
-    return render_page(request, "resources/resource.html", context)
+    return render_page(
+        request,
+        "resources/resource.html",
+        {
+            "resource": row,
+            "subject": object_label(RESOURCE, name_of(one)),
+            "url": resource_url(row),
+            "apply_from": reverse("web:resource-apply", query={"from": name_of(one)}),
+            "placements": placements_selecting([one]),
+            "manifest": dump_yaml(row.content),
+            "events": event_rows(events.order_by("-at", "-id")[:_EVENTS_SHOWN]),
+        },
+    )
 
 
 def placements_selecting(objects: Collection[HubObject]) -> list[str]:
@@ -138,21 +147,63 @@ def delete(
     row = _get_resource(group, kind, namespace, name)
     one = HubObject.of(row.content)
     if request.method == "POST":
-        gone = delete_resource(one.key, by=current_user(request), now=datetime.now(UTC))
+        gone = delete_resource(one.key, **actor(request))
         more = (
             f" with {len(gone) - 1} objects in the namespace" if len(gone) > 1 else ""
         )
-        messages.success(
-            request, f"{object_label(RESOURCE, name_of(one))}{more} deleted."
+        return redirect_after(
+            request,
+            f"{object_label(RESOURCE, name_of(one))}{more} deleted.",
+            "web:resources",
         )
-        return redirect("web:resources")
     is_namespace = (row.group, row.kind) == ("", "Namespace")
     inside = Resource.objects.filter(namespace=row.name).count() if is_namespace else 0
-    context = {
-        "resource": row,
-        "url": resource_url(row),
-        "subject": object_label(RESOURCE, name_of(one)),
-        "inside": inside,
-        "placements": placements_selecting([one]),
-    }
-    return render(request, "resources/delete.html", context)
+    return render(
+        request,
+        "resources/delete.html",
+        {
+            "url": resource_url(row),
+            "subject": object_label(RESOURCE, name_of(one)),
+            "inside": inside,
+            "placements": placements_selecting([one]),
+        },
+    )
+
+
+@for_readers
+@require_safe
+def overrides(request: HttpRequest) -> HttpResponse:
+    filters = read_filters(request, "overrides")
+    page = page_from(
+        request,
+        overrides_matching(text=filters["q"], placement=filters["placement"]),
+        order="name",
+        unique="id",
+    )
+    return render_page(
+        request,
+        "overrides/list.html",
+        {
+            "rows": page.rows,
+            "after": page.after,
+            "bar": filter_bar(request, LIST_FILTERS["overrides"]),
+        },
+        fragment="overrides/_list.html",
+    )
+
+
+@for_readers
+@require_safe
+def show_override(
+    request: HttpRequest, kind: str, namespace: str, name: str
+) -> HttpResponse:
+    """Show an override: the resources and clusters that it changes, its snapshots, its manifest."""
+    own = "" if namespace == "_" else namespace
+    row = Override.objects.filter(kind=kind, namespace=own, name=name).first()
+    if row is None:
+        raise Http404(f"{kind} {name} not found on the hub.")
+    return render(
+        request,
+        "overrides/override.html",
+        {"effects": effects_of(row), "manifest": dump_yaml(row.document)},
+    )

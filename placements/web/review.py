@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from django.contrib import messages
 from django.contrib.auth.models import User
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import render
 from django.views.decorators.http import require_http_methods, require_POST
 
 from fleetui.apimachinery.errors import InvalidManifest
@@ -41,7 +40,7 @@ from placements.services.scheduling import PreviewOutdatedError
 from placements.services.snapshots import policy_of
 from placements.services.teams import of_draft
 from placements.web.dry_runs import dry_run_response
-from placements.web.request import is_confirmed
+from placements.web.request import actor, is_confirmed, redirect_after
 from placements.web.semantics import draft_sides
 
 NAMES_SHOWN, WAVES_SHOWN = 20, 12
@@ -61,11 +60,12 @@ def review(request: HttpRequest, number: int) -> HttpResponse:
     )
     if "doubts" in request.POST and "accept" not in request.POST:
         return _show_review(request, row, status=422, unaccepted=True)
-    now, confirmed = datetime.now(UTC), is_confirmed(request)
     try:
-        by = current_user(request)
         saved = confirm_draft(
-            number, reviewed=reviewed, by=by, now=now, confirmed=confirmed
+            number,
+            reviewed=reviewed,
+            **actor(request),
+            confirmed=is_confirmed(request),
         )
     except UnschedulesEverything as error:
         return _show_review(request, row, status=409, empties=error)
@@ -77,8 +77,12 @@ def review(request: HttpRequest, number: int) -> HttpResponse:
         return _show_review(request, own_draft(request, number), status=409)
     except InvalidManifest as error:
         return _show_review(request, row, status=422, refused=error.errors)
-    messages.success(request, f"Placement {saved.object.full_name} saved.")
-    return redirect("web:placement", saved.object.full_name)
+    return redirect_after(
+        request,
+        f"Placement {saved.object.full_name} saved.",
+        "web:placement",
+        saved.object.full_name,
+    )
 
 
 @for_operators("try drafts on the clusters", of=of_draft)
@@ -129,10 +133,8 @@ def _show_review(
         "empties": results.get("empties"),
         "refused": results.get("refused", ()),
         "unaccepted": results.get("unaccepted", False),
-        "moved": names_changed_since(request, schedule)
-        if outdated == "fleet" and schedule
-        else [],
-        "after": names_after(schedule) if schedule else "",
+        "moved": (),
+        "after": "",
         "lines": lines,
         "data": draft.data if isinstance(draft.data, dict) else {},
         "is_unchanged": placement is not None and draft.data == placement.document,
@@ -140,13 +142,16 @@ def _show_review(
         and draft.manifest is not None
         and not preview.errors,
     }
-    saved = (
-        placement.policy_snapshots.filter(is_latest=True).first() if placement else None
-    )
-    if placement is not None and saved is not None and schedule is not None:
-        policy = policy_of(saved, placement.number_of_clusters)
-        before = policy_sentence(policy, Semantics(saved.semantics), saved.options)
-        context["sentence"] = sentence_diff(before, schedule.sentence)
+    if schedule is not None:
+        context["after"] = names_after(schedule)
+        if outdated == "fleet":
+            context["moved"] = names_changed_since(request, schedule)
+    if schedule is not None and placement is not None:
+        saved = placement.policy_snapshots.filter(is_latest=True).first()
+        if saved is not None:
+            policy = policy_of(saved, placement.number_of_clusters)
+            before = policy_sentence(policy, Semantics(saved.semantics), saved.options)
+            context["sentence"] = sentence_diff(before, schedule.sentence)
     if context["has_rules"] and draft.manifest is not None:
         context |= draft_sides(draft.manifest)
     if request.GET.get("panel") != "rollout":
@@ -266,23 +271,20 @@ def rollout_sentence(schedule: SchedulePreview, waves: tuple[Wave, ...] | None) 
         )
     if waves is None:
         return "The review shows the rollout plan."
-    removals = ""
-    if schedule.leaves:
-        removals = f"Removes it from {counted(len(schedule.leaves), 'cluster')}."
-    if not waves:
-        return removals or "Nothing to roll out."
+    sentences = []
     updates = [
         sum(not isinstance(one, Remove) for one in wave.actions) for wave in waves
     ]
-    numbers = [number for number in updates if number]
-    sizes = ", ".join(map(str, numbers[:WAVES_SHOWN]))
-    if len(numbers) > WAVES_SHOWN:
-        sizes += ", …"
-    clusters = "cluster" if numbers == [1] else "clusters"
-    rollout = f"Rolls out in {counted(len(numbers), 'wave')}: {sizes} {clusters}."
-    if not numbers:
-        rollout = ""
-    return f"{rollout} {removals}".strip()
+    if numbers := [number for number in updates if number]:
+        sizes = ", ".join(map(str, numbers[:WAVES_SHOWN]))
+        more = ", …" * (len(numbers) > WAVES_SHOWN)
+        clusters = "cluster" if numbers == [1] else "clusters"
+        sentences.append(
+            f"Rolls out in {counted(len(numbers), 'wave')}: {sizes}{more} {clusters}."
+        )
+    if schedule.leaves:
+        sentences.append(f"Removes it from {counted(len(schedule.leaves), 'cluster')}.")
+    return " ".join(sentences) or "Nothing to roll out."
 
 
 def conflict_context(draft: Draft | None) -> dict[str, Any]:

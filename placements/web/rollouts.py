@@ -1,8 +1,9 @@
 """Rollouts and staged runs: the list and the pending approvals, one rollout, the plan, actions of users."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 from django.contrib import messages
@@ -11,13 +12,13 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils.functional import SimpleLazyObject
-from django.utils.http import urlencode
 from django.utils.text import capfirst
 from django.views.decorators.http import require_http_methods, require_safe
 
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.words import counted, full_name
 from fleetui.concurrency import RevisionConflict
+from fleetui.grouping import grouped
 from fleetui.htmx import render_page, wants_fragment
 from fleetui.middleware import costly
 from fleetui.pagination import Page
@@ -93,7 +94,6 @@ from placements.services.rollouts.operations import (
     ActionNotAllowed,
 )
 from placements.services.rollouts.queries import (
-    ClusterInRun,
     applied_names,
     approvals_waiting,
     clusters_in,
@@ -119,11 +119,13 @@ from placements.web.activity import event_rows
 from placements.web.filter_bar import Facet, filter_bar, read_typed
 from placements.web.layout import live_page, operates_here
 from placements.web.request import (
+    actor,
     for_action,
     number_of,
     page_from,
     page_size,
     pager_of,
+    range_from,
     start_of,
     word_from,
 )
@@ -183,8 +185,9 @@ def rollouts(request: HttpRequest) -> HttpResponse:
             kind=kind,
         )
         rows = [_row(run) for run in [*([] if after else active), *page.rows]]
-        ended = runs_count(placement=name, text=text, state=state, kind=kind)
-        count = len(active) + ended
+        count = len(active) + runs_count(
+            placement=name, text=text, state=state, kind=kind
+        )
     states = [(one, state_words(one), None) for one in RunListState]
     kinds = [(one, one.capitalize(), None) for one in RunKind]
     waiting = [(_APPROVAL, "Pending approval", pending.count())]
@@ -199,23 +202,25 @@ def rollouts(request: HttpRequest) -> HttpResponse:
             without=("state", "kind"),
         ),
     ]
-    context = {
-        "bar": filter_bar(
-            request,
-            _FILTERS,
-            facets,
-            kind=RunKind,
-            state=RunListState,
-            waiting=(_APPROVAL,),
-        ),
-        "is_inbox": is_inbox,
-        "rows": rows,
-        "pager": pager_of(
-            request, len(rows), count, before=page.before, after=page.after
-        ),
-    }
     return render_page(
-        request, "rollouts/list.html", context, fragment="rollouts/_list.html"
+        request,
+        "rollouts/list.html",
+        {
+            "bar": filter_bar(
+                request,
+                _FILTERS,
+                facets,
+                kind=RunKind,
+                state=RunListState,
+                waiting=(_APPROVAL,),
+            ),
+            "is_inbox": is_inbox,
+            "rows": rows,
+            "pager": pager_of(
+                request, len(rows), count, before=page.before, after=page.after
+            ),
+        },
+        fragment="rollouts/_list.html",
     )
 
 
@@ -229,13 +234,14 @@ def _row(run: Any) -> RunRow:
     title, ended_reason, eta = run.label, "", ""
     if run.is_staged:
         title = f"{run.placement_name} · {run.label}"
-    else:
-        ended_reason = "" if run.ended_reason == UP_TO_DATE else run.ended_reason
-    if run.is_running and not run.is_staged:
+    elif run.is_running:
         eta = eta_sentence(run.eta, now=datetime.now(UTC))
+    elif run.ended_reason != UP_TO_DATE:
+        ended_reason = run.ended_reason
     began_at = run.started_at or run.created_at
-    state = badges.run_state(run)
-    return RunRow(run, run_address(run), title, state, began_at, ended_reason, eta)
+    return RunRow(
+        run, run_address(run), title, badges.run_state(run), began_at, ended_reason, eta
+    )
 
 
 @for_readers
@@ -265,8 +271,9 @@ def rollout(
         # The same role and query get the same fragment; `v` differs by how new the page is.
         query = sorted((key, value) for key, value in request.GET.items() if key != "v")
         key = (request.path, operates_here(request), str(query))
-        make = partial(_rollout, request, name, number, tab)
-        return shared_fragment(request, key, make)
+        return shared_fragment(
+            request, key, partial(_rollout, request, name, number, tab)
+        )
     return _rollout(request, name, number, tab)
 
 
@@ -309,12 +316,9 @@ def _rollout(
         "clusters_count": len(parts),
     }
     named = _named_in(result)
-    names, first = [], 0
-    if tab == "clusters":
-        names = _in_order(run, parts, result)
-        first = number_of(request.GET.get("from", "")) or 0
-        first = first if first < len(names) else 0
-    shown = names[first : first + _CLUSTERS_SHOWN]
+    names = _in_order(run, parts, result) if tab == "clusters" else []
+    page = range_from(request, len(names), _CLUSTERS_SHOWN)
+    shown = names[page.start : page.last]
     rows = clusters_in(run, list(dict.fromkeys([*shown, *named])), report)
     by_name = {row.cluster: row for row in rows}
     if result:
@@ -329,8 +333,15 @@ def _rollout(
             can_roll_back=not why_not["roll_back"],
         )
     if tab == "clusters":
+        context["page"] = page
         shown_rows = [by_name[name] for name in shown]
-        context |= _clusters_context(shown_rows, parts, first=first, total=len(names))
+        context["clusters"] = [
+            (
+                row,
+                part_state(row.phase, parts.get(row.cluster, Part.PENDING), row.block),
+            )
+            for row in shown_rows
+        ]
     elif tab == "events":
         context["events"] = event_rows(
             events_of(run).order_by("-at", "-id")[:_EVENTS_SHOWN]
@@ -374,9 +385,8 @@ def _run_context(
 
 def _render_run(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
     if context["picture"] and request.GET.get("figure") == "picture":
-        figure = picture_figure(context["picture"])
         return HttpResponse(
-            figure.to_json(validate=True, engine="json"),
+            picture_figure(context["picture"]).to_json(validate=True, engine="json"),
             content_type="application/json",
         )
     if wants_fragment(request) and not context["run"].is_staged:
@@ -401,8 +411,9 @@ def staged_run(request: HttpRequest, name: str) -> HttpResponse:
     stages = stages_of(run, result, window) if result else []
     plan = plan_of(run)
     waits = result.waits if result else ()
-    times = [wait.stage for wait in waits if wait.reason is WaitReason.TIME]
-    skippable = next(iter(times), "")
+    skippable = next(
+        (wait.stage for wait in waits if wait.reason is WaitReason.TIME), ""
+    )
     parts = parts_of_steps(run, plan, now=now)
     asked = [one for one in run.approvals.all() if one.approved_at is None]
     pending = waiting_for(asked[0], user) if asked else None
@@ -533,8 +544,7 @@ def start_again(run: StagedRun, snapshot: int | None) -> str:
     query = {"strategy": run.strategy["metadata"]["name"]}
     if snapshot is not None:
         query["snapshot"] = str(snapshot)
-    page = reverse("web:staged-run-create", args=[run.placement.full_name])
-    return f"{page}?{urlencode(query)}"
+    return reverse("web:staged-run-create", args=[run.placement.full_name], query=query)
 
 
 def _waits_words(parts: Mapping[str, Part], result: RollingUpdateResult | None) -> str:
@@ -560,27 +570,25 @@ def _picture(
 ) -> RunPicture:
     """Return the waves that started and those that are planned, with the line of available clusters."""
     until = seconds_between(run.started_at, run.ended_at or now)
-    starts = history.starts
-    took = {one.cluster: (one.ended or until) - one.at for one in starts}
+    took = {one.cluster: (one.ended or until) - one.at for one in history.starts}
     dots = {
         name: Dot(name, LEVELS[part], str(part), took.get(name))
         for name, part in parts.items()
     }
     others = [name for name in parts if name not in took]
     before = [name for name in others if parts[name] in DONE]
-    planned = {name for wave in run.waves for name in wave}
+    waiting = set(others) - set(before)
+    planned = set(chain(*run.waves))
     left = [name for name in others if name not in planned]
     pending = [
-        [name for name in wave if parts.get(name) not in (None, *DONE)]
-        for wave in [[one for one in wave if one not in took] for wave in run.waves]
-        + [left]
+        [name for name in wave if name in waiting] for wave in [*run.waves, left]
     ]
     rest = None
     if result and result.phase is RunPhase.HALTED:
         word = badges.run_state(run).words.partition(" ")[0]
         rest = (word, phase_sentence(result))
     columns = wave_columns(
-        starts,
+        history.starts,
         pending,
         before,
         dots,
@@ -605,36 +613,12 @@ def _in_order(
     """Return the clusters of a rollout, those that need attention first."""
     names = list(parts)
     if run.is_running:
-        planned = [name for wave in run.waves for name in wave]
-        names = list(dict.fromkeys([*planned, *sorted(parts)]))
+        names = list(dict.fromkeys([*chain(*run.waves), *sorted(parts)]))
     blocked = {one.cluster for one in result.blocked} if result else set[str]()
     names.sort(
         key=lambda one: _ORDER[None if one in blocked else parts.get(one, Part.PENDING)]
     )
     return names
-
-
-def _clusters_context(
-    rows: Iterable[ClusterInRun],
-    parts: Mapping[str, Part],
-    *,
-    first: int,
-    total: int,
-) -> dict[str, Any]:
-    """Return a page of the clusters of a rollout, and where its neighbours start."""
-    clusters = []
-    for row in rows:
-        part = parts.get(row.cluster, Part.PENDING)
-        clusters.append((row, part_state(row.phase, part, row.block)))
-    last = first + len(clusters)
-    return {
-        "clusters": clusters,
-        "first": first + 1,
-        "last": last,
-        "total": total,
-        "earlier": max(0, first - _CLUSTERS_SHOWN) if first else None,
-        "later": last if last < total else None,
-    }
 
 
 def part_state(phase: str, part: Part, block: str = "") -> badges.Badge:
@@ -710,11 +694,10 @@ def _plan_context(
     planned, names, running = plan_now(placement, now=now, applied=applied)
     waves = []
     for wave in planned.waves[:_ROWS]:
-        rows: dict[str, list[str]] = {}
-        for one in wave.actions:
-            rows.setdefault(
-                action_words(one, running.get(one.cluster), names), []
-            ).append(one.cluster)
+        rows = grouped(
+            (action_words(one, running.get(one.cluster), names), one.cluster)
+            for one in wave.actions
+        )
         waves += [
             (wave.number if at == 0 else None, words, clusters[:_ROWS], len(clusters))
             for at, (words, clusters) in enumerate(rows.items())
@@ -816,10 +799,7 @@ def _run_action(
         context["refusal"] = _sentence(why_not, name)
         return render(request, "rollouts/action.html", context)
     try:
-        more = context.get("more", {})
-        message = action.run(
-            name, value, by=current_user(request), now=datetime.now(UTC), **more
-        )
+        message = action.run(name, value, **actor(request), **context.get("more", {}))
     except (
         ActionNotAllowed,
         InvalidManifest,

@@ -52,19 +52,23 @@ def search(request: HttpRequest) -> HttpResponse:
     if results.placements:
         bring_up_to_date(now=now)
     healths = healths_named(results.placements, now=now) if results.placements else {}
-    context = {
-        "text": text,
-        "most": MOST,
-        "results": results,
-        "elsewhere": [(one, url_of_result(one)) for one in elsewhere],
-        "documents": documents,
-        "is_empty": not (results.count or elsewhere or documents),
-        "placements": [
-            (name, badges.placement_state(healths[name])) for name in sorted(healths)
-        ],
-        "resources": [(one, resource_url(one)) for one in results.resources],
-    }
-    return render(request, "search.html", context)
+    return render(
+        request,
+        "search.html",
+        {
+            "text": text,
+            "most": MOST,
+            "results": results,
+            "elsewhere": [(one, url_of_result(one)) for one in elsewhere],
+            "documents": documents,
+            "is_empty": not (results.count or elsewhere or documents),
+            "placements": [
+                (name, badges.placement_state(healths[name]))
+                for name in sorted(healths)
+            ],
+            "resources": [(one, resource_url(one)) for one in results.resources],
+        },
+    )
 
 
 def _on_other_hubs(request: HttpRequest, text: str) -> list[HubResult]:

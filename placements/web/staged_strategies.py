@@ -1,25 +1,25 @@
-"""Staged updates: one run while it is in progress, starting a run, the staged update strategies."""
+"""Staged updates: starting a run; strategies, and the rows of their form."""
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from django.contrib import messages
 from django.db.models import TextField
 from django.db.models.fields.json import KT
 from django.db.models.functions import Cast
-from django.http import HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404, redirect, render
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import get_object_or_404, render
 from django.urls import reverse
-from django.utils.http import urlencode
 from django.views.decorators.http import require_http_methods, require_safe
 
 from clusters.filters import ClusterFilter, clusters_matching, label_keys
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.apimachinery.model import mapping_at
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.concurrency import RevisionConflict
 from fleetui.htmx import render_page
-from fleetui.permissions import by_operation, current_user, for_operators, for_readers
+from fleetui.permissions import by_operation, for_operators, for_readers
 from placements.explain.staged_updates import StageWords, stage_words
 from placements.manifests.staged_update import (
     StageSpec,
@@ -28,7 +28,7 @@ from placements.manifests.staged_update import (
 from placements.manifests.strategy import StrategyType
 from placements.models import Placement, StagedRun, StagedStrategy
 from placements.services.filters import events_matching
-from placements.services.fleet.forms import lines_of, read_strategy
+from placements.services.fleet.forms import lines_of, read_documents, read_strategy
 from placements.services.rollouts.queries import (
     free_name,
     with_status,
@@ -43,8 +43,7 @@ from placements.services.rollouts.stages import preview_of
 from placements.services.teams import of_placement, of_strategy
 from placements.web import badges
 from placements.web.activity import event_rows
-from placements.web.request import number_of, page_from
-from placements.web.stage_rows import StageRow, stage_rows, typed_stages, with_stages
+from placements.web.request import actor, number_of, page_from, redirect_after
 
 _EVENTS_SHOWN, _SNAPSHOTS_SHOWN, _NAMES_SHOWN, _RUNS_SHOWN, _SPARE_ROWS = (
     15,
@@ -77,6 +76,109 @@ spec:
 """
 
 
+_APPROVAL, _WAIT = "Approval", "TimedWait"
+_KNOWN = {
+    "name",
+    "labelSelector",
+    "maxConcurrency",
+    "sortingLabelKey",
+    "beforeStageTasks",
+    "afterStageTasks",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StageRow:
+    """One row as it is typed; `labels` as `env=prod, tier=gold`, `before` and `after` an approval."""
+
+    name: str = ""
+    labels: str = ""
+    most: str = ""
+    sort: str = ""
+    before: str = ""
+    wait: str = ""
+    after: str = ""
+
+    def stage(self, place: int) -> dict[str, Any]:
+        """Return the stage of the manifest. Raise InvalidManifest for labels that are not `key=value`."""
+        pairs = [
+            one.strip().partition("=") for one in self.labels.split(",") if one.strip()
+        ]
+        if wrong := next((key for key, sign, _ in pairs if not sign), ""):
+            path = f"spec.stages[{place}].labelSelector.matchLabels"
+            raise InvalidManifest(
+                [FieldError(path, "syntax", f"Invalid value: {wrong}", "key=value")]
+            )
+        labels = {key.strip(): value.strip() for key, _, value in pairs}
+        waits = [{"type": _WAIT, "waitTime": self.wait}] if self.wait else []
+        stage = {
+            "name": self.name,
+            "labelSelector": {"matchLabels": labels} if labels else {},
+            "sortingLabelKey": self.sort,
+            "maxConcurrency": int(self.most)
+            if self.most.isdecimal() and len(self.most) < 10
+            else self.most,
+            "beforeStageTasks": [{"type": self.before}] if self.before else [],
+            "afterStageTasks": [
+                *waits,
+                *([{"type": self.after}] if self.after else []),
+            ],
+        }
+        return {
+            key: value
+            for key, value in stage.items()
+            if key == "labelSelector" or value not in ("", [])
+        }
+
+
+def stage_rows(document: Mapping[str, Any]) -> list[StageRow] | None:
+    """Return the stages of a valid strategy as rows; None if the rows cannot show all of it."""
+    rows = []
+    for stage in document["spec"]["stages"]:
+        selector = stage.get("labelSelector")
+        if (
+            selector is None
+            or selector.get("matchExpressions")
+            or not stage.keys() <= _KNOWN
+        ):
+            return None
+        labels = selector.get("matchLabels") or {}
+        tasks = {one["type"]: one for one in stage.get("afterStageTasks") or ()}
+        rows.append(
+            StageRow(
+                stage["name"],
+                ", ".join(f"{key}={value}" for key, value in labels.items()),
+                str(stage.get("maxConcurrency", "")),
+                stage.get("sortingLabelKey", ""),
+                _APPROVAL if stage.get("beforeStageTasks") else "",
+                tasks.get(_WAIT, {}).get("waitTime", ""),
+                tasks.get(_APPROVAL, {}).get("type", ""),
+            )
+        )
+    return rows
+
+
+def typed_stages(params: QueryDict) -> list[StageRow]:
+    """Return the rows of a form that are not empty."""
+    columns = [params.getlist(f"stage_{part}") for part in StageRow.__slots__]
+    rows = (
+        StageRow(*(one.strip() for one in values))
+        for values in zip(*columns, strict=False)
+    )
+    return [row for row in rows if row != StageRow()]
+
+
+def with_stages(text: str, params: QueryDict) -> str:
+    """Return a manifest with the stages and the name of a form, and all else of it. Raise InvalidManifest."""
+    data = read_documents(text)[0].data
+    metadata, spec = (mapping_at(data.get(part)) for part in ("metadata", "spec"))
+    name = {"name": params.get("name", "").strip()} if "name" in params else {}
+    stages = [row.stage(place) for place, row in enumerate(typed_stages(params))]
+    return dump_yaml(
+        {**data, "metadata": {**metadata, **name}, "spec": {**spec, "stages": stages}}
+    )
+
+
 @for_operators("manage staged update runs", of=of_placement)
 @require_http_methods(["GET", "HEAD", "POST"])
 def start(request: HttpRequest, name: str) -> HttpResponse:
@@ -96,16 +198,19 @@ def start(request: HttpRequest, name: str) -> HttpResponse:
             strategy=strategy,
             snapshot=snapshot,
             is_prepared=request.POST.get("do") == "prepare",
-            by=current_user(request),
-            now=datetime.now(UTC),
+            **actor(request),
         )
     except InvalidManifest as invalid:
         return _start_page(
             request, placement, strategy, snapshot, errors=invalid.errors, status=422
         )
     done = "started" if run.started_at else "created"
-    messages.success(request, f"Staged update run {run.full_name} {done}.")
-    return redirect("web:staged-run", run.full_name)
+    return redirect_after(
+        request,
+        f"Staged update run {run.full_name} {done}.",
+        "web:staged-run",
+        run.full_name,
+    )
 
 
 def _start_page(
@@ -176,19 +281,22 @@ def strategy(request: HttpRequest, name: str) -> HttpResponse:
     )
     shown = with_status(runs.select_related("placement")).only(*fields).order_by("-id")
     events = events_matching(kind=STAGED_STRATEGY, name=name).order_by("-at", "-id")
-    context = {
-        "strategy": row,
-        "stages": tuple(
-            map(stage_words, parse_staged_strategy(row.document).spec.stages)
-        ),
-        "runs": [(run, badges.run_state(run)) for run in shown[:_RUNS_SHOWN]],
-        "staged_placements": Placement.objects.filter(
-            namespace=row.namespace, strategy_type=StrategyType.EXTERNAL
-        ).order_by("full_name")[:_RUNS_SHOWN],
-        "manifest": dump_yaml(row.document),
-        "events": event_rows(events[:_EVENTS_SHOWN]),
-    }
-    return render_page(request, "staged_strategies/strategy.html", context)
+    return render_page(
+        request,
+        "staged_strategies/strategy.html",
+        {
+            "strategy": row,
+            "stages": tuple(
+                map(stage_words, parse_staged_strategy(row.document).spec.stages)
+            ),
+            "runs": [(run, badges.run_state(run)) for run in shown[:_RUNS_SHOWN]],
+            "staged_placements": Placement.objects.filter(
+                namespace=row.namespace, strategy_type=StrategyType.EXTERNAL
+            ).order_by("full_name")[:_RUNS_SHOWN],
+            "manifest": dump_yaml(row.document),
+            "events": event_rows(events[:_EVENTS_SHOWN]),
+        },
+    )
 
 
 @for_operators("create strategies", of=by_operation)
@@ -243,11 +351,8 @@ def _edit_strategy(
         editor["stages"] = [_counted_stage(stage) for stage in draft.spec.stages]
         if request.POST.get("do") != "save":
             return render(request, page, {"editor": editor})
-        now, expected = datetime.now(UTC), editor["revision"]
         with lines_of(document):
-            save_strategy(
-                document.data, by=current_user(request), now=now, expected=expected
-            )
+            save_strategy(document.data, **actor(request), expected=editor["revision"])
     except InvalidManifest as error:
         # Rows have no lines.
         errors = (
@@ -260,14 +365,13 @@ def _edit_strategy(
         )
     except RevisionConflict as stale:
         return render(request, page, {"editor": editor | {"stale": stale}}, status=409)
-    messages.success(
-        request, f"Strategy {draft.full_name} saved. Existing runs keep their stages."
-    )
+    done = f"Strategy {draft.full_name} saved. Existing runs keep their stages."
     placement = request.GET.get("for", "")
     if Placement.objects.filter(full_name=placement).exists():
-        start = reverse("web:staged-run-create", args=[placement])
-        return redirect(f"{start}?{urlencode({'strategy': draft.full_name})}")
-    return redirect("web:staged-strategy", draft.full_name)
+        query = {"strategy": draft.full_name}
+        start = reverse("web:staged-run-create", args=[placement], query=query)
+        return redirect_after(request, done, start)
+    return redirect_after(request, done, "web:staged-strategy", draft.full_name)
 
 
 def _row_context(name: str, rows: list[StageRow]) -> dict[str, Any]:
@@ -293,6 +397,5 @@ def delete_strategy_page(request: HttpRequest, name: str) -> HttpResponse:
         return render(
             request, "staged_strategies/strategy_delete.html", {"strategy": row}
         )
-    delete_strategy(name, by=current_user(request), now=datetime.now(UTC))
-    messages.success(request, f"Strategy {name} deleted.")
-    return redirect("web:staged-strategies")
+    delete_strategy(name, **actor(request))
+    return redirect_after(request, f"Strategy {name} deleted.", "web:staged-strategies")

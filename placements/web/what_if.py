@@ -1,6 +1,5 @@
 """What-if: the loss of chosen clusters, and the resilience report over every cluster and every domain."""
 
-from datetime import UTC, datetime
 from typing import Any
 
 from django.core.cache import caches
@@ -11,9 +10,10 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from clusters.filters import label_keys
 from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.grouping import grouped
 from fleetui.htmx import render_page
 from fleetui.middleware import costly
-from fleetui.permissions import current_user, for_readers
+from fleetui.permissions import for_readers
 from placements.engine.loss import CLUSTER, LossVariant, PlacementImpact, PlacementLoss
 from placements.explain.charts.figure import Chart
 from placements.explain.charts.loss import (
@@ -50,7 +50,7 @@ from placements.services.loss.queries import (
 from placements.services.loss.report import latest_report, start_report
 from placements.services.teams import labels_in
 from placements.web.layout import live_page
-from placements.web.request import requested_table, unknown_words, word_from
+from placements.web.request import actor, requested_table, unknown_words, word_from
 
 _ROWS_SHOWN = 50
 _LOSSES_SHOWN = 10
@@ -72,7 +72,6 @@ def what_if(request: HttpRequest) -> HttpResponse:
     context = {
         "variant": variant,
         "worst": loss_name(*worst) if worst else "",
-        "variants": VARIANT_NAMES,
         "names": "\n".join(names),
         "labels": " ".join(label.replace(":", "=", 1) for label in labels),
         "keys": label_keys(),
@@ -117,16 +116,13 @@ def _loss_context(
     rows = [row for row in impact.rows if wanted in (None, row.impact)]
     drained = {row.placement: row for row in impacts[LossVariant.CORDON].rows}
     notes: dict[str, list[str]] = {}
-    for row in (
-        impacts[LossVariant.LEAVE].rows if variant is not LossVariant.DOWN else ()
-    ):
-        note = (
-            difference_note(row, drained[row.placement])
+    if variant is not LossVariant.DOWN:
+        notes = grouped(
+            (difference_note(row, drained[row.placement]), row.placement)
+            for row in impacts[LossVariant.LEAVE].rows
             if row.placement in drained
-            else ""
         )
-        if note:
-            notes.setdefault(note, []).append(row.placement)
+        notes.pop("", None)
     opened = request.GET.get("placement", "")
     return {
         "impact": impact,
@@ -175,7 +171,7 @@ def resilience(request: HttpRequest) -> HttpResponse:
     if request.method == "POST":
         keys = request.POST.get("keys", "").replace(",", " ").split()
         try:
-            start_report(keys=keys, by=current_user(request), now=datetime.now(UTC))
+            start_report(keys=keys, **actor(request))
         except InvalidManifest as error:
             return _page(request, keys=" ".join(keys), errors=error.errors, status=422)
         return redirect("web:resilience")
@@ -287,16 +283,14 @@ def overview_card(report: int | None, moment: str) -> dict[str, Any]:
     if not reports:
         return {"resilience": None}
     variant = reports[0].variants[-1]
-    histories: dict[str, list[int]] = {}
-    for each in reversed(reports):
-        for one in worst_by_level(each.totals, variant):
-            histories.setdefault(one.level, []).append(one.unfulfilled)
-    rows = [
-        (one, histories[one.level])
-        for one in worst_by_level(reports[0].totals, variant)
-    ]
+    histories = grouped(
+        (one.level, one.unfulfilled)
+        for report in reversed(reports)
+        for one in worst_by_level(report.totals, variant)
+    )
+    worst = worst_by_level(reports[0].totals, variant)[:4]
     return {
         "resilience": reports[0],
         "resilience_age": age,
-        "resilience_levels": rows[:4],
+        "resilience_levels": [(one, histories[one.level]) for one in worst],
     }

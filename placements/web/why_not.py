@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from django.urls import reverse
-from django.utils.http import urlencode
 
 from fleetui.apimachinery.yaml import dump_yaml
 from placements.engine.advice.changes import ChangeKind
@@ -90,9 +89,11 @@ def explanation_of(view: DecisionView, cluster: str) -> Explanation:
 def _help(document: Document | None, one: Suggestion) -> Help:
     change, facts, address = one.change, one.change.facts, ""
     if change.kind is ChangeKind.LABEL:
-        form = reverse("web:cluster-edit", args=[facts["cluster"]])
-        label = urlencode({"label": f"{facts['key']}={facts['value']}"})
-        address = f"{form}?{label}"
+        address = reverse(
+            "web:cluster-edit",
+            args=[facts["cluster"]],
+            query={"label": f"{facts['key']}={facts['value']}"},
+        )
     elif change.kind is ChangeKind.LEAVE:
         address = reverse("web:cluster-leave", args=[facts["cluster"]])
     elif change.kind is ChangeKind.REPORT:

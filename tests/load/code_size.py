@@ -40,8 +40,6 @@ AREAS = {
         "placements/services/editor/hints.py",
         "placements/web/disruptions.py",
         "placements/web/fleet_map.py",
-        "placements/web/overrides.py",
-        "placements/web/stage_rows.py",
     ),
     "Live hubs": (
         "*/commands/*hub*.py",
@@ -56,7 +54,6 @@ AREAS = {
         "placements/models/hub_decisions.py",
     ),
     "Accounts and security": (
-        "*/access_log.py",
         "*/authentication.py",
         "*/tokens.py",
         "fleetui/access/*",
@@ -97,7 +94,6 @@ AREAS = {
         "placements/models/resilience.py",
     ),
     "Foresight: difference of revisions": (
-        "*/fleet_snapshot*.py",
         "placements/explain/sarif.py",
         "placements/explain/impact.py",
         "placements/management/impact_command.py",

@@ -153,6 +153,7 @@ def save_channel(
     name: str, kind: str, fields: Mapping[str, str], *, by: User | None, now: datetime
 ) -> NotificationChannel:
     """Create a channel, or replace the fields of the one with this name. Raise InvalidManifest."""
+    raise_errors(check_name(name))
     values = checked_fields(kind, fields)
     secret = Secret(values)
     with transaction.atomic():
