@@ -89,13 +89,6 @@ def removal_sentences(decision: Decision, names: Sequence[str]) -> list[str]:
     return [f"{one.cluster}: {reason_sentence(one.reasons[0])}" for one in outcomes]
 
 
-def _positions(decision: Decision, names: Iterable[str]) -> Codes:
-    positions = decision.cycle.fleet.positions
-    return np.array(
-        [positions[name] for name in names if name in positions], dtype=np.int32
-    )
-
-
 def pick_lines(decision: Decision) -> Iterator[PickLine]:
     is_one_round = decision.number_of_rounds == 1 and len(decision.picked) != 1
     for place, picked in enumerate(islice(decision.picked, MOST_PICKS), start=1):
