@@ -21,7 +21,6 @@ from fleetui.changes import unnoticed
 
 BATCH_SIZE = 500
 
-Key = TypeVar("Key")
 Value = TypeVar("Value")
 Row = TypeVar("Row", bound=Model)
 
@@ -38,14 +37,6 @@ def first_or_raise(rows: QuerySet[Row], error: Exception) -> Row:
     if row is None:
         raise error
     return row
-
-
-def grouped(pairs: Iterable[tuple[Key, Value]]) -> dict[Key, list[Value]]:
-    """Return the values by their keys, in the order in which they come."""
-    groups: dict[Key, list[Value]] = {}
-    for key, value in pairs:
-        groups.setdefault(key, []).append(value)
-    return groups
 
 
 def filter_by(rows: QuerySet[Row], **lookups: Any) -> QuerySet[Row]:

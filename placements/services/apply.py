@@ -61,8 +61,8 @@ from fleetui.apimachinery.secrets import HubObject, ObjectKey
 from fleetui.apimachinery.yaml import Document, attach_lines
 from fleetui.bulk import (
     batched,
-    grouped,
 )
+from fleetui.grouping import grouped
 from fleetui.middleware import RequestTooLongError
 from fleetui.models import Event
 from fleetui.permissions import check_change

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.contrib.auth.models import AnonymousUser, User
 
-from fleetui.bulk import grouped
+from fleetui.grouping import grouped
 from fleetui.permissions import may_manage_notifications
 from placements.engine.problems import LEVELS, Cause, ProblemFacts, ProblemLevel
 from placements.models import ProblemKind

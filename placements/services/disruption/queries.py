@@ -8,8 +8,8 @@ from django.db.models import Case, Count, QuerySet, Value, When
 
 from fleetui.bulk import (
     filter_by,
-    grouped,
 )
+from fleetui.grouping import grouped
 from placements.engine.disruption import (
     EvictionContext,
     EvictionReason,

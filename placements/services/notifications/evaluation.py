@@ -17,7 +17,7 @@ from clusters.hub_queries import across_hubs
 from clusters.models import FleetState
 from clusters.observation import LONGEST_SILENCE
 from fleetui.apimachinery.words import counted
-from fleetui.bulk import grouped
+from fleetui.grouping import grouped
 from fleetui.hub_scope import LOCAL_HUB
 from placements.engine.problems import NOUNS, Noun
 from placements.models import (

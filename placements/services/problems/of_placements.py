@@ -9,7 +9,7 @@ from typing import Any
 from django.db.models import Case, Q, When
 
 from fleetui.apimachinery.words import counted, names_and_more
-from fleetui.bulk import grouped
+from fleetui.grouping import grouped
 from placements.engine.problems import Noun, ProblemFacts, ProblemLevel
 from placements.engine.rollout.state import FailureKind, Phase
 from placements.engine.status import (

@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from clusters.fleet import EligibilityKind
 from fleetui.apimachinery.words import counted, names_and_more
-from fleetui.bulk import grouped
+from fleetui.grouping import grouped
 from placements.engine.problems import (
     Cause,
     Noun,

@@ -36,7 +36,7 @@ from clusters.drivers.readiness import Readiness
 from clusters.drivers.registry import ACTING_DRIVERS
 from clusters.models import MemberCluster
 from fleetui.apimachinery.words import names_and_more
-from fleetui.bulk import grouped
+from fleetui.grouping import grouped
 from placements.engine.overrides import OverrideFailed
 from placements.engine.rollout.state import (
     NO_FAILURE,

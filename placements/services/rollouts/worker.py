@@ -45,10 +45,10 @@ from fleetui.apimachinery.model import mapping_at
 from fleetui.bulk import (
     OfEachRow,
     claim_batch,
-    grouped,
     update_each,
 )
 from fleetui.changes import unnoticed
+from fleetui.grouping import grouped
 from fleetui.threads import brief_connection, close_connections
 from placements.engine.envelopes import applied_identities, unwrapped
 from placements.engine.overrides import OverrideContent, OverrideFailed

@@ -41,8 +41,8 @@ from fleetui.apimachinery.yaml import (
     read_each,
     refuse_twice,
 )
-from fleetui.bulk import grouped
 from fleetui.errors import FleetError
+from fleetui.grouping import grouped
 from placements.engine.checks.examination import fleet_warnings
 from placements.engine.ocm_hub import BlockedSetError, OcmHub, parse_hub
 from placements.engine.scheduling.comparison import SemanticsComparison
