@@ -15,7 +15,12 @@ def check_partition(decision: Decision) -> None:
     assert all(
         sum(reason.is_deciding for reason in one.reasons) == 1 for one in outcomes
     )
-    ranks = [int(one.reasons[0].facts.get("rank") or 0) for one in outcomes]
+    ranks = [
+        int(one.reasons[0].facts.get("rank") or 0)
+        if one.outcome is not Outcome.PICKED
+        else 0
+        for one in outcomes
+    ]
     assert Outcomes(decision).summary() == list(
         zip((one.outcome for one in outcomes), ranks, strict=True)
     )
