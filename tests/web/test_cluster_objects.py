@@ -150,7 +150,7 @@ def test_cluster_that_does_not_answer_is_unreachable_with_its_reason_everywhere(
         )[2]
     )
     title, details = problem_of("nimblefox", text_of(viewer, "/"))
-    assert title == "nimblefox: unreachable"
+    assert title == "nimblefox: heartbeat late"
     assert details.startswith("Credentials rejected.")
     MemberCluster.objects.filter(pk=row.pk).update(
         verdict="staleHeartbeat", verdict_reason="no recent heartbeat signals"
@@ -165,7 +165,7 @@ def test_cluster_that_does_not_answer_is_unreachable_with_its_reason_everywhere(
     ClusterCredential.objects.update(unauthorized_since=None)
     compare_all(now=datetime.now(UTC))
     title, details = problem_of("nimblefox", text_of(viewer, "/"))
-    assert title == "nimblefox: unreachable"
+    assert title == "nimblefox: heartbeat late"
     assert details.startswith("Connection refused.")
 
 

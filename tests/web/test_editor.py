@@ -153,7 +153,7 @@ def test_the_number_alone_is_incremental_and_anything_else_is_not(
     assert ("Incremental" in first, "Reschedules" in first) == (True, False)
     assert ("Incremental" in second, "Reschedules" in second) == (False, True)
     assert "2 domains; 3 of 3 clusters have it" in second
-    assert "region</strong> max skew 1, hard · skew <strong>1</strong> of 1" in second
+    assert "region</strong> max skew 1, hard · skew <strong>1</strong>" in second
 
 
 def test_new_placements_that_were_started_are_listed_by_name_with_their_changes(
