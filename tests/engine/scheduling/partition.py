@@ -21,6 +21,11 @@ def check_partition(decision: Decision) -> None:
         else 0
         for one in outcomes
     ]
+    assert all(
+        one.reasons[0].facts.get("rank") in (None, one.reasons[0].facts.get("pick"))
+        for one in outcomes
+        if one.outcome is Outcome.PICKED
+    )
     assert Outcomes(decision).summary() == list(
         zip((one.outcome for one in outcomes), ranks, strict=True)
     )
