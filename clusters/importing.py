@@ -117,8 +117,6 @@ _OBJECT_NOTES = {
     SET_KIND: ("sets-count", "spec.clusterSelector", _BOUND),
     SET_BINDING_KIND: ("sets-count", "spec.clusterSet", _BOUND),
 }
-_JSON_LINES = (".jsonl", ".ndjson")
-_OBJECT = ("{", "[")
 
 
 MOST_CONTEXTS = 50
@@ -260,7 +258,15 @@ def read_members(
         if not one.context or not choices.contexts or one.context in choices.contexts
     ]
     if not chosen:
-        raise InvalidManifest.of("", "required", "holds no member cluster", _ALLOWED)
+        raise InvalidManifest.of(
+            "",
+            "required",
+            "holds no member cluster",
+            (
+                "MemberCluster objects, clusters of another system, plain {name, labels, …}, "
+                "a table with a column `name`, or a kubeconfig"
+            ),
+        )
     return _Reading(chosen, choices).result()
 
 
@@ -318,17 +324,11 @@ def _as_name(text: str) -> str:
     return joined[:_LONGEST_NAME].strip("-.")
 
 
-_ALLOWED = (
-    "MemberCluster objects, clusters of another system, plain {name, labels, …}, a table with a column `name`,"
-    " or a kubeconfig"
-)
-
-
 def _entries(text: str, name: str) -> list[ImportEntry]:
     """Split a text into clusters. Raise InvalidManifest where that cannot be done."""
     if _has_objects_by_line(text, name):
         return list(_json_lines(text))
-    is_object = text.lstrip()[:1] in _OBJECT
+    is_object = text.lstrip()[:1] in ("{", "[")
     if not is_object and (
         looks_like_table(text) or (name.endswith(".csv") and not _looks_like_yaml(text))
     ):
@@ -352,7 +352,7 @@ def _looks_like_yaml(text: str) -> bool:
 def _has_objects_by_line(text: str, name: str) -> bool:
     """Return whether a text has JSON lines: the first line is a complete object, and another one follows."""
     first, _, rest = text.strip().partition("\n")
-    if first.startswith("{") and name.endswith(_JSON_LINES):
+    if first.startswith("{") and name.endswith((".jsonl", ".ndjson")):
         return True
     with suppress(ValueError, RecursionError):
         return rest.lstrip().startswith("{") and isinstance(json.loads(first), dict)

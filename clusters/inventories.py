@@ -171,10 +171,8 @@ def note_unless_accepted(draft: InventoryDraft, _: str, keys: Keys, value: Any) 
         draft.note(keys, "The other hub does not accept this cluster")
 
 
-_LEAVING = "The cluster is being deleted in the other system"
 _META = "ObjectMeta"
 _UNCONNECTED = "An address without credentials: connect the cluster after the import."
-_MACHINES = "How machines are made."
 _NAME_AND_VALUE = ("name", "value")
 
 
@@ -247,7 +245,9 @@ _METADATA = (
         "",
         "A note: the cluster is being deleted.",
         _META,
-        lambda draft, _target, keys, _value: draft.note(keys, _LEAVING),
+        lambda draft, _target, keys, _value: draft.note(
+            keys, "The cluster is being deleted in the other system"
+        ),
     ),
     *_left_out(
         "Written by the other API server.",
@@ -461,7 +461,7 @@ _CLUSTER_API = InventoryKind(
             ),
         ),
         *_left_out(
-            _MACHINES,
+            "How machines are made.",
             "Topology",
             "spec.topology.class",
             "spec.topology.classNamespace",

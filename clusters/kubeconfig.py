@@ -36,20 +36,15 @@ LONGEST_TOKEN = 16 * 1024
 EXPIRY_WARNING = timedelta(days=14)
 TOKEN = "token"  # noqa: S105 -- a kind of secret
 CERTIFICATE = "certificate"
-_INSECURE_REFUSED = (
-    "TLS verification cannot be turned off here; give the CA certificate, "
-    "or set FLEETUI_ALLOW_INSECURE_TLS=1 on this console"
-)
 _PROGRAM = "would run a program chosen by the file on this console; use a service account token"
 _FILE = "names a file on this console's disk; use the {key}-data form"
-_TOKEN_FILE = "names a file on this console's disk; put its content into token"  # noqa: S105
 _NOT_SUPPORTED: Mapping[str, str] = {
     "exec": _PROGRAM,
     "auth-provider": _PROGRAM,
     "certificate-authority": _FILE,
     "client-certificate": _FILE,
     "client-key": _FILE,
-    "tokenFile": _TOKEN_FILE,
+    "tokenFile": "names a file on this console's disk; put its content into token",
     "username": "basic authentication was removed from Kubernetes; use a service account token",
     "password": "basic authentication was removed from Kubernetes; use a service account token",
     "as": "impersonation is not supported; use the credentials of the account itself",
@@ -280,7 +275,14 @@ def _checked(
         )
     if fields.get("insecureTLS") is True and not rules.allow_insecure_tls:
         errors.append(
-            FieldError(place_of("insecureTLS"), "not-supported", _INSECURE_REFUSED)
+            FieldError(
+                place_of("insecureTLS"),
+                "not-supported",
+                (
+                    "TLS verification cannot be turned off here; give the CA certificate, "
+                    "or set FLEETUI_ALLOW_INSECURE_TLS=1 on this console"
+                ),
+            )
         )
     if fields.get("inCluster") is True and not rules.allow_in_cluster:
         message = "FLEETUI_IN_CLUSTER=1 is not set on this console"

@@ -49,7 +49,6 @@ from fleetui.apimachinery.model import (
 )
 
 MOST_TAINTS = 100
-_AGENT = "MemberAgent"
 
 
 class ValidationMode(StrEnum):
@@ -235,7 +234,7 @@ class MemberClusterManifest(ManifestModel):
     @property
     def _agent(self) -> AgentStatus | None:
         agents = self.status.agent_status if self.status else ()
-        return next((agent for agent in agents if agent.type == _AGENT), None)
+        return next((agent for agent in agents if agent.type == "MemberAgent"), None)
 
 
 class Heartbeat(ManifestModel):

@@ -22,7 +22,6 @@ from fleetui.permissions import may_read
 
 # The pages about a hub are served by the local one: its connection, and not what it has.
 _MOUNT = re.compile(r"/hubs/(?P<name>[^/]+)(?P<rest>/(?!about/).*)")
-_SAFE = ("GET", "HEAD", "OPTIONS")
 HUB_INDEPENDENT = (
     "/hubs/",
     "/help/",
@@ -113,6 +112,6 @@ class HubMiddleware(Middleware):
             raise Http404
         address = request.resolver_match.view_name if request.resolver_match else ""
         refusal = current_backend().refusal(
-            address, is_form=request.method not in _SAFE
+            address, is_form=request.method not in ("GET", "HEAD", "OPTIONS")
         )
         return show_refusal(request, refusal) if refusal else None

@@ -115,8 +115,6 @@ _BY_SQLSTATE = {
     "57P": STOPPED,
 }
 """Codes and classes of PostgreSQL (https://www.postgresql.org/docs/current/errcodes-appendix.html)."""
-_BROKER_LIBRARIES = ("redis.exceptions", "amqp.exceptions")
-_REFUSALS = ("authentication failed", "no password supplied", "does not exist")
 
 
 def environment_problem(error: BaseException | None) -> EnvironmentProblem | None:
@@ -125,7 +123,7 @@ def environment_problem(error: BaseException | None) -> EnvironmentProblem | Non
         if isinstance(one, OSError) and one.errno in _BY_ERRNO:
             return _BY_ERRNO[one.errno]
         if isinstance(one, BrokerError) or type(one).__module__.startswith(
-            _BROKER_LIBRARIES
+            ("redis.exceptions", "amqp.exceptions")
         ):
             return BROKER_STOPPED
         if not isinstance(one, (DatabaseError, InterfaceError)):
@@ -163,7 +161,10 @@ def _of_postgresql(error: DatabaseError | InterfaceError) -> EnvironmentProblem 
             (_BY_SQLSTATE[one] for one in prefixes if one in _BY_SQLSTATE), None
         )
     # Errors of connecting have no code: only their text distinguishes a refusal from a stopped server.
-    if any(part in str(error) for part in _REFUSALS):
+    if any(
+        part in str(error)
+        for part in ("authentication failed", "no password supplied", "does not exist")
+    ):
         return REFUSED
     return STOPPED if isinstance(error, (OperationalError, InterfaceError)) else None
 
@@ -178,7 +179,6 @@ LASTING = (
     BROKER_STOPPED,
 )
 """What every task and request meets until an operator acts; the others may be gone at the next try."""
-_OF_THE_DISK = (DISK_FULL, READ_ONLY, DISK_ERROR, CORRUPTED)
 REPEAT_SECONDS = 60.0
 _lock = Lock()
 _met_at: dict[EnvironmentProblem, float] = {}
@@ -203,7 +203,7 @@ def disk_problem() -> EnvironmentProblem | None:
     now = monotonic()
     recent = (
         one
-        for one in _OF_THE_DISK
+        for one in (DISK_FULL, READ_ONLY, DISK_ERROR, CORRUPTED)
         if one in _met_at and now - _met_at[one] < REPEAT_SECONDS
     )
     return next(recent, None)

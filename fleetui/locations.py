@@ -5,7 +5,6 @@ from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parent.parent
 """The source tree, or the folder of installed packages."""
-_ASSETS = Path(__file__).resolve().parent / "assets"
 
 
 def is_source_tree() -> bool:
@@ -14,7 +13,7 @@ def is_source_tree() -> bool:
 
 def assets_folder() -> Path:
     """Return the folder with `templates` and `static`: a wheel has them inside of the package."""
-    return SOURCE if is_source_tree() else _ASSETS
+    return SOURCE if is_source_tree() else Path(__file__).resolve().parent / "assets"
 
 
 def data_folder(environ: Mapping[str, str]) -> Path:

@@ -235,8 +235,6 @@ class SessionLimitsMiddleware(Middleware):
         return self._get_response(request)
 
 
-_HEADER = "Content-Security-Policy"
-
 # Charts create an empty style sheet and add rules: the hash is that of an empty text.
 _EMPTY_STYLE = "'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='"
 _COMMON = {
@@ -276,7 +274,7 @@ class ContentSecurityPolicyMiddleware(Middleware):
         policy = next(
             policy for start, policy in _POLICIES if request.path_info.startswith(start)
         )
-        response.headers.setdefault(_HEADER, policy)
+        response.headers.setdefault("Content-Security-Policy", policy)
         return response
 
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 SERVER, TOKEN = "FLEETUI_SERVER", "FLEETUI_TOKEN"
 LARGEST_ANSWER = 64 * 1024 * 1024
 _NO_CONTENT = 204
-_FAULT_KEYS = ("path", "code", "message", "allowed")
 _LOOPBACK = re.compile(r"127(\.\d{1,3}){3}|::1|(.+\.)?localhost")
 
 
@@ -244,7 +243,9 @@ def content_of(status: int, content: bytes, *, console: str) -> Any:
 
 def field_error(plain: Mapping[str, Any]) -> FieldError:
     """Return an error in a manifest that a console has sent."""
-    path, code, message, allowed = (str(plain.get(key) or "") for key in _FAULT_KEYS)
+    path, code, message, allowed = (
+        str(plain.get(key) or "") for key in ("path", "code", "message", "allowed")
+    )
     return FieldError(path, code, message, allowed, plain.get("line"))
 
 

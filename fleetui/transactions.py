@@ -27,10 +27,8 @@ MOST_HELD = 1.5
 """Seconds that one transaction of a large operation may keep other writers waiting."""
 PAUSE = 0.15
 """Seconds between two transactions on SQLite, where a writer that waits looks every 0.1 s."""
-_ENDS = ("RELEASE", "ROLLBACK")
 _DEADLOCK = "40P01"
 """A code of PostgreSQL."""
-_COPY = "PRAGMA journal_mode=MEMORY; PRAGMA synchronous=OFF;"
 
 Value = TypeVar("Value")
 
@@ -55,7 +53,9 @@ def short_transaction() -> Iterator[None]:
         def check_time(
             execute: Any, sql: Any, params: Any, many: bool, context: Any
         ) -> Any:
-            if time.monotonic() > until and not str(sql).startswith(_ENDS):
+            if time.monotonic() > until and not str(sql).startswith(
+                ("RELEASE", "ROLLBACK")
+            ):
                 raise HeldTooLongError
             return execute(sql, params, many, context)
 
@@ -150,7 +150,9 @@ def _copied_database() -> Iterator[None]:
             target.execute("PRAGMA journal_mode=DELETE")
         copy = original.copy()
         copy.settings_dict["NAME"] = path
-        copy.settings_dict["OPTIONS"]["init_command"] = _COPY
+        copy.settings_dict["OPTIONS"]["init_command"] = (
+            "PRAGMA journal_mode=MEMORY; PRAGMA synchronous=OFF;"
+        )
         copy.execute_wrappers = list(original.execute_wrappers)
         connections[DEFAULT_DB_ALIAS] = copy
         try:

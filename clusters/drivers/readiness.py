@@ -256,7 +256,7 @@ def pod_hint(live: Live) -> str:
     ):
         waiting = str(_of(container, "state", "waiting").get("reason") or "")
         exit_code = _number(_of(container, "state", "terminated"), "exitCode")
-        cause = "" if waiting in _STARTING else waiting
+        cause = "" if waiting in {"ContainerCreating", "PodInitializing"} else waiting
         if exit_code:
             cause = f"exit code {exit_code}"
         if cause:
@@ -305,7 +305,6 @@ _RBAC, _NETWORKING, _STORAGE = (
     "networking.k8s.io/v1",
     "storage.k8s.io/v1",
 )
-_STARTING = {"ContainerCreating", "PodInitializing"}
 _AT_ONCE = {
     ("v1", "Namespace"),
     ("v1", "Secret"),

@@ -24,7 +24,6 @@ LOGIN = "login "
 MOST_LOGIN_TOKENS = 20
 MARK = "fleetui_"
 """Tokens start with it, so that scanners of source code recognise them."""
-_PREFIX_LENGTH = len(MARK) + 6
 _USED_EVERY = timedelta(minutes=1)
 
 
@@ -73,7 +72,7 @@ def create_token(
         row = ApiToken.objects.create(
             user=user,
             name=name,
-            prefix=secret[:_PREFIX_LENGTH],
+            prefix=secret[: len(MARK) + 6],
             digest=digest_of_token(secret),
             scopes=" ".join(one for one in SCOPES if one in wanted),
             created_at=now,

@@ -474,7 +474,6 @@ _LONGEST = timedelta(hours=8760)
 _DURATION_PART = re.compile(
     r"([0-9]{1,12}(?:\.[0-9]{0,9})?|\.[0-9]{1,9})(ns|us|µs|μs|ms|s|m|h)"
 )
-_SECONDS = {"s": 1, "m": 60, "h": 3600}
 _MICROSECONDS: dict[str, int | Fraction] = {
     "ns": Fraction(1, 1000),
     "us": 1,
@@ -482,7 +481,9 @@ _MICROSECONDS: dict[str, int | Fraction] = {
     "μs": 1,
     "ms": 1000,
 }
-_MICROSECONDS |= {unit: seconds * 10**6 for unit, seconds in _SECONDS.items()}
+_MICROSECONDS |= {
+    unit: seconds * 10**6 for unit, seconds in {"s": 1, "m": 60, "h": 3600}.items()
+}
 
 
 def parse_duration(text: str) -> timedelta:

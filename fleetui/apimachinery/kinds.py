@@ -44,7 +44,6 @@ _FLEET_GROUPS = frozenset(
 
 CLUSTER_SCOPED = "Forbidden: not allowed on this kind, which is cluster-scoped"
 OCM_GROUP = "cluster.open-cluster-management.io"
-_PLACEMENT = "a placement is not a resource that can be placed"
 _NOT_SUPPORTED = "objects of this kind are not supported"
 _NOUNS = {
     PLACEMENT_KIND: "a placement",
@@ -139,7 +138,9 @@ def refuse_fleet_kinds(document: object) -> None:
     ):
         return
     if version.rpartition("/")[0] == OCM_GROUP and kind == "Placement":
-        message = f"Unsupported kind {kind}: {_PLACEMENT}"
+        message = (
+            f"Unsupported kind {kind}: a placement is not a resource that can be placed"
+        )
         raise InvalidManifest.of("kind", "kind-not-supported", message, "resources")
     if is_fleet_group(version):
         reason = _NO_RESOURCES.get(kind, "it belongs to Fleet itself")

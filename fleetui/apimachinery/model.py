@@ -43,7 +43,6 @@ MOST_VALUES = 5_000_000
 LARGEST_INTEGER = 2**64
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _BREAK = re.compile("[\t\n\r\u2028\u2029]")
-_SCALARS = (str, int, float, bool, type(None))
 
 
 def plain_problems(document: object) -> list[ErrorDetail]:
@@ -126,7 +125,7 @@ def _search(document: object) -> list[ErrorDetail]:
 
 
 def _scalar_problems(keys: Keys, value: object) -> Iterator[ErrorDetail]:
-    if not isinstance(value, _SCALARS):
+    if not isinstance(value, (str, int, float, bool, type(None))):
         yield ErrorDetail(
             keys,
             "wrong-type",

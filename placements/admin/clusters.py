@@ -72,7 +72,6 @@ _LABELS_SHOWN = 6
 _MOST_SELECTED = 200
 """Names of clusters in the address of a page of the console."""
 _KEYS_SHOWN = 15
-_BLOBS = ("document", "connection", "properties", "usage")
 _FIELDS: Mapping[tuple[str | int, ...], str] = {
     ("metadata", "name"): "name",
     ("spec", "identity"): "identity_name",
@@ -399,7 +398,9 @@ class ClusterChangeList(ChangeList):
         rows: QuerySet[MemberCluster] = super().get_queryset(
             request, exclude_parameters
         )
-        return rows.defer(*_BLOBS).prefetch_related(
+        return rows.defer(
+            "document", "connection", "properties", "usage"
+        ).prefetch_related(
             Prefetch("labels", ClusterLabel.objects.order_by("key")),
             Prefetch("taints", ClusterTaint.objects.order_by("pk")),
         )

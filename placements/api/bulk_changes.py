@@ -162,9 +162,6 @@ class BulkChangeViewSet(BaseViewSet):
         return Response(BulkChangeSerializer(document).data)
 
 
-_TYPES = ("application/yaml", "application/json", "text/csv")
-
-
 class ImportedClusterSerializer(CamelCaseSerializer):
     """What an import did with one cluster, or in a dry run what it would do."""
 
@@ -221,7 +218,7 @@ class ClusterImportViewSet(BaseViewSet):
         "import_clusters",
         ClusterImportSerializer,
         body=OpenApiTypes.ANY,
-        media_types=_TYPES,
+        media_types=("application/yaml", "application/json", "text/csv"),
         query=ImportQuery,
         problems=(409,),
         is_costly=True,

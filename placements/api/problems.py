@@ -39,7 +39,6 @@ from placements.services.simulate.request import BadInputError
 
 PROBLEM_TYPE = "application/problem+json"
 _MOST_ERRORS = 200
-_NAMESPACE = "urn:fleetui:problem"
 Plain = dict[str, Any]
 
 
@@ -161,7 +160,7 @@ def answer_problem(error: Exception, context: Mapping[str, Any]) -> HttpResponse
 
 def _problem(status: int, detail: str, kind: str = "", **more: Any) -> Plain:
     return {
-        "type": f"{_NAMESPACE}:{kind}" if kind else "about:blank",
+        "type": f"urn:fleetui:problem:{kind}" if kind else "about:blank",
         "title": HTTPStatus(status).phrase,
         "status": status,
         "detail": detail,

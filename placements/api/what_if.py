@@ -59,7 +59,6 @@ _LOSS_COLUMNS = (
 )
 _LONGEST = 400
 _MOST_NAMES = 10_000
-_COUNTS = {"type": "object", "additionalProperties": {"type": "integer"}}
 
 
 class WhatIfInputSerializer(CamelCaseSerializer):
@@ -98,9 +97,15 @@ class WhatIfSerializer(CamelCaseSerializer):
     clusters = names()
     chosen_by = serializers.CharField()
     variant = serializers.ChoiceField(list(LossVariant))
-    fates = json_field({"type": "object", "additionalProperties": _COUNTS})(
-        help_text="By variant, the number of placements with each impact."
-    )
+    fates = json_field(
+        {
+            "type": "object",
+            "additionalProperties": {
+                "type": "object",
+                "additionalProperties": {"type": "integer"},
+            },
+        }
+    )(help_text="By variant, the number of placements with each impact.")
     evaluated = serializers.IntegerField()
     not_evaluated = serializers.IntegerField(
         help_text="Placements beyond the limit of 2,000."

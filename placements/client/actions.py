@@ -11,7 +11,6 @@ from placements.client.objects import list_rows, values_of
 from placements.client.operations import Operation, nouns, path_to
 from placements.client.output import Console
 
-_API = "placement.kubernetes-fleet.io/v1beta1"
 _EXISTS = 412
 _OUTCOMES = {"not-executed": REFUSED, "invalid": BAD_INPUT}
 """The exit statuses of evictions that were not executed."""
@@ -87,7 +86,12 @@ def _staged_start(console: Console, options: Namespace) -> int:
         metadata["namespace"] = namespace
         name = f"{namespace}/{name}"
     kind = "StagedUpdateRun" if namespace else "ClusterStagedUpdateRun"
-    document = {"apiVersion": _API, "kind": kind, "metadata": metadata, "spec": spec}
+    document = {
+        "apiVersion": "placement.kubernetes-fleet.io/v1beta1",
+        "kind": kind,
+        "metadata": metadata,
+        "spec": spec,
+    }
     try:
         console.client.request(
             "PUT",

@@ -23,9 +23,6 @@ from fleetui.hub_scope import in_hub
 from fleetui.management.hub_command import NOT_PREPARED, hub_named, is_prepared
 from fleetui.remote import RemoteError, content_of
 
-_URLS = "placements.api.urls"
-_NOT_PREPARED = "the database is not prepared: run `make up`, `fleetui up` or `manage.py migrate` once"
-
 
 class LocalClient:
     """Requests to the REST API of this process, on one hub."""
@@ -62,7 +59,7 @@ class LocalClient:
         if is_new:
             environ["HTTP_IF_NONE_MATCH"] = "*"
         request = WSGIRequest(environ)
-        match = resolve(f"/v1/{path}", _URLS)
+        match = resolve(f"/v1/{path}", "placements.api.urls")
         with _expected_errors(), in_hub(hub_named(self._hub_name)), noticed_changes():
             user: User | None = User(username="system", is_superuser=True)
             if self._user_name:
@@ -93,4 +90,7 @@ def _expected_errors() -> Iterator[None]:
             raise RemoteError(str(problem), returncode=ENVIRONMENT) from error
         if not isinstance(error, DatabaseError) or is_prepared():
             raise
-        raise RemoteError(_NOT_PREPARED, returncode=NOT_PREPARED) from error
+        raise RemoteError(
+            "the database is not prepared: run `make up`, `fleetui up` or `manage.py migrate` once",
+            returncode=NOT_PREPARED,
+        ) from error

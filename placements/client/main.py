@@ -31,7 +31,6 @@ _RENAMED = {"doctor": "checks", "rebalance": "reschedule", "resilience": "what_i
 """Commands of former versions by name, and what they are called now."""
 _FOLDERS = ("*/management/commands", "placements/hubs/management/commands")
 _ROOT = Path(__file__).resolve().parents[2]
-_HELP: tuple[list[str], ...] = (["-h"], ["--help"], ["help"], [])
 _OTHERS = (
     "Commands of the machine on which the console runs, each with a --help of its own: {names}; "
     "and those of Django."
@@ -51,7 +50,7 @@ def main(arguments: list[str] | None = None) -> None:
         }
         others = _OTHERS.format(names=", ".join(sorted(names - {"__init__"})))
     parser = new_parser(name, has_kubeconfig=is_plugin, others=others)
-    if words in _HELP:
+    if words in (["-h"], ["--help"], ["help"], []):
         parser.print_help()
         return
     if words in (["--version"], ["version"]):

@@ -17,8 +17,6 @@ from placements.client.output import Console
 from placements.engine.limits import ExceededLimit, balance_sentence
 
 DIFFERENT = 1
-_UNCHANGED = "unchanged"
-_DIVIDER = "---\n"
 _SUFFIXES = frozenset({".yaml", ".yml", ".json"})
 _MOST_NAMES = 50
 _LIMIT = (
@@ -56,7 +54,7 @@ def run(console: Console, options: Namespace) -> int:
     if not "".join(texts).strip():
         names = ", ".join(file.name for file in files)
         raise RemoteError(f"{names}: Empty manifest", returncode=BAD_INPUT)
-    manifests = _DIVIDER.join(texts).encode()
+    manifests = "---\n".join(texts).encode()
     query = values_of(options, "query", ["strict", "confirm", "dryRun"])
     try:
         if options.do == "diff":
@@ -137,7 +135,7 @@ def _diff(console: Console, manifests: bytes, query: dict[str, Any]) -> int:
     answer = console.client.request("POST", "apply", query=query, body=manifests)
     for change in answer["changes"]:
         console.line(change["diff"].removesuffix("\n"))
-    return DIFFERENT if any(one["did"] != _UNCHANGED for one in answer["items"]) else 0
+    return DIFFERENT if any(one["did"] != "unchanged" for one in answer["items"]) else 0
 
 
 def _apply(

@@ -19,7 +19,6 @@ from placements.services.fleet.forms import read_cluster
 
 _MARKS = {True: "ok", False: "failed", None: "-"}
 _OPTIONS = {FAILED_CHECK: "--confirm", OTHER_CLUSTER: "--other-cluster"}
-_FIELDS = ("context", "rename", "driver", "confirm", "dryRun")
 _MOST_NAMES = 5
 
 
@@ -32,7 +31,9 @@ def run(console: Console, options: Namespace) -> int:
 
 def import_clusters(console: Console, options: Namespace) -> None:
     content = read_file(options.file)
-    query = values_of(options, "query", _FIELDS)
+    query = values_of(
+        options, "query", ("context", "rename", "driver", "confirm", "dryRun")
+    )
     try:
         answer = console.client.request(
             "POST", "cluster-imports", query=query, body=content

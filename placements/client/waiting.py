@@ -23,7 +23,6 @@ CONDITIONS = (
     "Available",
     "DiffReported",
 )
-_DEFAULT = ("Scheduled", "Available")
 _PAUSE = 1.0
 _NOT_FOUND = 404
 
@@ -39,7 +38,7 @@ class Awaited:
 def run(console: Console, options: Namespace) -> int:
     """Read the placement once a second until nothing is unmet. Raise RemoteError."""
     name, timeout = options.name, options.timeout
-    conditions = options.conditions or _DEFAULT
+    conditions = options.conditions or ("Scheduled", "Available")
     path = path_to("placements/{name}", name)
     awaited = [parse_condition(text) for text in conditions]
     deadline = time.monotonic() + timeout

@@ -11,7 +11,6 @@ from placements.engine.selection import Selection
 from placements.manifests.placement import ClusterResourcePlacement
 
 _MOST_NAMES = 3
-_WAYS_OUT = "select other resources, or allow co-ownership in both placements"
 PATH = "spec.resourceSelectors"
 
 
@@ -42,7 +41,10 @@ class Overlap(NamedTuple):
         text = f"{self.placement} places these too, on {where}: {names_and_more(names, _MOST_NAMES)}."
         if self.is_shared:
             return f"{text} Both allow co-ownership: simulated clusters share them, others refuse the second."
-        return f"{text} A cluster refuses what belongs to the other placement: {_WAYS_OUT}."
+        return (
+            f"{text} A cluster refuses what belongs to the other placement: "
+            "select other resources, or allow co-ownership in both placements."
+        )
 
     @property
     def warning(self) -> ManifestWarning:

@@ -57,8 +57,6 @@ _MADE_EVERYWHERE = frozenset(
     {("", "ConfigMap", "kube-root-ca.crt"), ("", "ServiceAccount", "default")}
 )
 _OWNED = frozenset({("apps", "ReplicaSet"), ("apps", "ControllerRevision")})
-_TOKEN = "kubernetes.io/service-account-token"  # noqa: S105 -- a type of secrets, not one of them
-_MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
 
 
 def is_ever_placed(group: str, kind: str) -> bool:
@@ -79,14 +77,20 @@ def why_left_out(each: HubObject, on_the_hub: Container[ObjectKey]) -> str | Non
         return "every cluster creates its own"
     if sort in _OWNED and each.metadata.get("ownerReferences"):
         return "its owner creates it"
-    if sort == ("", "Secret") and each.content.get("type") == _TOKEN:
+    if (
+        sort == ("", "Secret")
+        and each.content.get("type") == "kubernetes.io/service-account-token"
+    ):
         return "it is a service account token of the hub"
     if (
         sort == ("", "Endpoints")
         and ("", "Service", each.namespace, each.name) in on_the_hub
     ):
         return "its service creates it"
-    if sort == ("discovery.k8s.io", "EndpointSlice") and _MANAGED_BY in each.labels:
+    if (
+        sort == ("discovery.k8s.io", "EndpointSlice")
+        and "endpointslice.kubernetes.io/managed-by" in each.labels
+    ):
         return "its manager creates it"
     return None
 

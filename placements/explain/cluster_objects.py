@@ -10,8 +10,6 @@ from clusters.drivers.kubernetes.targets import wave_of
 from clusters.drivers.readiness import Readiness
 from placements.engine.rollout.state import EMPTY, ObjectFault, Phase
 
-_NOT_READY = "ManifestNotAvailableYet"
-
 _UNAVAILABLE = {
     "dns": "Name not resolved",
     "refused": "Connection refused",
@@ -290,7 +288,7 @@ def cluster_objects(
         if error:
             state = (
                 ObjectState.NOT_AVAILABLE
-                if error.code == _NOT_READY
+                if error.code == "ManifestNotAvailableYet"
                 else ObjectState.FAILED
             )
             reason, message = error.code, error.message

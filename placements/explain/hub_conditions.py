@@ -320,7 +320,9 @@ def conditions_in_all(
         if not each:
             continue
         status = next(
-            truth for truth in _WORST_FIRST if any(one.status is truth for one in each)
+            truth
+            for truth in (Truth.UNKNOWN, Truth.FALSE, Truth.TRUE)
+            if any(one.status is truth for one in each)
         )
         each = [one for one in each if one.status is status]
         reason, words = _IN_ALL[sort, status]
@@ -337,9 +339,6 @@ def conditions_in_all(
         if status is not Truth.TRUE:
             break
     return summary
-
-
-_WORST_FIRST = (Truth.UNKNOWN, Truth.FALSE, Truth.TRUE)
 
 
 def noted_of(conditions: Iterable[Condition]) -> dict[str, list[str]]:
@@ -380,9 +379,6 @@ def controlled_externally(
     )
 
 
-_NOT_COMPARED = "FailedToReportDiff"
-
-
 def filled(**fields: Any) -> Plain:
     """Return the fields that have a value: a hub omits the others."""
     return {key: value for key, value in fields.items() if value not in (None, "")}
@@ -411,7 +407,7 @@ def failed_objects(
             **place,
         }
         # KubeFleet has one reason for whatever a report lacks.
-        reason = _NOT_COMPARED if condition.sort == "DiffReported" else one.code
+        reason = "FailedToReportDiff" if condition.sort == "DiffReported" else one.code
         failed = replace(condition, reason=reason, message=one.message)
         version = f"{one.group}/{one.version}" if one.group else one.version
         if envelope := envelopes.get((version, one.kind, one.namespace, one.name)):

@@ -35,7 +35,6 @@ from placements.explain.vocabulary import duration_text, moment_words, verb
 # all of them.
 MOST_LISTED = 200
 MOST_SHOWN = 20
-_UNKNOWN_VERSION = "an older revision"
 Document: TypeAlias = Mapping[str, Any]
 
 
@@ -355,7 +354,7 @@ def wave_counts(waves: Sequence[Sequence[str]]) -> str:
 
 
 def version_name(version: str | None, names: Mapping[str, str]) -> str | None:
-    return None if version is None else names.get(version, _UNKNOWN_VERSION)
+    return None if version is None else names.get(version, "an older revision")
 
 
 def wanted_name(
@@ -621,7 +620,6 @@ NO_FORECAST = {
 }
 HELD = ("paused", "stopped", "stalled")  # an action of a user has to come first
 _TWO_MINUTES = 120
-_NO_WAITS = {"approval": 0, "period": 0, "budget": 0, "cluster": 0}
 
 
 def eta_document(
@@ -645,7 +643,8 @@ def eta_document(
         }
     return {
         "elapsed": round(((ended_at or now) - started_at).total_seconds(), 1),
-        "waiting": eta.get("waiting") or _NO_WAITS,
+        "waiting": eta.get("waiting")
+        or {"approval": 0, "period": 0, "budget": 0, "cluster": 0},
         "remaining": remaining,
         "reason": None if remaining else NO_FORECAST.get(eta.get("reason", "")),
     }

@@ -58,7 +58,6 @@ REPEAT_AFTER = timedelta(seconds=60)
 LEASE, PASS = timedelta(seconds=120), timedelta(seconds=5)
 MOST_SENT = 10
 """In one pass: each may take half a minute."""
-_OPEN = (HubWriteState.PLANNED, HubWriteState.SENT, HubWriteState.UNKNOWN)
 
 
 def start_hub_drain(
@@ -219,7 +218,11 @@ def _progress(
     write = writes.filter(name__startswith=prefix).order_by("-at", "-pk").first()
     if write is None:
         return False, True
-    if write.state in _OPEN:
+    if write.state in (
+        HubWriteState.PLANNED,
+        HubWriteState.SENT,
+        HubWriteState.UNKNOWN,
+    ):
         return False, False
     eviction = _mirrored(hub, EVICTION_KIND, write.name)
     executed = status_of(eviction, "Executed")

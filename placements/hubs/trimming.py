@@ -37,10 +37,6 @@ _IDENTITY = frozenset(
     }
 )
 """What is kept of a Secret that differs on a cluster, beside the paths: anything else may be a value."""
-_DIFFERENCES = (
-    ("driftedPlacements", "observedDrifts"),
-    ("diffedPlacements", "observedDiffs"),
-)
 
 
 class UnusableObject(ValueError):
@@ -213,7 +209,10 @@ def hide_secrets(stream: StreamKind, manifest: dict[str, Any]) -> dict[str, Any]
 def without_secret_differences(status: Mapping[str, Any]) -> dict[str, Any]:
     """Return a status whose drifted and diffed entries of kind Secret have names and paths, and no values."""
     copy = dict(status)
-    for name, differences in _DIFFERENCES:
+    for name, differences in (
+        ("driftedPlacements", "observedDrifts"),
+        ("diffedPlacements", "observedDiffs"),
+    ):
         if name in status:
             copy[name] = items_at(status, name)
         for at, one in enumerate(copy.get(name, ())):

@@ -358,9 +358,6 @@ def identity_of(live: Manifest) -> dict[str, Any]:
     }
 
 
-_WRITTEN_METADATA = ("uid", "generation", "deletionTimestamp", "labels", "annotations")
-
-
 def written_parts(
     live: Manifest | None, *, conditions: Iterable[str] = ()
 ) -> dict[str, str]:
@@ -371,7 +368,10 @@ def written_parts(
     if live is None:
         return {}
     metadata = mapping_at(live, "metadata")
-    parts = {f"metadata.{key}": metadata.get(key) for key in _WRITTEN_METADATA}
+    parts = {
+        f"metadata.{key}": metadata.get(key)
+        for key in ("uid", "generation", "deletionTimestamp", "labels", "annotations")
+    }
     parts |= {f"spec.{key}": one for key, one in mapping_at(live, "spec").items()}
     types = set(conditions)
     for one in map(mapping_at, items_at(live, "status", "conditions")):

@@ -45,7 +45,6 @@ APPROVED = "FLEETUI_IMPACT_APPROVED"
 """Set by the action where the pull request has the label that approves its impact."""
 _NOT_DETERMINED = 3
 _SNAPSHOT = "fleet-snapshot"
-_Bindings = dict[str, tuple[PlacedBinding, ...]]
 
 
 def run_diff(options: dict[str, Any], stderr: OutputWrapper) -> tuple[str, int]:
@@ -123,7 +122,7 @@ def _read_sides(options: dict[str, Any]) -> list[DiffSide]:
 
 def _fleet_and_bindings(
     options: dict[str, Any], sides: list[DiffSide]
-) -> tuple[Fleet | None, _Bindings | None]:
+) -> tuple[Fleet | None, dict[str, tuple[PlacedBinding, ...]] | None]:
     """Return the clusters of both sides, None for those of each, and the bindings before, None for none.
 
     A snapshot of a console has both.

@@ -92,8 +92,6 @@ def classify_bindings(
 BINDING_KIND = "ClusterResourceBinding"
 NAMESPACED_BINDING_KIND = "ResourceBinding"
 BINDING_KINDS = (BINDING_KIND, NAMESPACED_BINDING_KIND)
-_PARENT_LABEL = "kubernetes-fleet.io/parent-CRP"
-_PREVIOUS_STATE = "kubernetes-fleet.io/previous-binding-state"
 _INDEX = re.compile(r"(?:.*-)?([0-9]{1,18})", re.DOTALL)
 
 
@@ -199,7 +197,7 @@ class BindingDocument(_FromHub):
     @property
     def placement(self) -> str | None:
         """Return the full name of its placement: one in a namespace has its bindings there."""
-        name = self.metadata.labels.get(_PARENT_LABEL)
+        name = self.metadata.labels.get("kubernetes-fleet.io/parent-CRP")
         return name if name is None else full_name(self.metadata.namespace, name)
 
     @property
@@ -213,7 +211,9 @@ class BindingDocument(_FromHub):
     def binding(self, current_snapshot: str) -> PlacedBinding:
         """Return the binding that the scheduler reads, given the latest policy snapshot."""
         score = self.spec.cluster_decision.cluster_score
-        previous = self.metadata.annotations.get(_PREVIOUS_STATE, "")
+        previous = self.metadata.annotations.get(
+            "kubernetes-fleet.io/previous-binding-state", ""
+        )
         return PlacedBinding(
             self.spec.target_cluster,
             self.spec.state,

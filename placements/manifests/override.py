@@ -45,8 +45,6 @@ from placements.manifests.placement import namespaced_kind_problems
 MOST = 20
 _PATH = "a path such as /spec/replicas or /metadata/labels/tier"
 _ESCAPE = re.compile(r"~(?![01])")
-_UNTOUCHABLE = ("kind", "apiVersion", "status")
-_OPEN_METADATA = ("annotations", "labels")
 
 
 class OverrideType(StrEnum):
@@ -76,9 +74,9 @@ def _path_problem(path: str) -> fields.NameProblem | None:
     first, *rest = path[1:].split("/")
     if not all((first, *rest)):
         return fields.NameProblem("bad-format", "must not have an empty part")
-    if first in _UNTOUCHABLE:
+    if first in ("kind", "apiVersion", "status"):
         return fields.NameProblem("not-supported", f"must not change {first}")
-    if first == "metadata" and (not rest or rest[0] not in _OPEN_METADATA):
+    if first == "metadata" and (not rest or rest[0] not in ("annotations", "labels")):
         return fields.NameProblem(
             "not-supported",
             "must not change metadata other than labels and annotations",

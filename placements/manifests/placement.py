@@ -66,9 +66,6 @@ from placements.manifests.ocm_placement import parse_ocm_placement
 from placements.manifests.policy import PlacementPolicy, policy_warnings
 from placements.manifests.strategy import ApplyStrategy, ReportBackType, RolloutStrategy
 
-_RESERVED_PREFIXES = ("fleet-", "kube-")
-_RESERVED_NAMES = ("default",)
-
 
 class SelectionScope(StrEnum):
     """How much of a selected namespace is included."""
@@ -80,7 +77,7 @@ class SelectionScope(StrEnum):
 
 def is_reserved_namespace(name: str) -> bool:
     """Return whether a namespace belongs to the hub itself and is never placed."""
-    return name in _RESERVED_NAMES or name.startswith(_RESERVED_PREFIXES)
+    return name == "default" or name.startswith(("fleet-", "kube-"))
 
 
 class ResourceSelector(ManifestModel):
@@ -216,10 +213,6 @@ SEMANTICS_ANNOTATION = "fleetui.io/semantics"
 APPROVER_DIFFERS_ANNOTATION = "fleetui.io/approver-differs"
 MOST_SELECTORS = 100
 APPLY_STRATEGY = ".strategy.applyStrategy"
-_NO_APPLY_STRATEGY = (
-    "other than the defaults: acts on clusters with the driver kubernetes; "
-    "of it, simulated ones act on allowCoOwnership alone"
-)
 _STORED = "stored, but has no effect yet"
 _NO_EFFECT = (
     f"no effect on a {NAMESPACED_PLACEMENT_KIND}, whose status is in its namespace"
@@ -554,7 +547,10 @@ def spec_warnings(spec: PlacementSpec) -> tuple[ManifestWarning, ...]:
             spec.strategy.apply_strategy != ApplyStrategy(),
             "not-acted-on-yet",
             f"spec{APPLY_STRATEGY}",
-            _NO_APPLY_STRATEGY,
+            (
+                "other than the defaults: acts on clusters with the driver kubernetes; "
+                "of it, simulated ones act on allowCoOwnership alone"
+            ),
         ),
         (
             report_back and report_back.type is ReportBackType.MIRROR,

@@ -89,8 +89,12 @@ _STAGE_NAME_PROBLEM = partial(
 _INDEX_PROBLEM = partial(
     syntax_problem, syntax=_INDEX, longest=INT32_MAX, words="must be an index"
 )
-_STAGE_NAME_WORDS = f"at most {LONGEST_PART} lower-case letters and digits"
-StageName: TypeAlias = Annotated[str, pattern(_STAGE_NAME_PROBLEM, _STAGE_NAME_WORDS)]
+StageName: TypeAlias = Annotated[
+    str,
+    pattern(
+        _STAGE_NAME_PROBLEM, f"at most {LONGEST_PART} lower-case letters and digits"
+    ),
+]
 Concurrency: TypeAlias = Annotated[
     IntOrPercent, BeforeValidator(_concurrency, json_schema_input_type=WrittenAmount)
 ]

@@ -367,7 +367,6 @@ def _identity(one: Finding) -> tuple[Any, ...]:
 
 WARNED = frozenset({*OF_WARNINGS, "N05", "R01", "P01"})
 """Rules whose findings are warnings of the editor already."""
-_QUICK = (Needs.POLICY, Needs.FLEET, Needs.ASSERTIONS)
 
 
 def quick_findings(
@@ -380,7 +379,11 @@ def quick_findings(
     kept = cycle.placed.tolist()
     case = Case(replace(cycle, bindings=()), strategy, kept=kept, asserted=asserted)
     muted = muted_rules(manifest.metadata.annotations) | WARNED
-    return _log_errors(examine_placement(case, muted=muted, needs=_QUICK)).findings
+    return _log_errors(
+        examine_placement(
+            case, muted=muted, needs=(Needs.POLICY, Needs.FLEET, Needs.ASSERTIONS)
+        )
+    ).findings
 
 
 def fixed_document(document: Mapping[str, Any], fix: Fix) -> dict[str, Any]:

@@ -144,8 +144,11 @@ _VERBS_AT_A_CLUSTER = (
     "removal waits",
     "retried",
 )
-_COLUMNS = ("name", "updated_at", "created_at", "placed_count")
-PLACEMENT_ORDERS = tuple(f"{sign}{column}" for column in _COLUMNS for sign in ("", "-"))
+PLACEMENT_ORDERS = tuple(
+    f"{sign}{column}"
+    for column in ("name", "updated_at", "created_at", "placed_count")
+    for sign in ("", "-")
+)
 RESOURCE_ORDERS = ("kind", "-kind", "name", "-name", "updated_at", "-updated_at")
 
 

@@ -55,7 +55,6 @@ _SIMULATED = mark_safe(
     ' <span class="simulated" title="This cluster exists only in this console">Simulated</span>'
 )  # no value of a user
 _HUMP = re.compile(r"([a-z])([A-Z])")
-_UNITS = ((86400, "d"), (3600, "h"), (60, "m"))
 
 
 @register.filter
@@ -104,7 +103,7 @@ def age_text(moment: datetime | None) -> str:
     if moment is None:
         return NONE
     seconds = max(0, int((timezone.now() - moment) / timedelta(seconds=1)))
-    for size, unit in _UNITS:
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
         if seconds >= size:
             return f"{seconds // size}{unit}"
     return f"{seconds}s"

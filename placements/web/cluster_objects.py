@@ -46,7 +46,6 @@ _STATES = {
     ObjectState.UNKNOWN: "unknown",
 }
 _OBJECTS_SHOWN = 200
-_FACETS = {DifferenceType.DRIFT: "Drift", DifferenceType.DIFF: "Difference"}
 
 
 @for_readers
@@ -72,7 +71,10 @@ def drift(request: HttpRequest, name: str) -> HttpResponse:
         {
             "placement": placement,
             "wanted": wanted,
-            "facets": _FACETS,
+            "facets": {
+                DifferenceType.DRIFT: "Drift",
+                DifferenceType.DIFF: "Difference",
+            },
             "rows": rows,
             "after": after,
             "unknown": unknown_words(request, type=DifferenceType),

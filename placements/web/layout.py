@@ -397,7 +397,11 @@ def api_url(request: HttpRequest) -> str:
         if noun and "name" in match.kwargs:
             return _at(noun, match.kwargs["name"])
         section = request.path_info.strip("/").partition("/")[0]
-        return _at(section) if section in _API_LISTS else ""
+        return (
+            _at(section)
+            if section in ("clusters", "placements", "rollouts", "resources")
+            else ""
+        )
     except NoReverseMatch:  # a name that no object can have
         return ""
 
@@ -508,4 +512,3 @@ _API_OBJECTS = {
     "rollouts/staged/runs": "staged-run",
     "rollouts/staged/strategies": "staged-strategy",
 }
-_API_LISTS = ("clusters", "placements", "rollouts", "resources")

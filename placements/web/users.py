@@ -101,7 +101,6 @@ _SCOPE_WORDS = {
     "operate": "Operate: what your roles operator and cluster-administrator allow",
     "approve": "Approve: what your role approver allows",
 }
-_PERIODS = (1, 7, 30, 90, 365)
 _DAYS = 90
 
 
@@ -138,7 +137,9 @@ def tokens(request: HttpRequest) -> HttpResponse:
         "scopes": [
             (one, _SCOPE_WORDS[one], one in context["chosen"]) for one in SCOPES
         ],
-        "periods": [one for one in _PERIODS if one <= settings.TOKEN_MOST_DAYS]
+        "periods": [
+            one for one in (1, 7, 30, 90, 365) if one <= settings.TOKEN_MOST_DAYS
+        ]
         or [settings.TOKEN_MOST_DAYS],
         "accounts": accounts if user.is_superuser else (),
     }

@@ -36,7 +36,6 @@ CHECK_SECONDS = 10.0
 
 INVENTORY_VERBS = ("get", "list", "create", "patch", "delete")
 KIND_VERBS = ("get", "create", "patch", "delete")
-_REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _THREADS = 4
 FAILED_CHECK = "failed-check"
 """What a caller confirms to save a connection although its check fails."""
@@ -367,7 +366,10 @@ class ConnectionCheck:
             "spec": {"resourceAttributes": attributes},
         }
         answer = self._client.request(
-            "POST", _REVIEWS, body=review, deadline=self._deadline
+            "POST",
+            "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+            body=review,
+            deadline=self._deadline,
         )
         if answer.status != 201:
             return None

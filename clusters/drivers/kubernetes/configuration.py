@@ -30,7 +30,6 @@ USUAL_PORT = 443
 SERVER = "https://host[:port][/path]"
 PROXY = "http://host:port"
 IN_CLUSTER_SERVER = "https://kubernetes.default.svc"
-_BEGIN = "-----BEGIN CERTIFICATE-----"
 _HOST_NAME = re.compile(
     r"(?=.{1,253}\.?$)[A-Za-z0-9_]([-A-Za-z0-9_]*[A-Za-z0-9_])?(\.[A-Za-z0-9_-]+)*\.?"
 )
@@ -155,7 +154,7 @@ def _ca_problems(ca: str) -> Iterator[ErrorDetail]:
             f"at most {LARGEST_CA:,} characters",
         )
         return
-    count = ca.count(_BEGIN)
+    count = ca.count("-----BEGIN CERTIFICATE-----")
     if not 1 <= count <= MOST_CERTIFICATES:
         yield ErrorDetail(
             ("ca",),

@@ -88,12 +88,8 @@ LEFTOVERS = "leftovers of older versions may remain"
 UNDECIDED = "?"
 """In `incomplete`: an inventory was missing, and it is not known yet whether older objects exist."""
 _ID = "applyset.kubernetes.io/id"
-_TOOLING = "applyset.kubernetes.io/tooling"
-_GROUP_KINDS = "applyset.kubernetes.io/contains-group-kinds"
 _NAMESPACES = "applyset.kubernetes.io/additional-namespaces"
 _PATH = f"/api/v1/namespaces/{INVENTORY_NAMESPACE}/configmaps"
-_NAMESPACE_PATH = f"/api/v1/namespaces/{INVENTORY_NAMESPACE}"
-_APPLY_QUERY = {"fieldManager": FIELD_MANAGER, "force": "true"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,7 +324,7 @@ def write_inventory(
         return access.client.request(
             "PATCH",
             where,
-            query=_APPLY_QUERY,
+            query={"fieldManager": FIELD_MANAGER, "force": "true"},
             body=content,
             content_type=APPLY_PATCH,
             deadline=deadline,
@@ -350,7 +346,7 @@ def write_inventory(
             "kind": "Namespace",
             "metadata": {"name": INVENTORY_NAMESPACE},
         }
-        made = apply(_NAMESPACE_PATH, namespace)
+        made = apply(f"/api/v1/namespaces/{INVENTORY_NAMESPACE}", namespace)
         if made.status not in (200, 201):
             raise _rejected(made, "create the namespace of")
         answer = write()
@@ -518,8 +514,8 @@ def inventory_document(
         "namespace": INVENTORY_NAMESPACE,
         "labels": {_ID: applyset_id(name)},
         "annotations": {
-            _TOOLING: "fleetui/v1",
-            _GROUP_KINDS: ",".join(sorted(kinds)),
+            "applyset.kubernetes.io/tooling": "fleetui/v1",
+            "applyset.kubernetes.io/contains-group-kinds": ",".join(sorted(kinds)),
             _NAMESPACES: ",".join(sorted(namespaces)),
             OWNER: owner_value(access.hub_id, inventory.placement),
             MEMBER: access.identity.member,

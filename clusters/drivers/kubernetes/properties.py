@@ -28,11 +28,7 @@ CPU_FACTOR = 100
 NO_PODS = "no permission to list pods: available capacity is not known"
 NO_IDENTITY = "no permission to get the namespace kube-system: which cluster this is, is not known"
 NO_NODES = "no permission to list nodes: capacity is not known"
-_PODS_QUERY = {
-    "fieldSelector": "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
-}
 _BINARY = ("Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
-_NANO = 10**9
 
 Totals = Mapping[str, int]
 
@@ -171,7 +167,13 @@ class Readings:
 
     def read_pods(self, deadline: float) -> Totals:
         requested = dict.fromkeys(RESOURCES, 0)
-        for pod in self._items("/api/v1/pods", _PODS_QUERY, deadline=deadline):
+        for pod in self._items(
+            "/api/v1/pods",
+            {
+                "fieldSelector": "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
+            },
+            deadline=deadline,
+        ):
             for container in (pod.get("spec") or {}).get("containers") or ():
                 add_quantities(
                     requested, (container.get("resources") or {}).get("requests")
@@ -216,7 +218,7 @@ def written_totals(totals: Totals) -> dict[str, str]:
 
 def written_quantity(nano: int, *, is_binary: bool) -> str:
     """Write an exact quantity with the shortest suffix that Kubernetes would use."""
-    whole, rest = divmod(nano, _NANO)
+    whole, rest = divmod(nano, 10**9)
     if rest:
         exponents: Iterable[tuple[str, int]] = (("m", 10**6), ("u", 10**3), ("n", 1))
         suffix, unit = next(one for one in exponents if nano % one[1] == 0)

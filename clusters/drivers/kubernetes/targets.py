@@ -345,7 +345,6 @@ _SERVER_METADATA = frozenset(
     )
 )
 _SYSTEM_KEYS = ("kubernetes.io/", "k8s.io/", "kubernetes-fleet.io/", "fleetui.io/")
-_TEMPLATES = (("spec", "template"), ("spec", "jobTemplate", "spec", "template"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,7 +375,7 @@ def clean(live: Live) -> dict[str, Any]:
             metadata[key] = value
     if metadata:
         cleaned["metadata"] = metadata
-    for path in _TEMPLATES:
+    for path in (("spec", "template"), ("spec", "jobTemplate", "spec", "template")):
         cleaned = _without_creation_timestamp(cleaned, path)
     return cleaned
 
@@ -565,9 +564,6 @@ def _failure(ref: ObjectRef, code: str, message: str) -> Refusal:
     )
 
 
-_UNREACHED = "not reached in time"
-
-
 def diff_target(
     access: MemberAccess, target: Target, *, is_full: bool, stop: float
 ) -> ObjectDiff | Refusal | str | None:
@@ -580,6 +576,6 @@ def diff_target(
         return _failure(target.ref, error.code, error.message)
     except DriverUnavailable as error:
         if is_cut_off(error, access, stop):
-            return _UNREACHED
+            return "not reached in time"
         raise
     return diff_if_any(target, live, comparison)

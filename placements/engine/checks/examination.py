@@ -58,7 +58,6 @@ OF_WARNINGS = ("S01", "S02", "S06", "A01", "A03", "A05")
 _DOWN = frozenset(EligibilityKind) - {EligibilityKind.LEAVING}
 _OF_EFFECT = ("S07", "A04", "T03")
 _FAMILIES = "HASTNRFOPG"
-_FAILURES = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +180,13 @@ def _examine(
         except NotCheckedError:
             not_checked.append(rule.id)
             continue
-        except _FAILURES as error:  # a rule that fails must not break the page
+        except (
+            ArithmeticError,
+            AttributeError,
+            LookupError,
+            TypeError,
+            ValueError,
+        ) as error:  # a rule that fails must not break the page
             error.add_note(f"in rule {rule.id} of the checks")
             errors.append(error)
             not_checked.append(rule.id)

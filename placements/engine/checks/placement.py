@@ -21,7 +21,6 @@ from placements.manifests.placement import NEVER_IN_PLACE
 from placements.manifests.policy import PlacementType
 from placements.manifests.strategy import RollingUpdate
 
-_LEVELS = ("region", "zone", "provider")
 _LONG = 6 * 3600
 _QUARTER = "25%"
 
@@ -63,7 +62,7 @@ def no_spare(case: Case) -> Iterator[Finding]:
 
 def _one_domain(case: Case, names: tuple[str, ...]) -> tuple[str, str] | None:
     """Return the first level of which these clusters share one value, and the value."""
-    for key in _LEVELS:
+    for key in ("region", "zone", "provider"):
         column = case.fleet.label(key)
         if len(column.values) < 2 or 2 * int(column.is_present.sum()) < len(case.fleet):
             continue

@@ -87,7 +87,6 @@ from placements.models import ReplayInputs
 from placements.services.decisions.records import cycles_of, recorded
 
 NO_NAMESPACE = "-"
-_OBJECT = "objects/<named:group>/<named:kind>/<named:namespace>/<named:object_name>"
 
 
 class HubSerializer(CamelCaseSerializer):
@@ -444,7 +443,11 @@ class HubViewSet(BaseViewSet):
                 )
         return Response(actions)
 
-    @operation("get_hub_object", ANY_OBJECT, path=_OBJECT)
+    @operation(
+        "get_hub_object",
+        ANY_OBJECT,
+        path="objects/<named:group>/<named:kind>/<named:namespace>/<named:object_name>",
+    )
     def mirrored(
         self,
         request: Request,
@@ -554,9 +557,6 @@ class WritePreviewSerializer(CamelCaseSerializer):
     causes = FieldErrorSerializer(many=True)
 
 
-_ROLES = (Role.OPERATOR, Role.APPROVER)
-
-
 class MayWriteToHub(BasePermission):
     """Some action of the catalogue is for operators or approvers of the hub; each one checks its own role."""
 
@@ -569,7 +569,7 @@ class MayWriteToHub(BasePermission):
         with in_hub(hub.pk if hub else LOCAL_HUB):
             return any(
                 has_role(request.user, one) or teams_of(request.user, one)
-                for one in _ROLES
+                for one in (Role.OPERATOR, Role.APPROVER)
             )
 
 

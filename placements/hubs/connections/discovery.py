@@ -25,7 +25,6 @@ from placements.hubs.write_requests import OFFERED
 
 READ_VERBS = ("list", "watch")
 WRITE_VERBS = ("create", "patch", "delete")
-_RULES_REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 OLDEST_MINOR = 20
 
@@ -242,7 +241,12 @@ def read_rules(client: Client, *, deadline: float) -> list[Any] | None:
         "kind": "SelfSubjectRulesReview",
         "spec": {"namespace": "default"},
     }
-    answer = client.request("POST", _RULES_REVIEWS, body=review, deadline=deadline)
+    answer = client.request(
+        "POST",
+        "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews",
+        body=review,
+        deadline=deadline,
+    )
     status = mapping_at(answer.body, "status")
     if answer.status != 201 or status.get("incomplete"):
         return None

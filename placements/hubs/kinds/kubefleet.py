@@ -29,7 +29,6 @@ IS_LATEST_APPROVAL = f"{PREFIX}isLatestUpdateRunApproval"
 POLICY_INDEX, RESOURCE_INDEX = f"{PREFIX}policy-index", f"{PREFIX}resource-index"
 MEMBER_AGENT = "MemberAgent"
 _LAST_NUMBER = re.compile(r"-(\d{1,9})(?:-snapshot)?$")
-_MOST_NUMBER = 2**31
 
 
 def _placement_kind(
@@ -130,7 +129,7 @@ def _number(
     if not isinstance(text, str) or not text.isdecimal():
         match = _LAST_NUMBER.search(text_of(metadata.get("name")))
         text = match[1] if match else ""
-    return int(text) if text and len(text) < 11 and int(text) < _MOST_NUMBER else None
+    return int(text) if text and len(text) < 11 and int(text) < 2**31 else None
 
 
 def heartbeat_of(manifest: Manifest) -> str:

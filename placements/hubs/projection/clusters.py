@@ -31,9 +31,6 @@ from placements.hubs.projection.rows import (
     WrittenRow,
 )
 
-_COLLECTION = "NamespaceCollectionSucceeded"
-_USAGE = ("capacity", "allocatable", "available")
-_VERDICT = ("verdict", "verdict_reason", "verdict_since")
 _READINGS = ("properties", "usage")
 _SCHEDULING = (
     "document",
@@ -74,7 +71,7 @@ class ClusterRows(RowKind[MemberCluster]):
         row.properties = _properties(document)
         row.usage = {
             sort: document.texts("status", "resourceUsage", sort)
-            for sort in _USAGE
+            for sort in ("capacity", "allocatable", "available")
             if mapping_at(document.content, "status", "resourceUsage", sort)
         }
         _set_report(row, document)
@@ -225,7 +222,9 @@ def _set_namespaces(row: MemberCluster, document: HubDocument) -> None:
 
     See `rules/live-hub.md#projection`.
     """
-    row.collects_namespaces = _COLLECTION in document.conditions("status", "conditions")
+    row.collects_namespaces = "NamespaceCollectionSucceeded" in document.conditions(
+        "status", "conditions"
+    )
     names = mapping_at(document.content, "status").get("namespaces")
     row.namespaces_seen = sorted(names) if isinstance(names, Mapping) else None
     if names is not None and not isinstance(names, Mapping):
@@ -261,7 +260,9 @@ def rejudge_clusters(*, moment: HubMoment) -> int:
         MemberCluster.objects.filter(pk__in=part).update(heartbeat_at=newest)
     if changed:
         MemberCluster.objects.bulk_update(
-            changed, [*_VERDICT, "hub_changes"], batch_size=BATCH_SIZE
+            changed,
+            ["verdict", "verdict_reason", "verdict_since", "hub_changes"],
+            batch_size=BATCH_SIZE,
         )
         raise_counters(moves=True, reads=False, changed=[row.pk for row in changed])
         write_version(resource_version="", now=moment.now)

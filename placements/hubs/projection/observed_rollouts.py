@@ -36,7 +36,6 @@ MOST = 100
 COMPLETED = ""
 SUPERSEDED = "superseded by the next rollout"
 OTHER_STRATEGY = "the strategy is External now"
-_UPDATE = "update"
 _COLUMNS = (
     "cluster_name",
     "phase",
@@ -203,7 +202,7 @@ def _write_updates(
             update = ClusterUpdate(
                 rollout=run,
                 cluster_name=name,
-                what=_UPDATE,
+                what="update",
                 version=binding.applied_version,
                 started_at=started_at,
             )

@@ -291,7 +291,6 @@ def _waits(
 NO_RUN = "its staged update run is not in the mirror"
 _RUN = "staged-run"
 """The kind of events."""
-_CONTROLLER = "cluster-staged-update-run-controller"
 _SNAPSHOT = "stagedUpdateStrategySnapshot"
 _SIDES = {"beforeStage": ApprovalPoint.BEFORE, "afterStage": ApprovalPoint.AFTER}
 _APPROVAL_COLUMNS = (
@@ -517,7 +516,10 @@ def _fill_approval(row: ApprovalRequest, document: HubDocument) -> None:
     row.approved_at = approved_at or accepted_at
     row.approved_by = ""
     if row.approved_at:
-        row.approved_by = document.manager("status", without=_CONTROLLER) or HUB
+        row.approved_by = (
+            document.manager("status", without="cluster-staged-update-run-controller")
+            or HUB
+        )
     row.accepted_at = accepted_at
 
 

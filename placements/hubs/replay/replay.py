@@ -52,7 +52,6 @@ from placements.models import FleetVersion, HubDecision, Placement, ReplayInputs
 
 SCHEDULED = "Scheduled"
 _STATES = frozenset(BindingState)
-_SCORES = ("affinityScore", "priorityScore")
 
 
 class NotReplayable(Exception):
@@ -265,7 +264,7 @@ def _facts_of(document: HubDocument) -> BindingFacts | None:
         previous_state(document),
         *(
             one if isinstance(one, (int, float)) else None
-            for one in map(scores.get, _SCORES)
+            for one in map(scores.get, ("affinityScore", "priorityScore"))
         ),
     )
 

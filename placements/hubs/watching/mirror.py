@@ -20,7 +20,6 @@ from placements.hubs.watching.stream import StreamItem
 GONE = "Gone"
 FLUSH_SECONDS = 15.0
 BATCH = 500
-_KEY = ("hub", "group", "kind", "namespace", "name")
 _QUIET_COLUMNS = (
     "manifest",
     "size",
@@ -275,7 +274,7 @@ class HubMirror:
             rows,
             batch_size=BATCH,
             update_conflicts=True,
-            unique_fields=_KEY,
+            unique_fields=("hub", "group", "kind", "namespace", "name"),
             update_fields=columns,
         )
 

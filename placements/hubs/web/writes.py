@@ -175,7 +175,6 @@ UNKNOWN = (
     "The outcome is unknown: the hub did not answer. The console reads the object back."
 )
 HAS_REST = "Accepted. Review again: fields that other managers own are removed by a second write."
-_METHODS = ["GET", "HEAD", "POST"]
 
 
 @dataclass
@@ -269,7 +268,7 @@ def _hub() -> Hub:
 
 @for_readers
 @costly
-@require_http_methods(_METHODS)
+@require_http_methods(["GET", "HEAD", "POST"])
 def write(request: HttpRequest, name: str) -> HttpResponse:
     """Enter an action, preview it, and have it sent."""
     hub = _hub()

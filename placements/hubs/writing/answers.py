@@ -32,7 +32,6 @@ REMOVED = "(hidden)"
 _WEBHOOK = re.compile(r'admission webhook "(?P<name>[^"]{1,253})" denied the request')
 _CONFLICT_WITH = re.compile(r'conflict with "(?P<manager>[^"]{0,253})"')
 _OTHER_UID = re.compile(r"UID in (the )?precondition|uid mismatch")
-_NO_SCHEMA = "failed to create typed patch object"
 _NOT_SENT = frozenset(
     {
         "dns",
@@ -160,7 +159,7 @@ def answer_of(
         outcome = _conflict_outcome(body, message)
     elif status == 422 and any(one.path == "metadata.uid" for one in causes):
         outcome = WriteOutcome.REPLACED
-    elif status == 500 and _NO_SCHEMA in message:
+    elif status == 500 and "failed to create typed patch object" in message:
         outcome = WriteOutcome.INVALID
     elif status >= 500:
         outcome = WriteOutcome.UNKNOWN

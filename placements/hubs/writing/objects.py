@@ -241,10 +241,14 @@ def evict(planner: Planner, fields: dict[str, Any], live: Manifest) -> WritePlan
         "spec": {"placementName": name, "clusterName": cluster},
     }
     request = planner.create(manifest)
-    return WritePlan(request, request.body, (sentence(verdict), _SELECTED_AGAIN))
-
-
-_SELECTED_AGAIN = "Without a taint that the placement does not tolerate, the scheduler may select it again."
+    return WritePlan(
+        request,
+        request.body,
+        (
+            sentence(verdict),
+            "Without a taint that the placement does not tolerate, the scheduler may select it again.",
+        ),
+    )
 
 
 def eviction_prefix(placement: str, cluster: str) -> str:

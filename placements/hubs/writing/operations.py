@@ -394,7 +394,6 @@ def is_inside(path: str, outer: str) -> bool:
 
 
 _PRECONDITIONS = (("metadata", "uid"), ("metadata", "resourceVersion"))
-_SUBJECT = (("metadata", "name"), ("metadata", "namespace"), ("apiVersion",), ("kind",))
 
 
 @dataclass(frozen=True, slots=True)
@@ -423,7 +422,16 @@ def copies_of(plan: WritePlan, *, manager: str) -> WriteCopies | None:
         manifest = dump_yaml(without_paths(request.stored_body, _PRECONDITIONS))
         options = f"--server-side --subresource={request.subresource} --field-manager={shlex.quote(manager)}"
         return WriteCopies(f"kubectl apply {options} -f manifest.yaml", manifest)
-    patch = without_paths(request.stored_body, [*_PRECONDITIONS, *_SUBJECT])
+    patch = without_paths(
+        request.stored_body,
+        [
+            *_PRECONDITIONS,
+            ("metadata", "name"),
+            ("metadata", "namespace"),
+            ("apiVersion",),
+            ("kind",),
+        ],
+    )
     for path in plan.foreign:
         set_at(patch, path, None)
     text = json.dumps(patch, separators=(",", ":"), ensure_ascii=False)

@@ -288,13 +288,14 @@ def check_text(name: str, value: Any) -> None:
         raise InvalidManifest.of(name, "bad-format", "Invalid value", allowed)
 
 
-_METADATA = ("name", "namespace", "labels", "annotations")
-
-
 def document_of(manifest: Manifest) -> dict[str, Any]:
     """Return an object of the hub as parsers take it."""
     metadata = mapping_at(manifest, "metadata")
-    kept = {key: metadata[key] for key in _METADATA if metadata.get(key)}
+    kept = {
+        key: metadata[key]
+        for key in ("name", "namespace", "labels", "annotations")
+        if metadata.get(key)
+    }
     document = {key: manifest.get(key) for key in ("apiVersion", "kind", "spec")}
     return {**document, "metadata": kept}
 
@@ -396,14 +397,8 @@ def places_in(stages: Iterable[StageSpec], cluster: Cluster) -> dict[str, int | 
 
 
 _MANAGERS = frozenset({"argocd-controller", "kustomize-controller", "helm-controller"})
-_GO_CLIENT = "Go-http-client"
 _ARGO = "argocd.argoproj.io/"
 _TRACKING = (f"{_ARGO}instance", f"{_ARGO}tracking-id")
-_LABELS = (
-    "app.kubernetes.io/managed-by",
-    f"{_ARGO}instance",
-    "kustomize.toolkit.fluxcd.io/name",
-)
 
 
 def gitops_marks(live: Manifest | None) -> tuple[str, ...]:
@@ -421,11 +416,17 @@ def gitops_marks(live: Manifest | None) -> tuple[str, ...]:
         if (
             name in _MANAGERS
             or name.startswith("flux")
-            or (name == _GO_CLIENT and is_tracked)
+            or (name == "Go-http-client" and is_tracked)
         ):
             marks.append(f"field manager {name}")
     marks += [
-        f"label {key}={text_of(labels[key])}" for key in _LABELS if labels.get(key)
+        f"label {key}={text_of(labels[key])}"
+        for key in (
+            "app.kubernetes.io/managed-by",
+            f"{_ARGO}instance",
+            "kustomize.toolkit.fluxcd.io/name",
+        )
+        if labels.get(key)
     ]
     marks += [f"annotation {key}" for key in _TRACKING if key in annotations]
     return tuple(dict.fromkeys(marks))

@@ -143,7 +143,6 @@ RESOLVE_AFTER = timedelta(seconds=20)
 GIVE_UP_AFTER = timedelta(seconds=90)
 """Longer than an API server works on a request: what it did not do until then, it does not do."""
 _UNANSWERED = (HubWriteState.SENT, HubWriteState.UNKNOWN)
-_REACHABLE = ("live", "stale", "syncing", "connecting")
 NEVER_SENT = "The console stopped before the request was sent."
 
 
@@ -429,7 +428,11 @@ def resolve_writes(*, now: datetime) -> int:
             due = list(old.filter(state__in=_UNANSWERED)[:20])
         values = {"state": HubWriteState.UNREACHABLE, "answer": NEVER_SENT}
         resolved += sum(move(row, HubWriteState.PLANNED, **values) for row in planned)
-        if due and hub.state in _REACHABLE and not hub.is_paused:
+        if (
+            due
+            and hub.state in ("live", "stale", "syncing", "connecting")
+            and not hub.is_paused
+        ):
             # What cannot be read now is resolved by the next call.
             with (
                 suppress(DriverUnavailable, NotWritableError),

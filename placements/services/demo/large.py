@@ -98,8 +98,6 @@ _SITES = (
     Site("prague", "own", "a", 3, 2300),
     Site(NEW_REGION, "aws", "ab", 2, 5100),
 )
-_ENVS = {"prod": 55, "staging": 20, "test": 15, "canary": 10}
-_TIERS = {"core": 62, "edge": 38}
 _TEAMS = {
     "platform": 20,
     "shop": 18,
@@ -109,7 +107,6 @@ _TEAMS = {
     "data": 12,
     "mobile": 10,
 }
-_VERSIONS = {"v1.34": 34, "v1.33": 40, "v1.32": 20, "v1.31": 6}
 
 
 def large_fleet(size: int, now: datetime) -> tuple[Document, ...]:
@@ -155,7 +152,7 @@ def _cluster(
     rng: Random,
     now: datetime,
 ) -> Document:
-    env = _draw(_ENVS, rng)
+    env = _draw({"prod": 55, "staging": 20, "test": 15, "canary": 10}, rng)
     labels = {
         "region": site.region,
         "zone": f"{site.region}-{rng.choice(site.zones)}",
@@ -163,9 +160,11 @@ def _cluster(
         "env": "staging"
         if site.region == NEW_REGION and env in ("prod", "canary")
         else env,
-        "tier": _draw(_TIERS, rng),
+        "tier": _draw({"core": 62, "edge": 38}, rng),
         "team": _draw(_TEAMS, rng),
-        "kubernetes-version": _draw(_VERSIONS, rng),
+        "kubernetes-version": _draw(
+            {"v1.34": 34, "v1.33": 40, "v1.32": 20, "v1.31": 6}, rng
+        ),
     }
     tier = labels["tier"]
     nodes: Sequence[int] = (1, 2, 3, 3, 5) if tier == "edge" else (5, 8, 12, 20, 40, 80)
@@ -198,7 +197,6 @@ _CPU_FREE, _CPU_ALL = (
     "resources.kubernetes-fleet.io/available-cpu",
     "resources.kubernetes-fleet.io/total-cpu",
 )
-_MEMORY_FREE = "resources.kubernetes-fleet.io/available-memory"
 _PROD, _EDGE, _CORE = labelled(env="prod"), labelled(tier="edge"), labelled(tier="core")
 _CHEAP, _ROOMY = sorted_by(CPU_COST, "Ascending"), sorted_by(_CPU_FREE, "Descending")
 _OCM, _KUBERNETES = {SEMANTICS_ANNOTATION: "ocm"}, {SEMANTICS_ANNOTATION: "kubernetes"}
@@ -249,7 +247,12 @@ def large_placements(clusters: Sequence[Document]) -> tuple[Document, ...]:
             50,
             required=[measured(_CPU_FREE, "Ge", "64")],
             prefer=[
-                prefer(60, sorted_by(_MEMORY_FREE, "Descending")),
+                prefer(
+                    60,
+                    sorted_by(
+                        "resources.kubernetes-fleet.io/available-memory", "Descending"
+                    ),
+                ),
                 prefer(25, _MODERN),
             ],
         ),

@@ -47,7 +47,6 @@ from placements.services.rollouts.operations import check_all_possible
 TRY_AGAIN = timedelta(seconds=10)
 MOSTTRIED = 50
 """Most evictions that one pass evaluates: each reads the complete placement."""
-_SILENT = (EligibilityKind.STALE_HEARTBEAT, EligibilityKind.NO_AGENT)
 
 
 def take_steps(drain: Drain, *, now: datetime) -> None:
@@ -139,7 +138,8 @@ def _put(
 
 def _evictions_in_progress(drain: Drain, steps: Iterable[DrainStep]) -> int:
     if MemberCluster.objects.filter(
-        name=drain.cluster_name, verdict__in=_SILENT
+        name=drain.cluster_name,
+        verdict__in=(EligibilityKind.STALE_HEARTBEAT, EligibilityKind.NO_AGENT),
     ).exists():
         return 0
     leaving = [step for step in steps if step.state == DrainStep.State.LEAVING]

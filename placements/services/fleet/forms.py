@@ -19,7 +19,6 @@ from placements.manifests.staged_update import (
 )
 
 LABELS_PATH, TAINTS_PATH = "metadata.labels", "spec.taints"
-_EFFECT = "NoSchedule"
 _EMPTY_ROWS = 3
 
 
@@ -72,7 +71,7 @@ def read_cluster(labels: str, taints: str) -> TypedCluster:
     for place, (number, line) in enumerate(_numbered_lines(taints)):
         pair, _, effect = line.partition(":")
         name, _, text = (part.strip() for part in pair.partition("="))
-        effect = effect.strip() or _EFFECT
+        effect = effect.strip() or "NoSchedule"
         plain_taints.append({"key": name, **omit_empty(value=text), "effect": effect})
         lines[("spec", "taints", place)] = number
     return TypedCluster(by_key, plain_taints, tuple(errors), lines)

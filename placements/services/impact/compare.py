@@ -39,8 +39,6 @@ from placements.services.checks import (
 from placements.services.impact.sources import DiffSide, SourceNote, WrittenPlacement
 from placements.services.simulate.translate import placement_input
 
-_NAMED = ("together", "apart")
-
 
 @dataclass(frozen=True)
 class DiffRow:
@@ -229,7 +227,9 @@ class RevisionImpact:
         decision = row.before if of_base else row.now
         if decision is None:
             return []
-        names = {str(one.value) for one in items if one.predicate in _NAMED}
+        names = {
+            str(one.value) for one in items if one.predicate in ("together", "apart")
+        }
         others = {
             name: decisions[name].placed_after if name in decisions else None
             for name in names

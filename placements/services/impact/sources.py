@@ -514,7 +514,6 @@ _KINDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
 
 _NAMES = re.compile("|".join(map(re.escape, (*_KINDS, *GROUPS))).encode())
 _SEPARATOR = re.compile(r"^---(?=\s|$)", re.MULTILINE)
-_TEMPLATE = "{{"
 
 
 def _may_be_ours(content: bytes) -> bool:
@@ -536,7 +535,7 @@ def _parse(content: bytes) -> ParsedFile:
         try:
             getattr(file, noun).append(parse(one.data))
         except InvalidManifest as invalid:
-            if _TEMPLATE in str(one.data):
+            if "{{" in str(one.data):
                 [line] = lines_of([(one, "metadata.name")])
                 file.notes.append(
                     (line or 1, f"not read: {kind} is a template: {invalid.errors[0]}")

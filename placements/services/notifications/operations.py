@@ -52,7 +52,6 @@ from placements.services.notifications.services import (
 )
 
 CHANNEL = "channel"
-_FORMER = "its address is not one of the present services, or has options; enter its fields again"
 
 
 def rules_for_channels() -> AddressRules:
@@ -177,7 +176,7 @@ def convert_former_channels(*, now: datetime) -> None:
     """Turn channels of a former address into one of a service, or disable them with the reason."""
     rows = NotificationChannel.objects.filter(kind=FORMER_KIND, is_enabled=True)
     for row in rows.order_by("pk"):
-        reason = _FORMER
+        reason = "its address is not one of the present services, or has options; enter its fields again"
         try:
             found = former_fields(fields_of(row).get("url", ""))
             if found:

@@ -45,7 +45,18 @@ def selection_of(
     if selectors or not isinstance(draft, OcmPlacement):
         return selection
     return Selection(
-        (), (ManifestWarning("no-resources", path, _NO_RESOURCES), *selection.warnings)
+        (),
+        (
+            ManifestWarning(
+                "no-resources",
+                path,
+                (
+                    "the annotation is missing, so clusters are selected but no resources are placed: "
+                    'set for example [{"group": "", "version": "v1", "kind": "Namespace", "name": "my-namespace"}]'
+                ),
+            ),
+            *selection.warnings,
+        ),
     )
 
 
@@ -66,12 +77,6 @@ def _objects_in_reach(draft: ClusterResourcePlacement) -> Iterator[HubObject]:
         Resource.objects.filter(reach).values_list("content", flat=True).iterator()
     ):
         yield HubObject.of(content)
-
-
-_NO_RESOURCES = (
-    "the annotation is missing, so clusters are selected but no resources are placed: "
-    'set for example [{"group": "", "version": "v1", "kind": "Namespace", "name": "my-namespace"}]'
-)
 
 
 def plain_objects(objects: Iterable[HubObject]) -> tuple[HubObject, ...]:

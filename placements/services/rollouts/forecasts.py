@@ -22,7 +22,6 @@ from placements.models import ClusterUpdate, Placement, Rollout, StagedRun
 
 MOST_RUNS = 10
 EVERY = timedelta(seconds=15)
-_DONE = ("available", "removed")
 _NO_RATE = "no-rate"
 _APPROVAL, _PERIOD, _BUDGET, _CLUSTER = "approval", "period", "budget", "cluster"
 _BUDGETS = {
@@ -117,7 +116,11 @@ def _spans_of(
             has_passed = True
         seconds = end.timestamp() if end else None
         spans.append(
-            WorkSpan(started_at.timestamp(), seconds, has_passed or outcome in _DONE)
+            WorkSpan(
+                started_at.timestamp(),
+                seconds,
+                has_passed or outcome in ("available", "removed"),
+            )
         )
     return spans
 

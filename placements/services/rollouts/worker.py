@@ -190,7 +190,6 @@ _OVERRIDE_GONE = OverrideFailed(
 """The override was changed or deleted in the moment in which the cluster was started."""
 
 
-_NO_ANSWERS = (DriverUnavailable, NotCalled, OverrideFailed)
 BindingsAnswer: TypeAlias = tuple[tuple[int, ...], Answer]
 """The answer of a cluster, for these bindings: one observation is for all that are due there."""
 
@@ -232,7 +231,7 @@ def run_cluster_calls(
             for pks, answer in batch
             for pk in pks
             if calls[pk].cluster.unanswered_since
-            and not isinstance(answer, _NO_ANSWERS)
+            and not isinstance(answer, (DriverUnavailable, NotCalled, OverrideFailed))
         }
         observe_now(silent, now=answered_at)
     return len(bindings)

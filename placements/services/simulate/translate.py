@@ -40,8 +40,6 @@ _WEIGHED = {
     "domainWeights": "the weights of domains",
 }
 """What the options that only `ocm` has are called in documents, where that is another name."""
-_WEIGHS_BY_DEFAULT = ("steadyWeight", "balanceWeight")
-_KUBERNETES_FIELDS = ("minDomains", "nodeAffinityPolicy", "nodeTaintsPolicy")
 
 
 @dataclass(frozen=True)
@@ -106,7 +104,9 @@ def translate(placement_input: PlacementInput, semantics: Semantics) -> Placemen
         _left_out(f"policy.topologySpreadConstraints[{index}].{name}", semantics)
         for index, constraint in enumerate(plain.get("topologySpreadConstraints", []))
         for name in (
-            _KUBERNETES_FIELDS if semantics is not Semantics.KUBERNETES else ()
+            ("minDomains", "nodeAffinityPolicy", "nodeTaintsPolicy")
+            if semantics is not Semantics.KUBERNETES
+            else ()
         )
         if constraint.pop(name, None) is not None
     ]
@@ -191,7 +191,8 @@ def _leave_out_ocm(
     lost = dict.fromkeys(
         _WEIGHED.get(name, name)
         for name, default in defaults.items()
-        if options[name] != default or (name in _WEIGHS_BY_DEFAULT and default)
+        if options[name] != default
+        or (name in ("steadyWeight", "balanceWeight") and default)
     )
     if lost:
         yield _left_out("spec", semantics, joined(list(lost)))

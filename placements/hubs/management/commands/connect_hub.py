@@ -24,7 +24,6 @@ from placements.hubs.kinds import HUB_KINDS
 from placements.management.connection_command import ConnectionCommand
 
 ROLES = ("viewer", "operator", "approver", "impersonate")
-_CHANGEABLE = ("title", "mode", "identity", "namespaces")
 
 
 class Command(ConnectionCommand):
@@ -72,7 +71,11 @@ class Command(ConnectionCommand):
             raise CommandError("NAME is missing", returncode=BAD_INPUT)
         if options["namespaces"] is not None:
             options["namespaces"] = tuple(options["namespaces"])
-        chosen = {key: options[key] for key in _CHANGEABLE if options[key] is not None}
+        chosen = {
+            key: options[key]
+            for key in ("title", "mode", "identity", "namespaces")
+            if options[key] is not None
+        }
         now = datetime.now(UTC)
         has_source = options["kubeconfig"] or options["in_cluster"]
         if options["replace"] and not options["check"] and not has_source:
