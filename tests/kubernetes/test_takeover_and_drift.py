@@ -81,6 +81,12 @@ def test_an_object_that_exists_is_taken_over_and_stays_marked(hub: Hub) -> None:
             "FailedToTakeOver",
             "belongs to hub ffff; remove the annotation fleetui.io/owner there first",
         ),
+        (
+            "/web",
+            {},
+            "FailedToTakeOver",
+            "remove the annotation fleetui.io/owner there first",
+        ),
         ("", {"when_to_take_over": "Never"}, "NotTakenOver", "whenToTakeOver is Never"),
         (
             "",

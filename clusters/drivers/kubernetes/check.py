@@ -371,11 +371,10 @@ class ConnectionCheck:
             body=review,
             deadline=self._deadline,
         )
-        if answer.status != 201:
+        status = mapping_at(answer.body, "status")
+        if answer.status != 201 or "allowed" not in status:
             return None
-        if "status" not in answer.body:
-            return None
-        return bool(mapping_at(answer.body, "status").get("allowed"))
+        return bool(status["allowed"])
 
 
 def common_name(name: Any) -> str:

@@ -274,7 +274,8 @@ def check_drift(call: ApplyCall, target: Target, live: Live) -> None:
 def check_takeover(call: ApplyCall, target: Target, live: Live) -> None:
     """Raise RefusedError where an object that is not ours may not be taken over."""
     options, metadata = call.version.options, live["metadata"]
-    hub, _, placement = annotation(live, OWNER).partition("/")
+    owner = annotation(live, OWNER)
+    hub, _, placement = owner.partition("/")
     is_of_hub = hub == call.access.hub_id
     if is_of_hub and not is_of_member(call.access, live):
         member = member_name(annotation(live, MEMBER))
@@ -285,7 +286,7 @@ def check_takeover(call: ApplyCall, target: Target, live: Live) -> None:
     if is_of_hub:
         refusal = owned_by_placement(target.ref, placement)
         raise RefusedError(refusal.code, refusal.message)
-    if hub:
+    if owner:
         raise RefusedError(
             FAILED_TO_TAKE_OVER,
             f"belongs to hub {hub}; remove the annotation {OWNER} there first",

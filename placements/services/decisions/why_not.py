@@ -60,9 +60,9 @@ def joined_after(
     """Return when clusters joined that a decision did not read, in words, by name."""
     joined: dict[str, str] = {}
     rows = MemberCluster.objects.filter(name__in=clusters)
-    for row in rows:
-        words = _joined_words(row.joined_at, decision.created_at, now=now)
-        joined[row.name] = f"{words.capitalize()}after decision {decision.number}"
+    for name, joined_at in rows.values_list("name", "joined_at"):
+        words = _joined_words(joined_at, decision.created_at, now=now)
+        joined[name] = f"{words.capitalize()}after decision {decision.number}"
     return joined
 
 

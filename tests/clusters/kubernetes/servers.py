@@ -234,6 +234,7 @@ class Member:
 
     tokens: set[str] = field(default_factory=lambda: {"marker-token"})
     denied: set[str] = field(default_factory=set)
+    reviews: bool = True
     issued: list[str] = field(default_factory=list)
     requested: list[dict[str, Any]] = field(default_factory=list)
     cluster_uid: str = field(default_factory=lambda: str(uuid4()))
@@ -272,9 +273,8 @@ class Member:
         if request.path.endswith("/selfsubjectaccessreviews"):
             wanted = json.loads(request.body)["spec"]["resourceAttributes"]
             allowed = f"{wanted['verb']} {wanted['resource']}" not in self.denied
-            return answer(
-                201, {"kind": "SelfSubjectAccessReview", "status": {"allowed": allowed}}
-            )
+            status = {"allowed": allowed} if self.reviews else None
+            return answer(201, {"kind": "SelfSubjectAccessReview", "status": status})
         if request.path.endswith("/serviceaccounts/fleetui/token"):
             if "create serviceaccounts/token" in self.denied:
                 return answer(403, status_body(403, "Forbidden"))

@@ -198,6 +198,21 @@ def test_a_failed_check_saves_only_after_confirmation(
     assert save(fields_of(server, token=TOKEN)).result.steps
 
 
+def test_a_review_without_an_answer_is_no_refusal(
+    server: LocalServer, member: Member
+) -> None:
+    joined("member")
+    member.reviews = False
+    with pytest.raises(ConnectionCheckFailed) as error:
+        save(fields_of(server))
+    failed = {
+        one.step: one.message for one in error.value.result.steps if one.ok is False
+    }
+    assert failed == {
+        "authentication": "the credentials may not review their own access"
+    }
+
+
 def test_steps_after_a_failed_one_are_not_run(server: LocalServer) -> None:
     joined("member")
     for changes, failed, rest in (
