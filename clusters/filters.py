@@ -145,7 +145,6 @@ def filter_text(wanted: ClusterFilter) -> str:
 
 
 def clusters_matching(wanted: ClusterFilter) -> QuerySet[MemberCluster]:
-    """Return the clusters that match, unordered."""
     rows = MemberCluster.objects.all()
     if wanted.text:
         rows = rows.filter(name__contains=wanted.text.lower())
@@ -166,7 +165,6 @@ def clusters_matching(wanted: ClusterFilter) -> QuerySet[MemberCluster]:
 
 
 def list_state() -> Case:
-    """Return the expression of the state of a cluster, as it is now."""
     now = datetime.now(UTC)
     return Case(
         When(membership=Membership.LEAVING, then=Value(ClusterListState.LEAVING.value)),
@@ -232,7 +230,6 @@ def _conditions(now: datetime) -> dict[ClusterFilterState, Q]:
 
 
 def counts_by_state() -> dict[ClusterFilterState, int]:
-    """Count all clusters by filter value, in one query."""
     counts: dict[str, int] = next(iter(_counts.rows(now=datetime.now(UTC))), {})
     return {state: counts.get(state.name, 0) for state in ClusterFilterState}
 

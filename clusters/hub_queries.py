@@ -44,11 +44,6 @@ def has_watched_hubs() -> bool:
     )
 
 
-def hub_ids() -> list[int]:
-    """Return the keys of all hubs, of removed ones too: some of their rows stay."""
-    return list(Hub.objects.order_by("pk").values_list("pk", flat=True))
-
-
 def across_hubs() -> AbstractContextManager[None]:
     """Include the rows of all hubs in the queries of this block.
 

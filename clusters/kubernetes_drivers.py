@@ -269,13 +269,12 @@ def member_id(name: str) -> str:
 
 
 def identity_of(cluster: MemberCluster) -> MemberIdentity:
-    inherited = tuple(member_id(name) for name in cluster.inherited_names.split())
     return MemberIdentity(
         hub_id(),
         member_id(cluster.name),
         cluster.cluster_uid,
         cluster.shares_server_with,
-        inherited,
+        tuple(member_id(name) for name in cluster.inherited_names.split()),
     )
 
 

@@ -538,8 +538,7 @@ def variable_name(field_name: str) -> str:
 
 
 def read_variables() -> Variables:
-    """Return the variables of this process. Raise SettingRefused for the first one "
-    "that is not accepted."""
+    """Return the variables of this process. Raise SettingRefused for the first one that is not accepted."""
     try:
         return Variables()
     except ValidationError as error:

@@ -185,7 +185,6 @@ _met_at: dict[EnvironmentProblem, float] = {}
 
 
 def note_problem(problem: EnvironmentProblem) -> None:
-    """Remember that this process met a problem, for `disk_problem`."""
     _met_at[problem] = monotonic()
 
 

@@ -94,10 +94,6 @@ def live_backend() -> HubBackend:
     return _imported(_live[0]) if _live else _LOCAL
 
 
-def backend_for(hub_id: int) -> HubBackend:
-    return _LOCAL if hub_id == LOCAL_HUB else live_backend()
-
-
 @cache
 def _imported(path: str) -> HubBackend:
     backend: HubBackend = import_string(path)()
@@ -106,4 +102,4 @@ def _imported(path: str) -> HubBackend:
 
 def current_backend() -> HubBackend:
     """Return the backend of the hub in scope. Raise ScopeError."""
-    return backend_for(current_hub_id())
+    return _LOCAL if current_hub_id() == LOCAL_HUB else live_backend()

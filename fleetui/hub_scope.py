@@ -74,7 +74,6 @@ class LatestByHub(Generic[Value]):
         self._values: OrderedDict[int, Value] = OrderedDict()
 
     def get(self) -> Value | None:
-        """Return the value of the hub in scope; None without one."""
         return self._values.get(current_hub_id())
 
     def put(self, value: Value) -> None:

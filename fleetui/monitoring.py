@@ -140,8 +140,7 @@ def _check_age(name: str, column: str) -> tuple[str, str]:
 
 def check_disk() -> str:
     """Return whether the disk is full or cannot be written, as of now or of a statement a moment ago."""
-    problem = disk_problem()
-    return str(problem) if problem else ""
+    return str(disk_problem() or "")
 
 
 def check_broker() -> str:

@@ -421,9 +421,8 @@ def finish_leaving(*, now: datetime) -> list[str]:
     candidates = list(rows.select_related("credential"))
     hub_id()  # read once here: the threads of the calls use no database
     reachable = {row.pk: row for row in candidates if row.driver in DRIVERS}
-    calls = {pk: partial(notify_cluster, row) for pk, row in reachable.items()}
     answers = call_all(
-        calls,
+        {pk: partial(notify_cluster, row) for pk, row in reachable.items()},
         threads=_THREADS,
         seconds=_SECONDS,
         patience=_SECONDS_EACH,

@@ -86,9 +86,8 @@ def observe(*, now: datetime) -> ObservationResult:
         FleetState.objects.update(**moments)
     rows, observed, silent = _claim(now), 0, 0
     hub_id()  # read once here, and not by each thread
-    calls = {pk: partial(observe_cluster, row, now) for pk, row in rows.items()}
     answers = call_all(
-        calls,
+        {pk: partial(observe_cluster, row, now) for pk, row in rows.items()},
         threads=THREADS,
         seconds=ROUND_SECONDS,
         patience=CALL_SECONDS,

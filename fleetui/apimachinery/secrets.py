@@ -362,12 +362,11 @@ class HubObject:
         group, _, version = content["apiVersion"].rpartition("/")
         metadata = content["metadata"]
         labels = metadata.get("labels") or {}
-        namespace = metadata.get("namespace") or ""
         return cls(
             group,
             version,
             content["kind"],
-            namespace,
+            metadata.get("namespace") or "",
             metadata["name"],
             dict(labels),
             content,

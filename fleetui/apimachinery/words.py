@@ -8,7 +8,6 @@ def full_name(namespace: str, name: str) -> str:
 
 
 def split_full_name(text: str) -> tuple[str, str]:
-    """Return namespace and name; the reverse of `full_name`."""
     namespace, _, name = text.rpartition("/")
     return namespace, name
 

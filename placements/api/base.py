@@ -176,11 +176,11 @@ class MayAct(BasePermission):
 _GROUPS = {ActionKind.ROLLING: "rollout ", ActionKind.STAGED: "staged "}
 
 
-def command_of(action: Action, *, name: str = "", **body: Any) -> dict[str, Any]:
+def command_of(action: Action, **body: Any) -> dict[str, Any]:
     """Return the command of an action, its message and the fields of the body that it sets."""
     group = "" if action.has_form else _GROUPS.get(action.kind, "")
     return {
-        "words": f"{group}{name or action.name}",
+        "words": f"{group}{action.name}",
         "message": action.message,
         "body": body,
     }

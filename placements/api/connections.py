@@ -154,10 +154,6 @@ class MemberConnectionInputSerializer(ConnectionInputSerializer):
     )
 
 
-def connection_of(request: Request) -> ConnectionInput:
-    return connection_fields(parse_body(request, ConnectionInputSerializer))
-
-
 def connection_fields(body: Mapping[str, Any]) -> ConnectionInput:
     """Return what was entered about a connection, without empty fields."""
     names = {"tls_server_name": "tlsServerName", "in_cluster": "inCluster"}

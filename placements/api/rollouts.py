@@ -99,7 +99,6 @@ from placements.services.rollouts.queries import (
     run_manifest,
     run_named,
     runs_matching,
-    updates_of,
 )
 from placements.services.rollouts.staged_runs import (
     UnknownStrategyError,
@@ -402,7 +401,7 @@ class RolloutViewSet(FullNameViewSet):
         number: int,
     ) -> Rows:
         """List the updates of a rollout with their outcomes, the newest first."""
-        return updates_of(run_named(name, number))
+        return ClusterUpdate.objects.filter(rollout=run_named(name, number))
 
 
 def rollout_action(

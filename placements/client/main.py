@@ -38,7 +38,6 @@ _OTHERS = (
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run one command, and exit with its status."""
     program, *words = arguments or sys.argv
     name = _NAMES.get(Path(program).name, PROGRAM)
     is_plugin = name == KUBECTL
@@ -85,7 +84,6 @@ def _simulate(program: str, words: list[str]) -> None:
 
 
 def verbs_of(parser: Any) -> dict[str, Any]:
-    """Return the parsers of the commands that are requests, by name."""
     verbs: dict[str, Any] = parser._actions[-1].choices
     return verbs
 

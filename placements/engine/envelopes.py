@@ -42,5 +42,4 @@ def wrapped_identities(objects: Sequence[HubObject]) -> list[list[Any]]:
 def applied_identities(
     identities: Iterable[Identity], wrapped: Iterable[Identity]
 ) -> list[Identity]:
-    """Return the identities of what a snapshot applies to clusters."""
     return [*(one for one in identities if not is_envelope(one[0], one[1])), *wrapped]

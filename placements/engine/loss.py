@@ -262,7 +262,6 @@ class PlacementLoss:
 
     @property
     def objects_out_of_service(self) -> int:
-        """The objects that no cluster has afterwards."""
         return self.objects if self.is_empty else 0
 
     @property
@@ -497,7 +496,6 @@ def loss(facts: EvaluatedPlacement, change: ChangedFleet) -> PlacementLoss:
 def decided_loss(
     facts: EvaluatedPlacement, decisions: Sequence[Decision]
 ) -> PlacementLoss:
-    """Return what decisions on a placement change, on their fleet."""
     last = decisions[-1]
     return PlacementLoss(
         facts.name,

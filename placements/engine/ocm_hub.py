@@ -51,11 +51,9 @@ class OcmHub:
         return [one for one in bound if not names or one in names]
 
     def bound_sets(self, namespace: str) -> list[str]:
-        bound = self.bindings.get(namespace, set())
-        return sorted(bound & self.sets.keys())
+        return sorted(self.bindings.get(namespace, set()) & self.sets.keys())
 
     def own_decisions(self, namespace: str, name: str) -> list[str]:
-        """Return the clusters that a placement has, each once."""
         own = (names for raw, names in self.decisions if _is_own(raw, namespace, name))
         return list(dict.fromkeys(each for names in own for each in names))
 

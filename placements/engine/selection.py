@@ -258,7 +258,6 @@ def select(
 
 
 def _duplicates(findings: Sequence[_Finding], path: str) -> Iterator[ErrorDetail]:
-    """Yield one error for each two selectors that overlap."""
     owners: dict[ObjectKey, int] = {}
     shared: dict[tuple[int, int], list[HubObject]] = {}
     for index, finding in enumerate(findings):

@@ -108,19 +108,16 @@ class PlacementHealth:
 
     @classmethod
     def read(cls, values: Mapping[str, Any]) -> "PlacementHealth":
-        """Return the status that was stored as `values`."""
-        counts = HealthCounts(**values["counts"])
         return cls(
             HealthLevel(values["level"]),
             values["word"],
             values["detail"],
-            counts,
+            HealthCounts(**values["counts"]),
             values["condition"],
         )
 
     @property
     def values(self) -> dict[str, Any]:
-        """Return the status as plain data, to be stored."""
         return asdict(self)
 
     @property

@@ -84,7 +84,6 @@ def bounded_document(
     has_rounds = (
         rounds <= MANY_ROUNDS and rounds * decision.domains_in_round <= MOST_FACTS
     )
-    has_outcomes = clusters <= MANY_CLUSTERS
     return {
         **summary_document(decision, warnings=warnings),
         "numberOfRounds": rounds,
@@ -93,7 +92,7 @@ def bounded_document(
         if has_rounds
         else None,
         "outcomes": [outcome_document(one) for one in Outcomes(decision)]
-        if has_outcomes
+        if clusters <= MANY_CLUSTERS
         else None,
     }
 

@@ -1,6 +1,5 @@
 """The difference of two revisions as Markdown, JSON and SARIF."""
 
-import json
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from types import MappingProxyType
@@ -27,7 +26,6 @@ _VERSION = 1
 
 
 def impact_document(impact: Any, gates: Sequence[Any]) -> dict[str, Any]:
-    """Return the comparison as data; the schema has a version."""
     return {
         "version": _VERSION,
         "placements": len(impact.rows),
@@ -82,7 +80,6 @@ def note_document(one: Any) -> dict[str, Any]:
 
 
 def notes_sarif(notes: Sequence[Any]) -> list[SarifResult]:
-    """Return what was not read, at its place."""
     return [
         SarifResult(
             "not-rendered" if one.is_incomplete else "not-read",
@@ -95,14 +92,7 @@ def notes_sarif(notes: Sequence[Any]) -> list[SarifResult]:
     ]
 
 
-def impact_json(impact: Any, gates: Sequence[Any]) -> str:
-    return (
-        json.dumps(impact_document(impact, gates), ensure_ascii=False, indent=2) + "\n"
-    )
-
-
 def headline_of(impact: Any) -> str:
-    """Return the first line of a comment."""
     total, changed, bindings = (
         len(impact.rows),
         len(impact.changed),

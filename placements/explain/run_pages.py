@@ -163,7 +163,6 @@ def rolling_effects(
     is_paused: bool,
     can_roll_back: bool,
 ) -> list[tuple[str, str]]:
-    """Return what each action on a rolling update does now."""
     counts = Counter(parts)
     running, left = counts[Part.UPDATING], counts[Part.PENDING]
     done, total = counts[Part.UPDATED], counts.total()

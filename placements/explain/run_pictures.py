@@ -140,7 +140,6 @@ class RunPicture:
 
     @property
     def placed_columns(self) -> list[tuple[float, RunColumn]]:
-        """The columns, each with its place on the axis."""
         places, at = [], 0
         for column in self.columns:
             places.append((float(at), column))

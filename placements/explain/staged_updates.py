@@ -121,8 +121,7 @@ _WAITS = {
 
 def reason_sentence(reason: StageReason) -> str:
     one, several = _REASONS[reason.code]
-    is_one = len(reason.names) == 1
-    template = one if is_one else several or one
+    template = one if len(reason.names) == 1 else several or one
     return template.format(
         names=_first_ten(reason.names),
         wanted=counted(reason.wanted or 0, "cluster"),
@@ -429,5 +428,4 @@ def _state(**states: object) -> str:
 
 
 def moment(at: datetime | None) -> str | None:
-    """Return a time in the format of Kubernetes."""
     return f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}" if at else None

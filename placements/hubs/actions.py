@@ -281,7 +281,6 @@ def _end(
 
 
 def _hub() -> Hub:
-    """Return the hub in scope with its credential."""
     return live_hubs().get(pk=current_hub_id())
 
 

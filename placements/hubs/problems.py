@@ -15,7 +15,6 @@ from placements.services.problems.sources import of_credential
 
 
 def problems_of_hub(now: datetime) -> Iterator[ProblemFacts]:
-    """Yield the problems of the live hub in scope."""
     hub = Hub.objects.get(pk=current_hub_id())
     state, reason, since = state_of(hub, now=now)
     if state not in HEALTHY_STATES and not hub.is_paused:

@@ -155,7 +155,6 @@ def _silences(
 
 
 def _offset(hub: Hub) -> timedelta:
-    """Return how far the clock of a hub is ahead of ours."""
     return timedelta(seconds=hub.clock_offset_seconds or 0.0)
 
 
@@ -177,7 +176,6 @@ def writes_of(
     object: str = "",  # noqa: A002
     **columns: object,
 ) -> QuerySet[HubWrite]:
-    """Return the requests that people had sent to a hub; unordered."""
     chosen = {"requested_by": requested_by, "name": object}
     columns |= {key: value for key, value in chosen.items() if value}
     with in_hub(hub.pk):

@@ -116,7 +116,6 @@ def value_at(document: object, path: Iterable[str]) -> Any:
 
 
 def set_at(document: dict[str, Any], path: Path, value: Any) -> None:
-    """Set the value at a path, with the objects around it."""
     around = document
     for key in path[:-1]:
         inner = around.get(key)
@@ -191,7 +190,6 @@ def complete_items(path: Path, items: Any, live: Any) -> Any:
 
 
 def owned_paths(live: Manifest, manager: str) -> frozenset[Path]:
-    """Return the writable paths that a manager owns by its applies."""
     paths: set[Path] = set()
     for entry in items_at(live, "metadata", "managedFields"):
         owner = tuple(
@@ -536,12 +534,10 @@ class WriteRequest:
 
     @property
     def written_conditions(self) -> tuple[str, ...]:
-        """The types of the conditions that the body has."""
         conditions = map(mapping_at, items_at(self.body, "status", "conditions"))
         return tuple(str(one.get("type")) for one in conditions)
 
     def at_version(self, resource_version: str) -> "WriteRequest":
-        """Return the same request with another precondition."""
         part = "preconditions" if self.verb is Verb.DELETE else "metadata"
         inner = {**mapping_at(self.body, part), "resourceVersion": resource_version}
         return replace(

@@ -23,7 +23,7 @@ from fleetui.remote import (
     server_at,
 )
 from placements.engine.checks.file import NAME, ChecksFile, parse_checks_file
-from placements.explain.impact import impact_json, impact_markdown, impact_sarif
+from placements.explain.impact import impact_document, impact_markdown, impact_sarif
 from placements.manifests.binding import PlacedBinding
 from placements.services.impact.compare import compare
 from placements.services.impact.gates import check_gates, exit_status
@@ -91,7 +91,8 @@ def run_diff(options: dict[str, Any], stderr: OutputWrapper) -> tuple[str, int]:
         stderr.write(f"{one.file}:{one.line}: {one.message}")
     match options["output"]:
         case "json":
-            return impact_json(impact, results), status
+            document = impact_document(impact, results)
+            return json.dumps(document, ensure_ascii=False, indent=2) + "\n", status
         case "sarif":
             return impact_sarif(impact, results, version=__version__), status
         case _:

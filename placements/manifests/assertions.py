@@ -42,7 +42,6 @@ class Assertion:
 
 
 def parse_assertions(annotations: Mapping[str, str]) -> tuple[Assertion, ...]:
-    """Return the assertions of a placement whose manifest is valid."""
     text = annotations.get(ASSERTIONS_ANNOTATION)
     return assertions_in(json.loads(text)) if text else ()
 

@@ -176,7 +176,6 @@ def compare(left: Opaque, right: Opaque) -> int:
 
 
 def url_of(text: str) -> Opaque:
-    """Return an absolute URL or an absolute path."""
     parts = urlsplit(text)
     _ = parts.port
     if not (parts.scheme or text.startswith("/")):

@@ -270,7 +270,6 @@ def results_of(check: AssertionCheck | None) -> list[AssertionResult]:
 
 
 def stored_results() -> dict[str, list[AssertionResult]]:
-    """Return what the latest checks found, by placement."""
     rows = AssertionCheck.objects.filter(placement__has_assertions=True)
     rows = rows.select_related("placement").defer("placement__document")
     return {check.placement.full_name: results_of(check) for check in rows}
@@ -341,7 +340,6 @@ def assertion_results(
 
 
 def assertion_warning(result: AssertionResult) -> ManifestWarning:
-    """Return what is said of a broken assertion beside a manifest."""
     finding = broken_finding(result)
     return ManifestWarning(BROKEN, finding.path, finding.message)
 

@@ -333,10 +333,9 @@ def examine_one(
     asserted: Collection[AssertionResult] = (),
 ) -> Examination:
     """Return the examination of one placement; `hygiene` are the findings about the fleet."""
-    strategy = manifest.spec.strategy.rolling_update
     case = Case(
         replace(cycle, bindings=()),
-        strategy,
+        manifest.spec.strategy.rolling_update,
         clock,
         kept,
         overlaps,

@@ -153,7 +153,6 @@ RESOURCE_ORDERS = ("kind", "-kind", "name", "-name", "updated_at", "-updated_at"
 
 
 def placements_matching(wanted: PlacementFilter) -> QuerySet[Placement]:
-    """Return the placements that match; unordered."""
     rows = _filtered(
         Placement.objects.all(),
         full_name__contains=wanted.text.lower(),
@@ -368,7 +367,6 @@ def latest_decisions(placements: Collection[Placement]) -> dict[int, Decision]:
 def resources_matching(
     *, kind: str = "", namespace: str = "", text: str = ""
 ) -> QuerySet[Resource]:
-    """Return the resources on the hub that match; unordered."""
     return _filtered(
         Resource.objects.all(), kind=kind, namespace=namespace, name__contains=text
     )

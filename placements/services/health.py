@@ -104,7 +104,6 @@ def stored_healths(
 def healths_named(
     names: Collection[str], *, now: datetime
 ) -> dict[str, PlacementHealth]:
-    """Return the stored status of each of these placements by name."""
     placements = list(
         Placement.objects.filter(full_name__in=names).only("full_name", "health")
     )
@@ -498,7 +497,6 @@ def _remedy_of(binding: Binding) -> Remedy:
 
 
 def with_rollouts(placements: QuerySet[Placement]) -> QuerySet[Any]:
-    """Return placements with what their status needs of their rollouts."""
     rolling = Rollout.objects.filter(
         placement=OuterRef("pk"), state=Rollout.State.RUNNING
     )

@@ -270,13 +270,14 @@ def _update(
     by: User | None,
     now: datetime,
 ) -> None:
-    before, has_same_cycle = (
-        placement.document,
-        not changes_scheduling(placement, manifest),
-    )
+    before = placement.document
+    has_same_cycle = not changes_scheduling(placement, manifest)
     if has_same_cycle:
         del columns["reschedules_on_fleet_change"]  # that of the decision, which stays
-    if not has_same_cycle or selects_other_resources(before, content):
+    # Selectors that became invalid: without them nothing is decided.
+    if not has_same_cycle or (
+        selectors_of_document(before) != selectors_of_document(content)
+    ):
         columns |= scheduled_columns(placement, "Unknown", now=now)
     placement.document, placement.updated_at = content, now
     placement.revision += 1
@@ -536,13 +537,6 @@ def changes_scheduling(current: Placement, manifest: ClusterResourcePlacement) -
     )
     number = manifest.spec.policy.number_of_clusters
     return latest != content_hash(manifest) or number != current.number_of_clusters
-
-
-def selects_other_resources(
-    before: Mapping[str, Any], after: Mapping[str, Any]
-) -> bool:
-    """Return whether a change may make the selectors invalid, without which nothing is decided."""
-    return selectors_of_document(before) != selectors_of_document(after)
 
 
 def check_not_unscheduling_all(

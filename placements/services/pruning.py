@@ -17,8 +17,8 @@ from django.contrib.sessions.models import Session
 from django.db import IntegrityError, OperationalError, connection
 from django.db.models import Exists, F, Max, OuterRef, Q, QuerySet
 
-from clusters.hub_queries import across_hubs, hub_ids
-from clusters.models import BindingChange, MemberCluster
+from clusters.hub_queries import across_hubs
+from clusters.models import BindingChange, Hub, MemberCluster
 from fleetui.access.audit import prune_lines
 from fleetui.accounts.models import SharedCacheEntry
 from fleetui.broker import is_folder, messages_before
@@ -289,7 +289,7 @@ def prune(*, now: datetime, seconds: float = float("inf")) -> dict[str, int]:
     """
     counts: dict[str, int] = {}
     until = monotonic() + seconds
-    for hub_id in hub_ids():
+    for hub_id in Hub.objects.order_by("pk").values_list("pk", flat=True):
         with in_hub(hub_id):
             if not prune_hub(counts, now=now, until=until):
                 return counts

@@ -37,7 +37,6 @@ class Restoration:
     number: int
 
     def message(self, name: str) -> str:
-        """Return what a user reads once it has happened."""
         number = self.target.number
         words = f"Rolling back {name} to revision {number}, as revision {self.number}."
         if self.resources is None:

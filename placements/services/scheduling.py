@@ -441,7 +441,6 @@ def _unchanged(results: Sequence[CycleResult]) -> list[CycleResult]:
 
 
 def _latest_decisions(results: Sequence[CycleResult]) -> dict[int, models.Decision]:
-    """Return the latest decision of each placement that has one, by placement."""
     placements = [result.inputs.placement.pk for result in results]
     rows = models.Decision.objects.filter(
         placement__in=placements, number=F("placement__decisions_made")

@@ -197,14 +197,13 @@ def draft_cycle(
         # A draft that creates a new policy snapshot makes every binding obsolete.
         is_same = bool(kept) and content_hash(draft) == kept[0].content_hash
         bindings = binding_values(rows, kept[0] if is_same else None)
-    namespace = draft.resource_namespace
     cycle = Cycle(
         fleet,
         draft.spec.policy,
         bindings,
         rules_of(draft),
         draft.spread_options,
-        namespace,
+        draft.resource_namespace,
     )
     return HubInputs().completed(cycle, draft.namespace)
 

@@ -85,7 +85,6 @@ def check_placement_change(
     *,
     before: Mapping[str, Any] | None,
     after: Mapping[str, Any],
-    facts: HubFacts | None = None,
 ) -> None:
     """Raise NotOfTeamError unless a user may save a placement; `manifest` is what it will be, parsed.
 
@@ -94,11 +93,11 @@ def check_placement_change(
     what = f"placement {manifest.full_name}"
     if before is not None:
         check_change(by, labels_in(before), what=what)
-    known = facts or HubFacts()
+    facts = HubFacts()
     check_boundary(
         by,
         labels_in(after),
-        lambda team: missing_for_placement(team, manifest, after, known),
+        lambda team: missing_for_placement(team, manifest, after, facts),
         what=what,
     )
 

@@ -48,7 +48,6 @@ class Undone:
 
     @property
     def message(self) -> str:
-        """Return what was undone, and what was not."""
         left = [f"{name} ({reason})" for name, reason in self.reasons.items()]
         subject = (
             self.clusters[0]

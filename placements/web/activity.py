@@ -159,7 +159,6 @@ def grouped(rows: Sequence[EventRow]) -> list[ActivityRow]:
 @for_readers
 @require_safe
 def activity(request: HttpRequest) -> HttpResponse:
-    """Return the events that match, a page at a time."""
     filters = read_filters(
         request, "events", type=list(AuditEventType), kind=EVENT_KINDS
     )

@@ -187,7 +187,6 @@ def _linked(results: Sequence[Result]) -> list[tuple[Result, str, str]]:
 
 
 def _rolling_out(documents: Sequence[Document], results: Sequence[Result]) -> list[str]:
-    """Return the placements that roll out what changes."""
     pairs = zip(documents, results, strict=True)
     return placements_selecting(
         [

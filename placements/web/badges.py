@@ -148,7 +148,6 @@ def phase_state(phase: str, block: str = "", *, failure: str = "") -> Badge:
 
 
 def run_state(run: Any) -> Badge:
-    """Return the status of a run, loaded `with_status`."""
     if run.is_running and run.placement and run.placement.paused_since:
         return Badge("suspended", "Paused")
     status = run.status if run.kind == RunKind.STAGED else _rolling_status(run)

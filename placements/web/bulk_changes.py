@@ -130,7 +130,6 @@ def _page(
     errors: tuple[FieldError, ...] = (),
     status: int = 200,
 ) -> HttpResponse:
-    """Show the form, and with options the preview."""
     params = request.POST if request.method == "POST" else request.GET
     preview = None
     if options is not None and names:

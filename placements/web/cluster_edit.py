@@ -57,9 +57,8 @@ _IMPACTS: dict[str, Callable[[MemberCluster], Impact]] = {
 @require_http_methods(["GET", "HEAD", "POST"])
 def change_cluster(request: HttpRequest, name: str, step: str) -> HttpResponseBase:
     """Show the impact of a change, or apply it; what is `quick` is applied unless placements are affected."""
-    action = ACTIONS[ActionKind.CLUSTER, step]
     return for_action(ActionKind.CLUSTER, step)(_change_cluster)(
-        request, action=action, name=name
+        request, action=ACTIONS[ActionKind.CLUSTER, step], name=name
     )
 
 
@@ -72,10 +71,9 @@ def _change_cluster(request: HttpRequest, action: Action, name: str) -> HttpResp
     if request.method == "POST" and not (
         impact and (impact.rows or impact.not_evaluated)
     ):
-        result = change_clusters(action, {}, [name], **actor(request))
         return redirect_done(
             request,
-            result,
+            change_clusters(action, {}, [name], **actor(request)),
             back=next_address(request, reverse("web:cluster", args=[name])),
         )
     return render(

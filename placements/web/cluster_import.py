@@ -51,7 +51,6 @@ IMPORT_WORDS = {
 @sensitive_post_parameters()
 @require_http_methods(["GET", "HEAD", "POST"])
 def import_clusters(request: HttpRequest) -> HttpResponse:
-    """Preview the changes of an import, or import the clusters."""
     if request.method != "POST":
         return _page(request, {"text": "", "name": ""})
     context: dict[str, Any] = {"text": request.POST.get("text", ""), "name": ""}

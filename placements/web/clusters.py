@@ -363,7 +363,6 @@ def taint_text(written: dict[str, Any]) -> str:
 @require_safe
 @live_page
 def cluster(request: HttpRequest, name: str, tab: str = "placements") -> HttpResponse:
-    """Show one cluster: its status, and the view of a tab."""
     rows: QuerySet[Any] = MemberCluster.objects.select_related("credential").annotate(
         workloads_changed_at=workloads_changed_at()
     )

@@ -93,7 +93,6 @@ _ADDED = {
 @sensitive_post_parameters()
 @require_http_methods(["GET", "HEAD", "POST"])
 def add_cluster(request: HttpRequest) -> HttpResponseBase:
-    """Check the connection of a new cluster, or add the cluster."""
     if request.method != "POST":
         return _new(request)
     if request.POST.get("kind") == KUBERNETES:
@@ -329,7 +328,6 @@ def check_cluster(request: HttpRequest, name: str) -> HttpResponse:
 @for_cluster_administrators("renew credentials of clusters")
 @require_POST
 def renew_connection(request: HttpRequest, name: str) -> HttpResponse:
-    """Renew the service account token of a cluster."""
     get_object_or_404(MemberCluster, name=name)
     try:
         renew_credentials(name, **actor(request))
@@ -343,7 +341,6 @@ def renew_connection(request: HttpRequest, name: str) -> HttpResponse:
 @for_cluster_administrators("remove connections of clusters")
 @require_http_methods(["GET", "HEAD", "POST"])
 def disconnect_cluster(request: HttpRequest, name: str) -> HttpResponse:
-    """Confirm the removal of a connection, or remove it."""
     cluster = get_object_or_404(MemberCluster, name=name)
     context: dict[str, Any] = {
         "cluster": cluster,

@@ -38,6 +38,7 @@ from placements.services.dashboard.pictures import pictures_of, scale_of
 from placements.services.dashboard.progress import runs_in_progress
 from placements.services.dashboard.queries import PlacementHeadroom
 from placements.services.demo.load import DEMO_SIZES
+from placements.services.filters import decisions_of
 from placements.services.fleet.queries import Skew
 from placements.services.problems.book import stored_problems
 from placements.services.problems.root_causes import AttentionSection
@@ -141,7 +142,7 @@ def _overview(request: HttpRequest) -> HttpResponse:
         navigation = counts_of(request, is_outdated=True)
     runs = list(map(run_line, newest))
     counts = queries.counts(navigation.totals, version=navigation.version)
-    decisions = list(queries.last_decisions(_MOST_DECISIONS))
+    decisions = list(decisions_of().order_by("-id")[:_MOST_DECISIONS])
     mark = queries.fleet_mark(counts, decisions)
     fleet = kept_map_context(request, mark)
     if not counts.clusters and queries.is_untouched():

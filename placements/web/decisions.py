@@ -529,7 +529,6 @@ class DecisionPage(DecisionView):
         return figure.to_json(validate=True, engine="json") if figure else ""
 
     def download(self, form: str) -> HttpResponse:
-        """Return the clusters that the address selects as a file."""
         table = self.cluster_list.table
         name = f"{self.row.record.decision_id[:10]}.{form}"
         if form == "json":
@@ -714,7 +713,6 @@ def decision(request: HttpRequest, prefix: str) -> HttpResponse:
 @costly
 @require_safe
 def decided_cluster(request: HttpRequest, prefix: str, cluster: str) -> HttpResponse:
-    """Explain the outcome of one cluster on a page of its own."""
     rows: list[Any] = list(decisions_named(prefix))
     page = DecisionPage(request, rows[0]) if len(rows) == 1 else None
     if page is None or cluster not in page.value.cycle.fleet.positions:

@@ -100,7 +100,6 @@ def budget(request: HttpRequest, name: str) -> HttpResponse:
 @for_readers
 @require_safe
 def eviction(request: HttpRequest, number: int) -> HttpResponse:
-    """Show an eviction: its target, outcome and conditions."""
     row = get_object_or_404(
         Eviction.objects.select_related("placement", "drain"), pk=number
     )

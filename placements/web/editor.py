@@ -100,10 +100,9 @@ class EditTarget:
     @classmethod
     def of_draft(cls, draft: Draft) -> "EditTarget":
         """Return the draft of its owner, who sees all of it."""
-        address = reverse("web:draft", args=[draft.pk])
         return cls(
             text_for(draft, draft.owner),
-            address,
+            reverse("web:draft", args=[draft.pk]),
             draft.placement,
             draft,
             draft.base,

@@ -33,7 +33,6 @@ class Facet:
 
 
 def plain_choices(values: Iterable[str]) -> list[tuple[str, str, None]]:
-    """Return values that are their own words."""
     return [(str(one), str(one), None) for one in values]
 
 

@@ -272,7 +272,6 @@ class _Drawing:
 
 
 def _measured(measure: str) -> dict[str, float]:
-    """Return the value of each cluster that has one."""
     if measure == PLACEMENTS:
         names = list(MemberCluster.objects.order_by().values_list("name", flat=True))
         return dict.fromkeys(names, 0.0) | {

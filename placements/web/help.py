@@ -45,7 +45,6 @@ def help_page(request: HttpRequest, page: str) -> HttpResponse:
 @for_readers
 @require_safe
 def documentation(request: HttpRequest, path: str = "index") -> HttpResponse:
-    """Show a page of the documentation, or one of its images."""
     if path.endswith(".png") and path in documentation_files():
         return HttpResponse(
             documentation_files()[path].read_bytes(), content_type="image/png"

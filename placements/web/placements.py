@@ -416,7 +416,6 @@ def _issue_words(context: Mapping[str, Any]) -> list[str]:
 def _strip_context(
     placement: Any, health: PlacementHealth, run: Rollout | None
 ) -> dict[str, Any]:
-    """Return the values of the strip under the name of a placement."""
     is_deleting = placement.deleting_since is not None
     is_waiting = placement.is_due or placement.needs_sync or is_deleting
     is_suspended = placement.paused_since is not None or placement.is_stopped
@@ -488,7 +487,6 @@ def _clusters_tab(
 
 
 def _is_of_policy(decision: Decision | None, latest: Decision | None) -> bool:
-    """Return whether a decision is under the policy of the latest one."""
     if decision is None or latest is None:
         return True
     return decision.policy_number == latest.policy_number

@@ -278,7 +278,6 @@ def _with_query(request: HttpRequest, **changes: object) -> str:
 
 
 def as_file(response: HttpResponse, name: str) -> HttpResponse:
-    """Have browsers save a response as a file of this name."""
     response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
     return response
 

@@ -105,7 +105,6 @@ def resource(
     namespace: str,
     name: str,
 ) -> HttpResponse:
-    """Show one resource and the placements that select it."""
     row = _get_resource(group, kind, namespace, name)
     one = HubObject.of(row.content)
     events = events_matching(kind=RESOURCE, name=name_of(one))
@@ -125,7 +124,6 @@ def resource(
 
 
 def placements_selecting(objects: Collection[HubObject]) -> list[str]:
-    """Return the placements that may select some of these objects."""
     rows = Placement.objects.filter(deleting_since=None).only(
         "namespace", "full_name", "document"
     )
@@ -143,7 +141,6 @@ def delete(
     namespace: str,
     name: str,
 ) -> HttpResponse:
-    """Show the confirmation, or delete the resource."""
     row = _get_resource(group, kind, namespace, name)
     one = HubObject.of(row.content)
     if request.method == "POST":

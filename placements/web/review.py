@@ -27,6 +27,7 @@ from placements.explain.preview import beginning, removal_sentences
 from placements.explain.vocabulary import policy_sentence
 from placements.manifests.policy import PlacementType
 from placements.models import Draft
+from placements.services.decisions.compare_semantics import side_by_side_of_draft
 from placements.services.editor.operations import ReviewedDraft, confirm_draft
 from placements.services.editor.preview import (
     DraftPreview,
@@ -41,7 +42,7 @@ from placements.services.snapshots import policy_of
 from placements.services.teams import of_draft
 from placements.web.dry_runs import dry_run_response
 from placements.web.request import actor, is_confirmed, redirect_after
-from placements.web.semantics import draft_sides
+from placements.web.semantics import sides_context
 
 NAMES_SHOWN, WAVES_SHOWN = 20, 12
 _MOST_NAMES_SENT = 300
@@ -89,7 +90,6 @@ def review(request: HttpRequest, number: int) -> HttpResponse:
 @costly
 @require_POST
 def dry_run_draft(request: HttpRequest, number: int) -> HttpResponse:
-    """Show what the clusters answer to saving a draft."""
     row = own_draft(request, number)
     return dry_run_response(request, lambda: text_for(row, current_user(request)))
 
@@ -153,7 +153,8 @@ def _show_review(
             before = policy_sentence(policy, Semantics(saved.semantics), saved.options)
             context["sentence"] = sentence_diff(before, schedule.sentence)
     if context["has_rules"] and draft.manifest is not None:
-        context |= draft_sides(draft.manifest)
+        sides = side_by_side_of_draft(draft.manifest)
+        context |= sides_context(sides, own=draft.manifest.semantics)
     if request.GET.get("panel") != "rollout":
         return render(request, "editor/review.html", context, status=status)
     context["rollout"] = rollout_sentence(schedule, preview.waves) if schedule else ""

@@ -190,14 +190,13 @@ def rollouts(request: HttpRequest) -> HttpResponse:
         )
     states = [(one, state_words(one), None) for one in RunListState]
     kinds = [(one, one.capitalize(), None) for one in RunKind]
-    waiting = [(_APPROVAL, "Pending approval", pending.count())]
     facets = [
         Facet("state", "Status", states, is_row=True, without=("waiting",)),
         Facet("kind", "Type", kinds, is_row=True, without=("waiting",)),
         Facet(
             "waiting",
             "Waiting for",
-            waiting,
+            [(_APPROVAL, "Pending approval", pending.count())],
             is_row=True,
             without=("state", "kind"),
         ),

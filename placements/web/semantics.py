@@ -18,11 +18,9 @@ from placements.explain.comparison import (
     later_divergences,
 )
 from placements.explain.vocabulary import headline
-from placements.manifests.placement import ClusterResourcePlacement
 from placements.services.decisions.compare_semantics import (
     SideBySide,
     side_by_side,
-    side_by_side_of_draft,
 )
 from placements.services.decisions.records import DecisionView, decisions_named
 
@@ -66,11 +64,6 @@ def semantics(request: HttpRequest, prefix: str) -> HttpResponse:
     context = {"decision": view.row}
     context |= sides_context(sides, own=view.value.cycle.semantics)
     return render_page(request, "decisions/semantics.html", context)
-
-
-def draft_sides(draft: ClusterResourcePlacement) -> dict[str, Any]:
-    """Return the context of `_draft_semantics.html` for an unsaved placement. Raise InvalidManifest."""
-    return sides_context(side_by_side_of_draft(draft), own=draft.semantics)
 
 
 def sides_context(sides: SideBySide, *, own: Semantics) -> dict[str, Any]:

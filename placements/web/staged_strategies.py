@@ -159,7 +159,6 @@ def stage_rows(document: Mapping[str, Any]) -> list[StageRow] | None:
 
 
 def typed_stages(params: QueryDict) -> list[StageRow]:
-    """Return the rows of a form that are not empty."""
     columns = [params.getlist(f"stage_{part}") for part in StageRow.__slots__]
     rows = (
         StageRow(*(one.strip() for one in values))

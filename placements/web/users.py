@@ -108,7 +108,6 @@ _DAYS = 90
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 def tokens(request: HttpRequest) -> HttpResponse:
-    """List the tokens of the user, or create one and show it once."""
     user, now = current_user(request), datetime.now(UTC)
     context: dict[str, Any] = {"name": "", "chosen": ["read"], "days": _DAYS}
     status = 200

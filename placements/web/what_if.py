@@ -95,7 +95,6 @@ def what_if(request: HttpRequest) -> HttpResponse:
 
 
 def _choice(request: HttpRequest) -> tuple[list[str], list[str]]:
-    """Return the names and the labels of the query."""
     query = request.GET
     names = (
         " ".join([query.get("clusters", ""), *query.getlist("cluster")])
@@ -167,7 +166,6 @@ def _opened(row: PlacementLoss) -> dict[str, Any] | None:
 @require_http_methods(["GET", "HEAD", "POST"])
 @live_page
 def resilience(request: HttpRequest) -> HttpResponse:
-    """Show the latest report, or start one."""
     if request.method == "POST":
         keys = request.POST.get("keys", "").replace(",", " ").split()
         try:

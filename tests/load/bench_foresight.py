@@ -67,9 +67,10 @@ def _exact() -> Iterator[Goal]:
             greedy, decision = _seconds(partial(schedule, cycle), 3)
 
             def search(decision: Any = decision, wanted: int = problem.wanted) -> int:
-                model = build_model(decision.candidates, wanted, decision.chosen).cells[
-                    0
-                ]
+                candidates = decision.candidates
+                model = build_model(
+                    candidates, wanted, decision.chosen, passes=candidates.passes
+                ).cells[0]
                 taken, _, _ = ModelProgram.of(model, model.greedy).stage(
                     "n", SearchLimits(60, 20_000)
                 )

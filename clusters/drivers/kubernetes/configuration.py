@@ -78,8 +78,7 @@ class ConnectionFields(ManifestModel):
 
     @classmethod
     def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
-        in_cluster = raw.get("inCluster") is True
-        if in_cluster:
+        if raw.get("inCluster") is True:
             for key in ("server", "ca", "tlsServerName", "proxy", "insecureTLS"):
                 if raw.get(key):
                     yield conflict(

@@ -58,9 +58,8 @@ class HeldObject:
         )
 
     def to_plain(self) -> dict[str, Any]:
-        plain = {name: getattr(self, name) for name in self.__slots__}
         return {
-            **plain,
+            **{name: getattr(self, name) for name in self.__slots__},
             "ready_at": self.ready_at.isoformat(),
             "images": list(self.images),
         }

@@ -62,10 +62,9 @@ def candidate_changes(decision: Decision, cluster: str) -> Iterator[Axis]:
         yield from _options(decision)
         yield from _labels(decision, cluster)
         for index, term in enumerate(decision.cycle.policy.preferred_terms):
-            selector = term.preference.to_plain()
             facts = {
                 "term": index,
-                "selector": selector,
+                "selector": term.preference.to_plain(),
                 "today": term.weight,
             }
             path = (*_AFFINITY, _PREFERRED, index, "weight")
@@ -279,11 +278,10 @@ def _numbers(decision: Decision, cluster: str) -> Iterator[Axis]:
 
 
 def _number(decision: Decision, number: int) -> Change:
-    facts = {"number": number, "today": decision.cycle.policy.number_of_clusters}
     return _edit(
         decision,
         ChangeKind.NUMBER,
-        facts,
+        {"number": number, "today": decision.cycle.policy.number_of_clusters},
         lambda plain: plain.update(numberOfClusters=number),
     )
 
@@ -317,13 +315,12 @@ def _constraints(decision: Decision) -> Iterator[Axis]:
             WhenUnsatisfiable.SCHEDULE_ANYWAY,
         )
         other = soft if constraint.when_unsatisfiable is hard else hard
-        path = (*place, "whenUnsatisfiable")
         yield [
             _set_field(
                 decision,
                 ChangeKind.WHEN_UNSATISFIABLE,
                 {**facts, "today": constraint.when_unsatisfiable.value},
-                path,
+                (*place, "whenUnsatisfiable"),
                 other.value,
             )
         ]

@@ -128,7 +128,6 @@ def without_cluster(cycle: Cycle, name: str) -> Cycle:
 
 
 def with_label(cycle: Cycle, name: str, key: str, value: str) -> Cycle:
-    """Return the cycle with one label of a cluster set."""
     cluster = cycle.fleet.clusters[cycle.fleet.positions[name]]
     labels = {**cluster.labels, key: value}
     return replace(

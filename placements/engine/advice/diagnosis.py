@@ -63,10 +63,9 @@ def _pinned(score: ConstraintScore, last: Round) -> Iterator[PinnedDomain]:
     ever = set(score.groups.codes[last.candidates.passes].tolist())
     for group in np.nonzero(score.counts == score.projected.smallest)[0].tolist():
         if group not in left and int(score.groups.siblings[group]) in blocked:
-            name = score.groups.values[group]
             yield PinnedDomain(
                 score.constraint.topology_key,
-                name,
+                score.groups.values[group],
                 int(score.counts[group]),
                 group in ever,
             )

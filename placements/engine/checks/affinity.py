@@ -180,12 +180,11 @@ def tolerates_everything(case: Case) -> Iterator[Finding]:
                 if keys
                 else "Remove the toleration."
             )
-            fix = Fix(words, edits=((("policy", "tolerations"), others),))
             yield T02.finding(
                 _path("tolerations", index),
                 message,
                 ("toleration", str(index)),
-                fix=fix,
+                fix=Fix(words, edits=((("policy", "tolerations"), others),)),
             )
 
 

@@ -74,7 +74,6 @@ class Examination:
 
 
 def rules_named(names: Iterable[str]) -> frozenset[str]:
-    """Return rules by their ids or by codes of warnings."""
     return frozenset(rule for name in names for rule in ALIASES.get(name, (name,)))
 
 

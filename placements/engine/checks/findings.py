@@ -143,7 +143,6 @@ class Case:
 
     @cached_property
     def passes(self) -> Bools:
-        """Return the clusters that pass all filters."""
         passes = self.fleet.is_eligible.copy()
         for column in filter_columns(self.cycle, profile_of(self.cycle)).values():
             passes &= column

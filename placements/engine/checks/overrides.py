@@ -25,8 +25,7 @@ def idle_rules(subject: OverridesOnFleet) -> Iterator[Finding]:
         for one in idle_rule_warnings(override, subject.fleet):
             name = override_name(override)
             path = f"{format_path(('overrides', override.full_name))}.{one.path}"
-            message = f"{name}: {one.message}."
-            yield O01.finding(path, message, (name, one.path))
+            yield O01.finding(path, f"{name}: {one.message}.", (name, one.path))
 
 
 O01 = Rule(

@@ -318,11 +318,10 @@ def build_model(
     needed: int,
     greedy: Codes,
     *,
-    passes: Bools | None = None,
+    passes: Bools,
     soft: frozenset[int] = frozenset(),
 ) -> ExactModel:
     """Form the classes of the clusters that pass; `soft` are constraints that are not to be enforced."""
-    passes = candidates.passes if passes is None else passes
     positions = np.nonzero(passes)[0]
     constraints = tuple(
         ModelConstraint(

@@ -151,8 +151,7 @@ class MoveModel:
         program = ModelProgram.of(self.model, start)
         placed = np.nonzero(self.placed)[0]
         if most is not None and len(placed):
-            at_least = int(self.placed.sum()) - most
-            program.program.add_row(placed, 1, at_least, inf)
+            program.program.add_row(placed, 1, int(self.placed.sum()) - most, inf)
         excess = program.first + 2 * len(self.hard)
         parts = zip(
             self.skews(self.placed), self.model.constraints, self.hard, strict=True

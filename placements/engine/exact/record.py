@@ -173,7 +173,6 @@ class ExactRecord:
 
 
 def record_id(decision_id: str, options: SearchOptions) -> str:
-    """Return the content hash of what a search depends on."""
     identity = {
         "decision": decision_id,
         "stages": [one for one in STAGES if one in options.stages],
@@ -210,14 +209,15 @@ def open_record(
 
 
 def model_of(decision: Decision) -> ExactModel | OpenReason:
-    """Return the model of a decision, or why there is none."""
     profile = profile_of(decision.cycle)
     if not profile.has_exact_search:
         return OpenReason.SEMANTICS
     if decision.kind is not CycleKind.PICK or decision.candidates is None:
         return OpenReason.NOTHING_TO_PICK
     needed = (decision.cycle.policy.number_of_clusters or 0) - len(decision.kept)
-    model = build_model(decision.candidates, needed, decision.chosen)
+    model = build_model(
+        decision.candidates, needed, decision.chosen, passes=decision.candidates.passes
+    )
     over = any(one.is_hard and one.limit > one.max_skew for one in model.constraints)
     if over and profile.is_blocked_over_limit:
         return OpenReason.START_OVER_LIMIT
@@ -305,7 +305,9 @@ def exact_search(
         )
     if verdict is ExactVerdict.IMPOSSIBLE and kept:
         unbound = candidates_of(replace(decision.cycle, bindings=()))
-        cells, _ = build_model(unbound, record.wanted, NO_CLUSTERS).cells
+        cells, _ = build_model(
+            unbound, record.wanted, NO_CLUSTERS, passes=unbound.passes
+        ).cells
         most = int(ModelProgram.of(cells, cells.greedy).stage("n", limits)[0].sum())
         record = replace(record, most_with_moves=most if most > record.high else None)
     return replace(

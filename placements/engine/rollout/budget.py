@@ -115,7 +115,6 @@ class Budgets:
 
 
 def budgets_of(state: RolloutState) -> Budgets:
-    """Return the budgets before anything starts."""
     selected = state.number_selected
     ready = sum(map(state.is_available, state.clusters))
     holding = sum(

@@ -116,7 +116,6 @@ def only_released(state: RolloutState) -> RolloutState:
 
 
 def plan_work(state: RolloutState) -> PendingWork:
-    """Return what each cluster needs, by name."""
     updates: list[PendingUpdate] = []
     blocked: list[BlockedCluster] = []
     in_progress: list[InProgressCluster] = []
@@ -202,7 +201,6 @@ def _next_removal(cluster: ClusterState, state: RolloutState) -> PendingUpdate |
 def _block_reason(
     cluster: ClusterState, update: PendingUpdate | None, state: RolloutState
 ) -> BlockReason | None:
-    """Return what blocks a cluster before any budget is considered."""
     if not cluster.is_reachable:
         if state.is_done(cluster):
             return None

@@ -304,11 +304,10 @@ class StagedPlanner:
         run = replace(run, deletions=stage)
         remaining = [step for step in stage.steps if not step.done_at]
         if not any(self._is_reachable(step) for step in remaining):
-            names = tuple(step.name for step in remaining)
             run = replace(
                 run,
                 deletions=replace(stage, ended_at=self.state.at),
-                may_still_hold=names,
+                may_still_hold=tuple(step.name for step in remaining),
             )
             return ended(run.end(StagedRunOutcome.SUCCEEDED, self.state.at))
         actions = tuple(

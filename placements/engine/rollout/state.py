@@ -254,7 +254,6 @@ class Failure:
     override: OverrideFault | None = None
 
     def columns(self) -> dict[str, Any]:
-        """Return the columns of a binding that store it."""
         plain: list[dict[str, str]] = [asdict(one) for one in self.objects]
         return {
             "failure": self.kind or "",

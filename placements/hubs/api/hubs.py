@@ -35,7 +35,6 @@ from placements.api.connections import (
     ConnectionSerializer,
     connection_document,
     connection_fields,
-    connection_of,
 )
 from placements.api.filters import (
     ConnectionQuery,
@@ -402,7 +401,7 @@ class HubViewSet(BaseViewSet):
         query_params(request)
         if has_body(request):
             hub = live_hub(name)
-            entered = connection_of(request)
+            entered = connection_fields(parse_body(request, ConnectionInputSerializer))
             parsed = parse_hub_input(entered, hub=hub, name=name, now=datetime.now(UTC))
             report = check_parsed(spec_of(hub), parsed)
         else:

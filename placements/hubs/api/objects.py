@@ -72,9 +72,8 @@ def execute(
         "overwrite": list(filter(None, forced)),
     }
     if "dryRun" not in params:
-        confirmed = "confirm" in params
         return apply_write(
-            hub, ACTIONS[action], fields, confirmed=confirmed, **arguments
+            hub, ACTIONS[action], fields, confirmed="confirm" in params, **arguments
         )
     preview = preview_write(hub, ACTIONS[action], fields, **arguments)
     if preview.answer and not preview.answer.is_accepted:

@@ -227,8 +227,7 @@ def binding_row(
 def previous_state(document: HubDocument) -> BindingState:
     """Return the state that a binding would have again if its cluster were selected again."""
     annotations = document.texts("metadata", "annotations")
-    previous = annotations.get(f"{PREFIX}previous-binding-state")
-    if previous == BindingState.BOUND:
+    if annotations.get(f"{PREFIX}previous-binding-state") == BindingState.BOUND:
         return BindingState.BOUND
     return BindingState.SCHEDULED
 

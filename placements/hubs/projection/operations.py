@@ -272,13 +272,12 @@ _OTHER_TABLES = (
 )
 
 
-def delete_removed_rows(*, most: int = 10 * BATCH) -> None:
+def delete_removed_rows() -> None:
     """Delete what the projection wrote of removed hubs, a limited number of rows of each hub."""
+    most = 10 * BATCH
     for pk in Hub.objects.exclude(removed_at=None).values_list("pk", flat=True):
         with in_hub(pk), transaction.atomic():
-            placements = list(
-                Placement.objects.values_list("pk", flat=True)[: most // 10]
-            )
+            placements = list(Placement.objects.values_list("pk", flat=True)[:BATCH])
             delete_placements(placements, now=timezone.now())
             clusters = list(MemberCluster.objects.values_list("pk", flat=True)[:most])
             for part in batched(clusters):

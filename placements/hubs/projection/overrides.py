@@ -171,7 +171,6 @@ def remove_override_snapshots(kind: str, _moment: HubMoment) -> int:
     gone = {pk: place for pk, *place in columns if tuple(place) not in places}
     for part in batched(list(gone)):
         OverrideSnapshot.objects.filter(pk__in=part).delete()
-    names = {f"{name}-" for _, name, _ in gone.values()}
-    for name in names:
+    for name in {f"{name}-" for _, name, _ in gone.values()}:
         objects.filter(name__startswith=name, is_dirty=False).update(is_dirty=True)
     return len(gone)

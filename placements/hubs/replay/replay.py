@@ -121,7 +121,6 @@ class HubObservation:
 
     @cached_property
     def documents(self) -> Bindings:
-        """Return the bindings as they are, with their scores."""
         rows = MirroredObject.objects.filter(
             group=PLACEMENT_GROUP, owner=self.key, kind__in=BINDING_KINDS
         )

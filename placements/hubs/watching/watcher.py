@@ -297,7 +297,6 @@ class Watcher:
             if own.update(**values) and condition.state != hub.state:
                 before = {"state": hub.state}
                 after = {"state": condition.state.value, "reason": reason}
-                is_bad = condition.state not in HEALTHY_STATES
                 event = AuditEvent(
                     "state changed",
                     "hub",
@@ -305,7 +304,7 @@ class Watcher:
                     None,
                     before,
                     after,
-                    is_warning=is_bad,
+                    is_warning=condition.state not in HEALTHY_STATES,
                 )
                 record(event, by=None, now=now)
         if condition.state != hub.state:

@@ -116,7 +116,6 @@ def hubs(request: HttpRequest) -> HttpResponse:
 @sensitive_post_parameters()
 @require_http_methods(["GET", "HEAD", "POST"])
 def new_hub(request: HttpRequest) -> HttpResponseBase:
-    """Check the connection of a new hub, or save it."""
     entered = request.POST
     spec = HubSpec(
         entered.get("name", "").strip(),

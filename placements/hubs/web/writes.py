@@ -102,7 +102,6 @@ INPUTS: Mapping[str, tuple[FormInput, ...]] = {
 
 
 def fixed_fields(params: QueryDict) -> dict[str, str]:
-    """Return which object the address names."""
     return {name: str(params[name]) for name in FIXED if params.get(name)}
 
 
@@ -155,8 +154,7 @@ def entered_fields(action: str, params: QueryDict) -> dict[str, Any]:
 
 def read_text(action: str, params: QueryDict) -> Any:
     """Return the labels with null for those that were removed, or the whole list of taints."""
-    text = params.get(action, "")
-    texts = {"labels": "", "taints": "", action: text}
+    texts = {"labels": "", "taints": "", action: params.get(action, "")}
     typed = forms.read_cluster(texts["labels"], texts["taints"])
     if typed.errors:
         raise InvalidManifest(typed.errors)
@@ -270,7 +268,6 @@ def _hub() -> Hub:
 @costly
 @require_http_methods(["GET", "HEAD", "POST"])
 def write(request: HttpRequest, name: str) -> HttpResponse:
-    """Enter an action, preview it, and have it sent."""
     hub = _hub()
     if name not in ACTIONS or name == "save":
         raise Http404(f"No action on a live hub is named {name[:40]}.")
@@ -293,7 +290,6 @@ def write(request: HttpRequest, name: str) -> HttpResponse:
 @costly
 @require_POST
 def write_draft(request: HttpRequest, number: int) -> HttpResponse:
-    """Preview a draft of the user on the hub, and have it sent."""
     row = own_draft(request, number)
     back = reverse("web:draft-review", args=[number])
     page = WritePage(request, _hub(), ACTIONS["save"], {}, back, draft=row)
@@ -412,7 +408,6 @@ def copied(page: WritePage) -> HttpResponse:
 
 
 def back_of(action: str, fields: Mapping[str, Any]) -> str:
-    """Return the page of the object that an action is about."""
     name = str(fields.get("placement") or fields.get("name") or "")
     if fields.get("namespace"):
         name = full_name(str(fields["namespace"]), name)

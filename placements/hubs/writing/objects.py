@@ -305,7 +305,6 @@ def budget_of(hub: Hub, name: str) -> DisruptionBudgetSpec | None:
 
 
 def sentence(verdict: Verdict) -> str:
-    """Return what is expected of an eviction."""
     numbers = verdict.numbers
     counts, evictions = "", "0 evictions"
     if numbers:

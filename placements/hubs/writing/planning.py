@@ -289,7 +289,6 @@ def check_text(name: str, value: Any) -> None:
 
 
 def document_of(manifest: Manifest) -> dict[str, Any]:
-    """Return an object of the hub as parsers take it."""
     metadata = mapping_at(manifest, "metadata")
     kept = {
         key: metadata[key]

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django.core.cache import caches
-from django.db.models import Case, F, OuterRef, QuerySet, Subquery, When
+from django.db.models import Case, F, OuterRef, Subquery, When
 
 from clusters.filters import ClusterFilterState, counts_by_state
 from clusters.models import FleetState, MemberCluster
@@ -24,7 +24,6 @@ from placements.services.filters import (
     PlacementFilterState,
     PlacementTotals,
     counts_in_all,
-    decisions_of,
 )
 from placements.services.fleet.queries import Skew, skews_of
 from placements.services.health import stored_healths
@@ -123,11 +122,6 @@ def counts(
         rolling=by_state[PlacementFilterState.ROLLING],
         of_placements=of_placements,
     )
-
-
-def last_decisions(most: int) -> QuerySet[Decision]:
-    """Return the latest decisions, also those that changed no cluster."""
-    return decisions_of().order_by("-id")[:most]
 
 
 def last_rollout_end() -> datetime | None:

@@ -89,7 +89,6 @@ def fleet_record_of(view: FleetSnapshot) -> FleetRecord:
 
 
 def stored_fleet(fleet: Fleet) -> FleetRecord:
-    """Return the record of a fleet, stored first if it is new."""
     content = pack_fleet(fleet)
     return FleetRecord.objects.get_or_create(
         digest=hashlib.sha256(content).hexdigest(),

@@ -159,10 +159,9 @@ class BudgetState:
         counts: dict[int, dict[str, int]],
     ) -> "BudgetState":
         spec = parse_disruption_budget(row.document).spec
-        is_maximum = spec.max_unavailable is not None
         limit = (
             f"maxUnavailable {spec.max_unavailable}"
-            if is_maximum
+            if spec.max_unavailable is not None
             else f"minAvailable {spec.min_available}"
         )
         if placement is None:

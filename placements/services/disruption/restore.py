@@ -55,7 +55,6 @@ class RestorePlan:
 
 
 def fresh_schedule(placement: Placement) -> PlacementLoss:
-    """Return what rescheduling a placement would change."""
     [(_, cycle)] = cycles_of([placement], current_fleet().fleet)
     return impact_of_decision(placement, schedule(cycle.rescheduled()))
 

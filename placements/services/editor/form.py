@@ -449,14 +449,13 @@ def _fields(
         value = _field_text(at(data, keys), spec.type)
         if value is not None:
             key = label_key if spec.suggest is Suggest.LABEL_VALUES else ""
-            place = name or format_path(keys)
             fields.append(
                 replace(
                     spec,
                     keys=keys,
                     value=value or spec.value,
                     label_key=key,
-                    name=place,
+                    name=name or format_path(keys),
                 )
             )
     return tuple(fields)

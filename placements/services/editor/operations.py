@@ -210,10 +210,9 @@ def summaries_of(drafts: Iterable[Draft]) -> list[DraftSummary]:
     summaries = []
     for row in drafts:
         data = PlacementDraft.parse(plain_manifest(row.text)).data
-        is_read = isinstance(data, dict)
         changes = (
             counted(len(differences(row.base or {}, data)), "change")
-            if is_read
+            if isinstance(data, dict)
             else "Invalid YAML"
         )
         title = row.placement.full_name if row.placement else ""

@@ -102,7 +102,6 @@ def with_cordon(
 
 
 def write_taints(taints: Sequence[Mapping[str, Any]]) -> str:
-    """Return taints in the form of `read_cluster`."""
     return "\n".join(
         f"{one['key']}{'=' + one['value'] if one.get('value') else ''}:{one['effect']}"
         for one in taints

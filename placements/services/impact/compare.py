@@ -241,7 +241,6 @@ class RevisionImpact:
 def assertions_of(
     placement: WrittenPlacement, file: ChecksFile
 ) -> tuple[Assertion, ...]:
-    """Return the assertions of a placement, with those of a file about it."""
     manifest = placement.manifest
     metadata = manifest.metadata
     return assertions_about(

@@ -59,7 +59,6 @@ def age_of(report: ResilienceReport) -> ReportAge:
 
 
 def has_cluster_of(report: ResilienceReport) -> bool:
-    """Return whether a cluster is still there from the time of the report."""
     return MemberCluster.objects.filter(joined_at__lte=report.completed_at).exists()
 
 

@@ -68,7 +68,6 @@ class Service:
     def request(
         self, message: Message, values: Values
     ) -> tuple[str, dict[str, str], bytes]:
-        """Return address, headers and body of the request for a message."""
         host = _REGIONAL.get(
             (self.kind, values.get("region", "")), values.get("host", "")
         )

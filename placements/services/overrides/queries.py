@@ -177,7 +177,6 @@ def overrides_matching(*, text: str = "", placement: str = "") -> QuerySet[Overr
 
 
 def effects_of(row: Override) -> OverrideEffects:
-    """Return what an override changes on the fleet as it is now."""
     spec = OVERRIDE_PARSERS[row.kind](row.document).spec
     rules = tuple(RuleEffect.of(one) for one in spec.policy.override_rules)
     same = OverrideSnapshot.objects.filter(

@@ -630,13 +630,12 @@ def _store(run: StagedRun, result: StagedUpdateResult, *, now: datetime) -> None
         raise RunChanged
     if run.ended_at:
         after = why_facts(result.run.reasons)
-        has_failed = run.status == RunStatus.FAILED
         record_event(
             run.status,
             STAGED_RUN,
             run.full_name,
             after=after,
-            is_warning=has_failed,
+            is_warning=run.status == RunStatus.FAILED,
             by=None,
             now=now,
         )

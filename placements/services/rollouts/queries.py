@@ -166,10 +166,6 @@ def latest_run(placement: Placement) -> Rollout | None:
     return run
 
 
-def updates_of(run: Rollout) -> QuerySet[ClusterUpdate]:
-    return ClusterUpdate.objects.filter(rollout=run)
-
-
 def version_names(
     run: Rollout, applied: Mapping[str, str] | None = None
 ) -> Mapping[str, str]:
@@ -665,7 +661,6 @@ def waits_for_run(placement: Placement, count: int) -> str:
 
 
 def older_snapshot(run: StagedRun) -> ResourceSnapshot | None:
-    """Return the newest resource snapshot that is older than that of a run."""
     if run.resource_number is None:
         return None
     rows = ResourceSnapshot.objects.filter(

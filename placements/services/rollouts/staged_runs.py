@@ -315,7 +315,8 @@ def start_run(
     spec = {"placementName": placement_name, "stagedRolloutStrategyName": strategy}
     if snapshot is not None:
         spec["resourceSnapshotIndex"] = str(snapshot)
-    spec["state"] = str(RunState.INITIALIZE) if is_prepared else str(RunState.RUN)
+    state = RunState.INITIALIZE if is_prepared else RunState.RUN
+    spec["state"] = str(state)
     document = {
         "apiVersion": "placement.kubernetes-fleet.io/v1beta1",
         "kind": kind_in(namespace, STAGED_RUN_KIND),
@@ -371,11 +372,10 @@ def end_staged_run(
     )
     after = why_facts(reasons)
     has_failed = outcome is StagedRunOutcome.FAILED
-    name = run.full_name
     record_event(
         run.status,
         STAGED_RUN,
-        name,
+        run.full_name,
         run.revision,
         after=after,
         is_warning=has_failed,

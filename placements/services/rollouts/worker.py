@@ -266,9 +266,8 @@ def prepare_calls(
     bindings: Sequence[Binding], *, now: datetime
 ) -> dict[int, ClusterCall]:
     """Return the calls by binding, with what each cluster is to have; release those that cannot be called."""
-    names = {row.cluster_name for row in bindings}
     rows = MemberCluster.objects.filter(
-        name__in=names, driver__in=DRIVERS
+        name__in={row.cluster_name for row in bindings}, driver__in=DRIVERS
     ).select_related("credential")
     clusters = {one.name: one for one in rows}
     cache = ManifestCache()
@@ -333,7 +332,6 @@ class ManifestCache:
         return self._kinds[placement_id]
 
     def read(self, snapshots: Collection[int | None]) -> None:
-        """Read these snapshots with one query."""
         stored = ResourceSnapshotPart.objects.filter(snapshot__in=snapshots).order_by(
             "position"
         )
@@ -404,8 +402,7 @@ def call_clusters(
 
 def group_by_cluster(calls: Iterable[ClusterCall]) -> Iterable[Sequence[ClusterCall]]:
     """Group the observations of one cluster: it is called once for all its placements."""
-    groups = grouped((one.joined_by, one) for one in calls)
-    return groups.values()
+    return grouped((one.joined_by, one) for one in calls).values()
 
 
 def call_cluster(
