@@ -109,6 +109,12 @@ def pictures_of(
     }
 
 
+def _largest_first(domain: tuple[str, int]) -> tuple[int, tuple[bool, str]]:
+    """Return the order of domains, as on the map of the fleet."""
+    value, count = domain
+    return -count, domain_order(value)
+
+
 def _strictest(headroom: PlacementHeadroom) -> tuple[str, int, int]:
     worst = min(headroom.skews, key=lambda one: one.most - one.skew)
     return worst.key, worst.skew, worst.most
@@ -145,7 +151,7 @@ def _counts(keys: dict[int, str]) -> dict[int, dict[str | None, int]]:
         pk: {
             value: found[pk].get(value, 0)
             for value in (
-                *sorted((one for one, _ in domains[key]), key=domain_order),
+                *(one for one, _ in sorted(domains[key], key=_largest_first)),
                 None,
             )
         }
