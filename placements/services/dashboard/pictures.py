@@ -109,12 +109,6 @@ def pictures_of(
     }
 
 
-def _largest_first(domain: tuple[str, int]) -> tuple[int, tuple[bool, str]]:
-    """Return the order of domains, as on the map of the fleet."""
-    value, count = domain
-    return -count, domain_order(value)
-
-
 def _strictest(headroom: PlacementHeadroom) -> tuple[str, int, int]:
     worst = min(headroom.skews, key=lambda one: one.most - one.skew)
     return worst.key, worst.skew, worst.most
@@ -147,13 +141,15 @@ def _counts(keys: dict[int, str]) -> dict[int, dict[str | None, int]]:
         rows.order_by().values_list("placement", "domain").annotate(count=Count("pk"))
     ):
         found[pk][domain] = count
+    # As on the map: the largest first, then by name.
+    orders = {
+        key: sorted(several, key=lambda one: (-one[1], domain_order(one[0])))
+        for key, several in domains.items()
+    }
     return {
         pk: {
             value: found[pk].get(value, 0)
-            for value in (
-                *(one for one, _ in sorted(domains[key], key=_largest_first)),
-                None,
-            )
+            for value in (*(one for one, _ in orders[key]), None)
         }
         for pk, key in keys.items()
         if key
