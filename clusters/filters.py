@@ -158,7 +158,7 @@ def clusters_matching(wanted: ClusterFilter) -> QuerySet[MemberCluster]:
         rows = rows.exclude(chosen) if label.startswith("!") else rows.filter(chosen)
     if wanted.verdict:
         rows = rows.filter(verdict=wanted.verdict)
-    if wanted.state in BESIDE_STATES:
+    if wanted.state and wanted.state in BESIDE_STATES:
         rows = rows.filter(BESIDE_STATES[wanted.state])
     elif wanted.state:
         state = ClusterListState(wanted.state.replace("-", " "))

@@ -267,8 +267,8 @@ def count_in_all() -> dict[str, Any]:
     rows = Placement.objects.order_by().annotate(one=Value(1)).values("one")
     rows = rows.annotate(report=Max("resilience__report"), **counts, **others)
     for row in rows:
-        row["resilience"] = loss_advice() if row["report"] else None
-        return {name: value for name, value in row.items() if name != "one"}
+        totals = {name: value for name, value in row.items() if name != "one"}
+        return totals | {"resilience": loss_advice() if row["report"] else None}
     of_empty_hub = Hub.objects.filter(pk=current_hub_id()).values(**others).get()
     return {
         "report": None,

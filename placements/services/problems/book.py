@@ -217,7 +217,7 @@ def _status_events(
     verbs = latest.order_by("-at", "-id").values("verb")[:1]
     rows = Placement.objects.filter(pk__in=keys).annotate(verb=Subquery(verbs))
     for row in rows.only("full_name", "revision", "health").order_by("pk"):
-        health = PlacementHealth.read(row.health)
+        health = PlacementHealth.read(row.health or {})
         severity = _SEVERITIES[health.level]
         before = _VERBS.index(row.verb) if row.verb else 0
         is_awaited = health.word == WAITS_FOR_APPROVAL
