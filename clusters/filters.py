@@ -33,11 +33,7 @@ from fleetui.prepared import PreparedQuery
 
 
 class ClusterFilterState(StrEnum):
-    """Filter values; a cluster can match several.
-
-    `ELIGIBLE` clusters may be picked. Those that are `READY` are also monitored, were observed lately,
-    answer, are healthy with workloads that do not fail, and not cordoned.
-    """
+    """Filter values: the state of a cluster (`ClusterListState`), and whether it is eligible or simulated."""
 
     READY = "ready"
     ELIGIBLE = "eligible"
@@ -86,8 +82,12 @@ CLOSED_FILTERS: dict[str, type[StrEnum]] = {
     "state": ClusterFilterState,
     "verdict": EligibilityKind,
 }
-_LATE = Q(unanswered_since__isnull=False, verdict="")
-_WORKLOADS_FAILING = ~Q(workloads_problem="")
+BESIDE_STATES: Mapping[ClusterFilterState, Q] = {
+    ClusterFilterState.ELIGIBLE: Q(verdict=""),
+    ClusterFilterState.SIMULATED: Q(driver=SIMULATED),
+}
+"""Filter values that are no states: a cluster has one of these and a state."""
+_AWAITS_FIRST_HEARTBEAT = ~Q(driver="") & Q(has_reported=False, unanswered_since=None)
 _NOT_MONITORED = Q(driver="", hub=LOCAL_HUB)  # the agents of a live hub report to it
 
 
@@ -157,25 +157,31 @@ def clusters_matching(wanted: ClusterFilter) -> QuerySet[MemberCluster]:
         rows = rows.exclude(chosen) if label.startswith("!") else rows.filter(chosen)
     if wanted.verdict:
         rows = rows.filter(verdict=wanted.verdict)
-    return (
-        rows.filter(_conditions(datetime.now(UTC))[wanted.state])
-        if wanted.state
-        else rows
-    )
+    if wanted.state and wanted.state in BESIDE_STATES:
+        rows = rows.filter(BESIDE_STATES[wanted.state])
+    elif wanted.state:
+        state = ClusterListState(wanted.state.replace("-", " "))
+        rows = rows.annotate(how=list_state()).filter(how=state.value)
+    return rows
 
 
-def list_state() -> Case:
-    now = datetime.now(UTC)
+def list_state(*, now: datetime | None = None) -> Case:
+    """Return the expression of the state of a cluster, as it is now: the first condition that holds."""
+    now = now or datetime.now(UTC)
+    conditions: dict[ClusterListState, Q] = {
+        ClusterListState.LEAVING: Q(membership=Membership.LEAVING),
+        ClusterListState.NOT_ELIGIBLE: ~Q(verdict="") & ~_AWAITS_FIRST_HEARTBEAT,
+        ClusterListState.HEARTBEAT_LATE: Q(verdict="", unanswered_since__isnull=False),
+        ClusterListState.NOT_OBSERVED: Q(verdict="") & not_observed(now=now),
+        ClusterListState.UNHEALTHY: unhealthy(now=now),
+        ClusterListState.WORKLOADS_FAILING: Q(verdict="") & ~Q(workloads_problem=""),
+        ClusterListState.CORDONED: Q(verdict="") & _is_cordoned(),
+        ClusterListState.JOINING: Q(membership=Membership.JOINING)
+        | _AWAITS_FIRST_HEARTBEAT,
+        ClusterListState.NOT_MONITORED: _NOT_MONITORED,
+    }
     return Case(
-        When(membership=Membership.LEAVING, then=Value(ClusterListState.LEAVING.value)),
-        When(~Q(verdict=""), then=Value(ClusterListState.NOT_ELIGIBLE.value)),
-        When(_LATE, then=Value(ClusterListState.HEARTBEAT_LATE.value)),
-        When(not_observed(now=now), then=Value(ClusterListState.NOT_OBSERVED.value)),
-        When(unhealthy(now=now), then=Value(ClusterListState.UNHEALTHY.value)),
-        When(_WORKLOADS_FAILING, then=Value(ClusterListState.WORKLOADS_FAILING.value)),
-        When(_is_cordoned(), then=Value(ClusterListState.CORDONED.value)),
-        When(membership=Membership.JOINING, then=Value(ClusterListState.JOINING.value)),
-        When(_NOT_MONITORED, then=Value(ClusterListState.NOT_MONITORED.value)),
+        *(When(one, then=Value(state.value)) for state, one in conditions.items()),
         default=Value(ClusterListState.READY.value),
         output_field=CharField(),
     )
@@ -205,39 +211,40 @@ def label_of(key: str) -> Subquery:
     )
 
 
-def _conditions(now: datetime) -> dict[ClusterFilterState, Q]:
-    return {
-        ClusterFilterState.READY: Q(
-            verdict="", membership=Membership.JOINED, unanswered_since=None
-        )
-        & ~not_observed(now=now)
-        & ~unhealthy(now=now)
-        & ~_WORKLOADS_FAILING
-        & ~_NOT_MONITORED
-        & ~_is_cordoned(),
-        ClusterFilterState.ELIGIBLE: Q(verdict=""),
-        ClusterFilterState.NOT_ELIGIBLE: ~Q(verdict=""),
-        ClusterFilterState.HEARTBEAT_LATE: _LATE,
-        ClusterFilterState.NOT_OBSERVED: not_observed(now=now) & Q(verdict=""),
-        ClusterFilterState.UNHEALTHY: unhealthy(now=now),
-        ClusterFilterState.WORKLOADS_FAILING: _WORKLOADS_FAILING,
-        ClusterFilterState.CORDONED: _is_cordoned(),
-        ClusterFilterState.JOINING: Q(membership=Membership.JOINING),
-        ClusterFilterState.LEAVING: Q(membership=Membership.LEAVING),
-        ClusterFilterState.SIMULATED: Q(driver=SIMULATED),
-        ClusterFilterState.NOT_MONITORED: _NOT_MONITORED,
-    }
-
-
 def counts_by_state() -> dict[ClusterFilterState, int]:
-    counts: dict[str, int] = next(iter(_counts.rows(now=datetime.now(UTC))), {})
-    return {state: counts.get(state.name, 0) for state in ClusterFilterState}
+    """Count all clusters by filter value, in one query; those of the states sum to all clusters."""
+    return _by_filter_value(_counts.rows(now=datetime.now(UTC)))
+
+
+def _counted(rows: QuerySet[MemberCluster], now: datetime) -> QuerySet[Any, Any]:
+    """Count clusters by their state, and how many of each match the other filter values."""
+    others = {
+        state.name: Count("pk", filter=condition)
+        for state, condition in BESIDE_STATES.items()
+    }
+    by_state = rows.order_by().annotate(how=list_state(now=now)).values("how")
+    return by_state.annotate(count=Count("pk"), **others)
 
 
 @PreparedQuery
 def _counts(*, now: datetime) -> QuerySet[Any, Any]:
-    one_group = MemberCluster.objects.order_by().annotate(one=Value(1)).values("one")
-    return one_group.annotate(**_counted(now))
+    return _counted(MemberCluster.objects.all(), now)
+
+
+def _by_filter_value(
+    rows: Iterable[Mapping[str, Any]],
+) -> dict[ClusterFilterState, int]:
+    counts = dict.fromkeys(ClusterFilterState, 0)
+    for row in rows:
+        counts[ClusterFilterState(row["how"].replace(" ", "-"))] = row["count"]
+        for state in BESIDE_STATES:
+            counts[state] += row[state.name]
+    return counts
+
+
+def in_all(counts: Mapping[ClusterFilterState, int]) -> int:
+    """Return the number of clusters: each is in one state."""
+    return sum(counts[state] for state in counts if state not in BESIDE_STATES)
 
 
 def counts_with(wanted: ClusterFilter) -> tuple[int, dict[ClusterFilterState, int]]:
@@ -246,19 +253,9 @@ def counts_with(wanted: ClusterFilter) -> tuple[int, dict[ClusterFilterState, in
     if rest == ClusterFilter():
         states = counts_by_state()
     else:
-        counts = clusters_matching(rest).aggregate(**_counted(datetime.now(UTC)))
-        states = {state: counts[state.name] for state in ClusterFilterState}
-    in_all = (
-        states[ClusterFilterState.ELIGIBLE] + states[ClusterFilterState.NOT_ELIGIBLE]
-    )
-    return states[wanted.state] if wanted.state else in_all, states
-
-
-def _counted(now: datetime) -> dict[str, Count]:
-    return {
-        state.name: Count("pk", filter=condition)
-        for state, condition in _conditions(now).items()
-    }
+        rows = _counted(clusters_matching(rest), datetime.now(UTC))
+        states = _by_filter_value(rows)
+    return states[wanted.state] if wanted.state else in_all(states), states
 
 
 def groups_of(
@@ -320,7 +317,9 @@ _SAMPLE = 50
 
 
 def members_by(key: str) -> tuple[Members, list[dict[str, str]]]:
-    """Return every cluster with its state, by its value of one label, both by name; two queries.
+    """Return every cluster with its state, by its value of one label; two queries.
+
+    The largest domains come first, then by name, those without the label last; clusters by name.
 
     Beside them the properties of some clusters, as a sample of what all have. Sorted here: the database would
     fetch thousands of rows by name in random order.
@@ -333,7 +332,11 @@ def members_by(key: str) -> tuple[Members, list[dict[str, str]]]:
     states = {state.value: state for state in ClusterListState}
     facts = sorted(rows.order_by().values_list("name", "label", "list_state"))
     by_value = grouped((value, (name, states[state])) for name, value, state in facts)
-    members = {value: by_value[value] for value in sorted(by_value, key=domain_order)}
+    largest_first = sorted(
+        by_value,
+        key=lambda one: (one is None, -len(by_value[one]), domain_order(one)),
+    )
+    members = {value: by_value[value] for value in largest_first}
     return members, [one for one in sample if one]
 
 

@@ -100,18 +100,14 @@ def observe(*, now: datetime) -> ObservationResult:
             if isinstance(answer, Observation)
         ]
         _write_observations(observations, now=now)
-        codes = {
-            pk: str(getattr(answer, "code", ""))
-            for pk, answer in batch
-            if isinstance(answer, DriverError)
-        }
-        _write_silence(codes, now=now)
+        errors = {pk: one for pk, one in batch if isinstance(one, DriverError)}
+        _write_silence({rows[pk]: error for pk, error in errors.items()}, now=now)
         _reschedule(
             [pk for pk, answer in batch if isinstance(answer, NotCalled)],
             at=now,
             now=now,
         )
-        observed, silent = observed + len(observations), silent + len(codes)
+        observed, silent = observed + len(observations), silent + len(errors)
     if rows:
         until = now + timedelta(seconds=monotonic() - started)
         with unnoticed():
@@ -119,11 +115,16 @@ def observe(*, now: datetime) -> ObservationResult:
     return ObservationResult(observed, silent, refresh_eligibility(now=now))
 
 
-def _write_silence(codes: Mapping[int, str], *, now: datetime) -> None:
+def _write_silence(
+    errors: Mapping[MemberCluster, DriverError], *, now: datetime
+) -> None:
     """Write that clusters did not answer, by the code of the error, and when each is observed next."""
+    codes = {row.pk: str(getattr(one, "code", "")) for row, one in errors.items()}
     _claimed(now).filter(pk__in=codes, unanswered_since=None).update(
         unanswered_since=now
     )
+    late = {row: str(one) for row, one in errors.items() if not row.unanswered_since}
+    _record_heartbeats("heartbeat late", late, is_warning=True, now=now)
     for code in sorted(set(codes.values())):
         pks = [pk for pk, own in codes.items() if own == code]
         _claimed(now).filter(pk__in=pks).exclude(unanswered_code=code).update(
@@ -131,6 +132,29 @@ def _write_silence(codes: Mapping[int, str], *, now: datetime) -> None:
         )
     pause = SILENT_PERIOD if len(codes) <= THREADS else USUAL_PERIOD
     _reschedule(list(codes), at=now + timedelta(seconds=pause), now=now)
+
+
+def _record_heartbeats(
+    verb: str,
+    clusters: Mapping[MemberCluster, str],
+    *,
+    is_warning: bool = False,
+    now: datetime,
+) -> None:
+    """Record the first observation that failed or succeeded again, not each; the round holds the clusters."""
+    events = [
+        AuditEvent(
+            verb,
+            CLUSTER,
+            row.name,
+            revision=row.revision,
+            after={"verdict": row.verdict, "reason": reason},
+            is_warning=is_warning,
+        )
+        for row, reason in clusters.items()
+        if not row.verdict  # else the change of the eligibility is recorded
+    ]
+    record_all(events, by=None, now=now)
 
 
 def _claim(now: datetime) -> dict[int, MemberCluster]:
@@ -303,6 +327,8 @@ def _write_observations(
     }
     if identities:
         record_identities(identities, now=now)
+    back = {row: "" for row, _ in observations if row.unanswered_since}
+    _record_heartbeats("heartbeat recovered", back, now=now)
     periods = grouped((_period_of(row), row.pk) for row, _ in observations)
     for period, pks in periods.items():
         pause = timedelta(seconds=period)

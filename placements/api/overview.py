@@ -86,6 +86,13 @@ class OverviewSerializer(CamelCaseSerializer):
         help_text="Clusters that are the only ones on which several placements fail."
     )
     leaving = serializers.IntegerField()
+    joining = serializers.IntegerField()
+    heartbeat_late = number("late")
+    cordoned = serializers.IntegerField()
+    not_monitored = serializers.IntegerField()
+    ready = serializers.IntegerField(
+        help_text="The states of clusters do not overlap: their numbers sum to `clusters`."
+    )
     runs_running = serializers.IntegerField()
     runs_waiting = serializers.IntegerField(
         help_text="Rollouts that need a decision of a user."

@@ -46,6 +46,7 @@ from placements.services.health import (
     IS_SUSPENDED,
 )
 from placements.services.loss.evaluation import impact_of
+from placements.services.loss.queries import loss_advice
 from placements.services.rollouts.queries import runs_under_way, waiting_runs
 
 Row = TypeVar("Row", bound=Model)
@@ -60,7 +61,7 @@ class PlacementFilterState(StrEnum):
     PENDING = "pending"
     ROLLING = "rolling"
     WAITING = "waiting"
-    STALE = "stale"
+    OUTDATED = "outdated"
     INVALID = "invalid"
     BROKEN = "assertion-broken"
     DEGRADED = "degraded"
@@ -191,7 +192,7 @@ def _states() -> dict[PlacementFilterState, Q]:
         | undecided,
         PlacementFilterState.ROLLING: _having(runs_under_way()),
         PlacementFilterState.WAITING: _having(waiting_runs()),
-        PlacementFilterState.STALE: Q(
+        PlacementFilterState.OUTDATED: Q(
             pk__in=StalePick.objects.values("staleness_check__placement")
         ),
         PlacementFilterState.BROKEN: Q(
@@ -229,8 +230,8 @@ def counts_in_all(stored: Mapping[str, Any] | None = None) -> PlacementTotals:
     in_all, report, waiting = (
         counts.pop(name) for name in ("in_all", "report", "waiting_runs")
     )
-    by_state = {state: counts[state] for state in PlacementFilterState}
-    # A comparison of an older release has none of these.
+    # A comparison of an older release has not all of these.
+    by_state = {state: counts.get(state, 0) for state in PlacementFilterState}
     approval, suspended = (counts.get(name, 0) for name in _OTHER_STATES)
     names = counts.get("namespaces", [])
     return PlacementTotals(
@@ -244,7 +245,7 @@ _OTHER_STATES = {"awaiting_approval": AWAITS_APPROVAL, "suspended": IS_SUSPENDED
 def count_in_all() -> dict[str, Any]:
     """Count placements, runs and clusters, to be stored: the subqueries are too slow for each page.
 
-    One query; without placements two.
+    One query; without placements two, and with a resilience report those of its advice.
     """
     waiting, staged_waiting = waiting_runs()
     rolling, staged = runs_under_way()
@@ -268,9 +269,15 @@ def count_in_all() -> dict[str, Any]:
     rows = Placement.objects.order_by().annotate(one=Value(1)).values("one")
     rows = rows.annotate(report=Max("resilience__report"), **counts, **others)
     for row in rows:
-        return {name: value for name, value in row.items() if name != "one"}
+        totals = {name: value for name, value in row.items() if name != "one"}
+        return totals | {"resilience": loss_advice() if row["report"] else None}
     of_empty_hub = Hub.objects.filter(pk=current_hub_id()).values(**others).get()
-    return {"report": None, **dict.fromkeys(counts, 0), **of_empty_hub}
+    return {
+        "report": None,
+        "resilience": None,
+        **dict.fromkeys(counts, 0),
+        **of_empty_hub,
+    }
 
 
 def placements_on(names: Iterable[str]) -> dict[str, int]:

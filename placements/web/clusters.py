@@ -18,6 +18,7 @@ from django.views.decorators.http import require_safe
 
 from clusters.drivers.kubernetes.properties import ENTRYPOINT, VERSION
 from clusters.filters import (
+    BESIDE_STATES,
     CLOSED_FILTERS,
     ClusterFilter,
     ClusterFilterState,
@@ -268,9 +269,10 @@ def _bar(
     states = [
         (one, state_words(one), count)
         for one, count in counts.items()
-        if one == wanted.state
-        or (count and one is not ClusterFilterState.ELIGIBLE)  # no status
+        if one == wanted.state or (count and one not in BESIDE_STATES)
     ]
+    simulated = ClusterFilterState.SIMULATED
+    drivers = [(simulated, state_words(simulated), counts[simulated])]
     # A value that is chosen replaces the present labels.
     values = groups_of(
         chosen or favourites[:_FACETS], among=replace(wanted, labels=())
@@ -290,6 +292,7 @@ def _bar(
                 )
                 for key, sizes in values
             ),
+            Facet("state", "Driver", drivers if counts[simulated] else []),
             Facet("verdict", "Reason not eligible", plain_choices(EligibilityKind)),
             Facet(
                 "by", "Values of another label", [(key, key, None) for key, _ in keys]

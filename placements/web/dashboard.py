@@ -8,7 +8,6 @@ from typing import Any
 
 from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
 from django.shortcuts import redirect
-from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 from django_htmx.http import HttpResponseClientRefresh
 
@@ -52,10 +51,8 @@ from placements.web.overview_rows import (
     placement_line,
     rows_of,
     run_line,
-    with_loss,
 )
 from placements.web.request import word_from
-from placements.web.what_if import overview_card
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,9 +145,7 @@ def _overview(request: HttpRequest) -> HttpResponse:
     if not counts.clusters and queries.is_untouched():
         return render_page(request, "dashboard/empty.html", {"sizes": DEMO_SIZES})
 
-    causes = _causes_context(
-        request, fleet["by"], overview_card(counts.of_placements.report, mark)
-    )
+    causes = _causes_context(request, fleet["by"], navigation.totals)
     lists = (
         causes["more_items"],
         causes["attention"].snoozed,
@@ -201,7 +196,7 @@ def _overview(request: HttpRequest) -> HttpResponse:
 
 
 def _causes_context(
-    request: HttpRequest, by: str, card: Mapping[str, Any]
+    request: HttpRequest, by: str, totals: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return what needs attention: the rows of the chosen section, and which of them can be approved."""
     found = attention(
@@ -210,8 +205,8 @@ def _causes_context(
         now=datetime.now(UTC),
         key=by,
         problems=stored_problems(),
+        totals=totals,
     )
-    found = with_loss(found, card, reverse("web:resilience"))
     section = word_from(request, "show", AttentionSection)
     rows, more = rows_of(
         found.in_section(section),

@@ -8,7 +8,6 @@ from itertools import pairwise
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
-from django.db.models import Exists, OuterRef
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_http_methods, require_safe
@@ -29,14 +28,13 @@ from placements.models import (
     Placement,
     PolicySnapshot,
     RunKind,
-    StalePick,
 )
 from placements.services.actions import ActionKind
 from placements.services.decisions.records import latest_decision
 from placements.services.editor.operations import plan_of_revision
 from placements.services.editor.preview import preview_draft
 from placements.services.editor.validation import PlacementDraft
-from placements.services.fleet.queries import stale_picks_of
+from placements.services.fleet.queries import stale_picks_of, with_outdated
 from placements.services.health import health_of, with_rollouts
 from placements.services.history.compare import (
     IncomparableRevisionsError,
@@ -107,9 +105,7 @@ def history(request: HttpRequest, name: str) -> HttpResponse:
         .select_related("staleness_check", "assertion_check")
         .prefetch_related("policy_snapshots")
     )
-    stale_picks = StalePick.objects.filter(staleness_check__placement=OuterRef("pk"))
-    placements = placements.annotate(is_outdated=Exists(stale_picks))
-    placement = get_object_or_404(placements, full_name=name)
+    placement = get_object_or_404(with_outdated(placements), full_name=name)
     now = datetime.now(UTC)
     at = _POLICY.fullmatch(request.GET.get("at", ""))
     revisions = revisions_of(placement)

@@ -13,7 +13,7 @@ from placements.explain.vocabulary import NONE, max_skew_words, measure_word
 from placements.manifests.policy import PlacementType
 from placements.models import ProblemKind, RunKind
 from placements.services.dashboard import queries
-from placements.services.dashboard.causes import Attention, AttentionItem
+from placements.services.dashboard.causes import AttentionItem
 from placements.services.dashboard.pictures import Picture
 from placements.services.dashboard.progress import RunProgress
 from placements.services.dashboard.queries import PlacementHeadroom
@@ -107,7 +107,7 @@ def figures_of(
     placement_parts = _parts(
         (
             counts.degraded,
-            "not fulfilled" if is_all_unfulfilled else "degraded or failed",
+            "not fulfilled" if is_all_unfulfilled else "degraded, failed or unknown",
             "attention",
         ),
         (counts.broken, "with broken assertions", "attention"),
@@ -198,26 +198,6 @@ def run_line(progress: RunProgress) -> RunLine:
 
 _ADVICE_ROWS = 3
 """More advice than this is one row while all sections are shown."""
-
-
-def with_loss(found: Attention, report: Mapping[str, Any], url: str) -> Attention:
-    """Return what needs attention with the worst loss of the resilience report as advice."""
-    worst = next(
-        (one for one, _ in report.get("resilience_levels", ()) if one.is_bad), None
-    )
-    if worst is None:
-        return found
-    age, details = report["resilience_age"], ""
-    if age.is_other_fleet:
-        details = "The fleet changed since then."
-    elif age.is_outdated:
-        details = f"Newer decisions since then: {age.changed:,}."
-    facts = ("resilience", ProblemLevel.OUTDATED, "", Noun.CLUSTER, "", "", url)
-    title = worst.sentence.removesuffix(".")
-    item = AttentionItem(
-        *facts, title=title, details=details, section=AttentionSection.ADVICE
-    )
-    return Attention([*found.items, item], found.snoozed)
 
 
 def rows_of(

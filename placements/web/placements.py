@@ -70,6 +70,7 @@ from placements.services.fleet.queries import (
     Stale,
     skews_of,
     stale_picks_of,
+    with_outdated,
 )
 from placements.services.health import (
     cluster_problems,
@@ -123,6 +124,7 @@ from placements.web.request import (
 )
 from placements.web.rollouts import run_rows
 
+_BEFORE_CHANGE = " (before the last change)"
 _REVISIONS_SHOWN = 10
 _EVENTS_SHOWN = 15
 _RESOURCES_SHOWN = 100
@@ -184,7 +186,7 @@ class PlacementListRow:
             return None
         words = counted(check.total, "finding")
         if has_older_findings(self.placement):
-            words += " (outdated)"
+            words += _BEFORE_CHANGE
         return badges.Badge(LEVEL, words)
 
     @property
@@ -200,10 +202,10 @@ class PlacementListRow:
         """Return the levels of the resilience report whose losses the placement survives."""
         if (resilience := current_resilience(self.placement, self.health)) is None:
             return ""
-        words = "Survives no loss"
+        words = "Does not survive the loss of a cluster"
         if resilience.levels:
-            words = f"Survives loss of {', '.join(resilience.levels)}"
-        return f"{words} (outdated)" if is_outdated(self.placement) else words
+            words = f"Survives the loss of any {', any '.join(resilience.levels)}"
+        return words + _BEFORE_CHANGE if is_outdated(self.placement) else words
 
 
 def placement_rows(placements: list[Placement]) -> list[PlacementListRow]:
@@ -244,7 +246,7 @@ def placements(request: HttpRequest) -> HttpResponse:
     wanted = placement_filter(filters)
     rows, order = placements_matching(wanted), order_from(request, PLACEMENT_ORDERS)
     related = ("staleness_check", "resilience__report", "findings_check")
-    listed = with_fleet_version(rows.select_related(*related))
+    listed = with_outdated(with_fleet_version(rows.select_related(*related)))
     page = page_from(request, listed, order=order, unique="full_name")
     counts = counts_in_all(stored.totals)
     count = counts.in_all if wanted == PlacementFilter() else rows.count()

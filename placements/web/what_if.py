@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from django.core.cache import caches
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.utils.http import urlencode
@@ -37,9 +36,7 @@ from placements.explain.vocabulary import OUTCOME_WORDS
 from placements.models import Placement, ResilienceReport
 from placements.services.loss.evaluation import Impact, chosen_clusters, losses_at
 from placements.services.loss.queries import (
-    ReportAge,
     age_of,
-    has_cluster_of,
     report_in_progress,
     survival_by_group,
     trend,
@@ -261,34 +258,3 @@ def _page(request: HttpRequest, *, status: int = 200, **more: Any) -> HttpRespon
         fragment="what_if/_report.html",
         status=status,
     )
-
-
-def overview_card(report: int | None, moment: str) -> dict[str, Any]:
-    """Return the worst losses of the last reports for the overview, unless none of their clusters is left.
-
-    This process keeps them for a minute; `moment` changes with the fleet and with each decision.
-    """
-
-    def read() -> tuple[list[ResilienceReport], ReportAge | None]:
-        reports = trend(most=5)
-        if not reports or not has_cluster_of(reports[0]):
-            return [], None
-        return reports, age_of(reports[0])
-
-    key = f"resilience-{report}-{moment}"
-    kept = caches["process"].get_or_set(key, read, _KEPT_SECONDS) if report else None
-    reports, age = kept or ([], None)
-    if not reports:
-        return {"resilience": None}
-    variant = reports[0].variants[-1]
-    histories = grouped(
-        (one.level, one.unfulfilled)
-        for report in reversed(reports)
-        for one in worst_by_level(report.totals, variant)
-    )
-    worst = worst_by_level(reports[0].totals, variant)[:4]
-    return {
-        "resilience": reports[0],
-        "resilience_age": age,
-        "resilience_levels": [(one, histories[one.level]) for one in worst],
-    }

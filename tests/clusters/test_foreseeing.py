@@ -66,7 +66,7 @@ def test_counts_states_in_one_query(
     assert counts == {
         ClusterFilterState.READY: 0,
         ClusterFilterState.ELIGIBLE: 2,
-        ClusterFilterState.NOT_ELIGIBLE: 1,
+        ClusterFilterState.NOT_ELIGIBLE: 0,
         ClusterFilterState.CORDONED: 1,
         ClusterFilterState.JOINING: 0,
         ClusterFilterState.LEAVING: 1,
@@ -75,5 +75,5 @@ def test_counts_states_in_one_query(
         ClusterFilterState.NOT_OBSERVED: 0,
         ClusterFilterState.UNHEALTHY: 0,
         ClusterFilterState.WORKLOADS_FAILING: 0,
-        ClusterFilterState.NOT_MONITORED: 3,
+        ClusterFilterState.NOT_MONITORED: 1,
     }

@@ -90,9 +90,29 @@ def test_one_that_falls_silent_is_stale_after_five_minutes_and_eligible_when_it_
     assert MemberCluster.objects.get().verdict == ""
     assert list(Event.objects.order_by("pk").values_list("verb", flat=True))[1:] == [
         "became eligible",
+        "heartbeat late",
         "became ineligible",
         "became eligible",
     ]
+
+
+def test_a_late_heartbeat_is_a_warning_once_and_normal_once_it_recovers() -> None:
+    simulated("a")
+    watched(1)
+    Event.objects.all().delete()
+
+    MemberCluster.objects.update(connection={"fault": "silent"})
+    watched(4, since=1)
+    MemberCluster.objects.update(connection={})
+    watched(6, since=4)
+
+    events = Event.objects.order_by("pk").values_list("name", "verb", "is_warning")
+    assert list(events) == [
+        ("a", "heartbeat late", True),
+        ("a", "heartbeat recovered", False),
+    ]
+    late = Event.objects.get(is_warning=True).after
+    assert late == {"verdict": "", "reason": "the simulated cluster is silent"}
 
 
 @pytest.mark.nightly

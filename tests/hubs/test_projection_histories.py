@@ -46,6 +46,8 @@ from tests.hubs.test_projection_placements import (
 
 pytestmark = pytest.mark.django_db
 HISTORIES, PARTS = 300, 150
+GENERATION = 2
+"""Of each placement: its revisions start there."""
 BOOKKEEPING = {
     *(
         "id",
@@ -58,12 +60,8 @@ BOOKKEEPING = {
         "run",
     ),
     *("progress_version", "runs_made", "observe_rollout", "changed_in"),
-    "revision_number",
 }
-"""What may differ: keys, how often a row was written, and the rollouts, which depend on the history.
-
-So does the revision that a snapshot rolls out: it is recorded when the rollout is observed.
-"""
+"""What may differ: keys, how often a row was written, and the rollouts, which depend on the history."""
 MODELS = (
     *(
         MemberCluster,
@@ -198,14 +196,14 @@ def content(kind: str, name: str, chance: random.Random) -> dict[str, Any]:
         return member(name, region=chance.choice("ab"))
     if kind == "ClusterResourcePlacement":
         status = scheduled(
-            chance.choice(("True", "False")), generation=chance.randint(1, 2)
+            chance.choice(("True", "False")), generation=chance.randint(1, GENERATION)
         )
         status["observedResourceIndex"] = chance.choice("01")
         odd: dict[str, Any] = {"newField": 1} if chance.random() < 0.2 else {}
         found = changed(
             placement(name, clusters=chance.randint(1, 3)), spec=odd, status=status
         )
-        return changed(found, metadata={"generation": 2})
+        return changed(found, metadata={"generation": GENERATION})
     if kind == "ClusterSchedulingPolicySnapshot":
         return snapshot(owner, int(rest[0]), is_latest=chance.random() < 0.7)
     if kind == "ClusterResourceSnapshot":
@@ -222,6 +220,24 @@ def content(kind: str, name: str, chance: random.Random) -> dict[str, Any]:
     return changed(found, metadata={"name": name, **is_deleting})
 
 
+def known_revision(row: Any) -> dict[str, int | None]:
+    """Return the revision of a row that must be known without its history: that of latest resources.
+
+    Older resources, and runs whose resources are gone, have one only if they were seen while these were the
+    latest: then it is the same.
+    """
+    if not isinstance(row, (ResourceSnapshot, StagedRun)):
+        return {}
+    snapshot = row.resource_snapshot if isinstance(row, StagedRun) else row
+    number = row.resource_number if isinstance(row, StagedRun) else row.number
+    due = None if number is None else GENERATION + number
+    is_latest = snapshot is not None and snapshot.is_latest
+    assert row.revision_number in ((due,) if is_latest else (due, None))
+    if snapshot is not None:
+        assert row.revision_number == snapshot.revision_number
+    return {"revision_number": due if is_latest else None}
+
+
 def rows(live: ProjectedHub) -> dict[str, list[Any]]:
     """Return all rows of the projection, without what may differ."""
     with live.scope():
@@ -234,6 +250,7 @@ def rows(live: ProjectedHub) -> dict[str, list[Any]]:
                             for field in model._meta.concrete_fields
                             if field.name not in BOOKKEEPING | {"cluster"}
                         },
+                        **known_revision(row),
                         "refers": [str(getattr(row, name, "")) for name in REFERENCES],
                         "numbers": [
                             getattr(getattr(row, name, None), "number", None)

@@ -420,3 +420,16 @@ def test_no_button_of_a_run_is_shown(live: ProjectedHub, client: Client) -> None
             "Create strategy",
         ):
             assert words not in page, address
+
+
+def test_a_run_that_is_projected_before_the_first_rollout_has_its_revision(
+    live: ProjectedHub,
+) -> None:
+    put_web(live)
+    put_run(live, {**run_status(), "resourceSnapshotIndexUsed": "0"})
+    run = run_of(live)
+    assert run.placement is not None
+    expected = run.placement.spec_generation  # with the snapshot of number 0
+
+    assert run.resource_snapshot is not None
+    assert run.revision_number == run.resource_snapshot.revision_number == expected

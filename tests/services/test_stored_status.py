@@ -12,6 +12,7 @@ from django.test import Client
 
 from clusters.models import MemberCluster
 from fleetui.hub_scope import LOCAL_HUB
+from fleetui.models import Event
 from placements.engine.rollout.actions import RunPhase
 from placements.engine.rollout.state import Phase
 from placements.manifests.binding import BindingState
@@ -367,6 +368,39 @@ def test_a_reader_sees_what_a_user_did_at_once_and_what_a_worker_did_after_the_s
     assert bring_up_to_date(now=NOW + 2 * SECOND)
     assert not bring_up_to_date(now=NOW + 2 * SECOND)
     assert level() == "healthy"
+
+
+def test_a_status_is_an_event_once_it_is_worse_and_once_it_is_healthy_again() -> None:
+    stored_world()
+    binding = Binding.objects.filter(cluster_name="c000")
+
+    def compared(seconds: int, **columns: Any) -> None:
+        binding.update(**columns)
+        compare(now=NOW + seconds * SECOND)
+
+    compared(1, phase=Phase.APPLIED, conditions={})
+    for attempt in range(3):
+        compared(2 * attempt + 2, phase=Phase.FAILED, message="web is immutable")
+        compared(2 * attempt + 3, phase=Phase.APPLYING)
+    Placement.objects.update(paused_since=NOW)
+    compared(9, phase=Phase.APPLYING)
+    Placement.objects.update(paused_since=None)
+    compared(10, phase=Phase.AVAILABLE)
+    compared(11, phase=Phase.FAILED)
+
+    events = Event.objects.filter(verb__in=("degraded", "failed", "recovered"))
+    assert [
+        (row.name, row.verb, row.is_warning, row.after) for row in events.order_by("pk")
+    ] == [
+        ("web", "degraded", True, {"status": "Degraded", "reason": NOT_AVAILABLE}),
+        ("web", "failed", True, {"status": "Failed", "reason": IMMUTABLE}),
+        ("web", "recovered", False, {"status": "Healthy", "reason": ""}),
+        ("web", "failed", True, {"status": "Failed", "reason": IMMUTABLE}),
+    ]
+
+
+NOT_AVAILABLE = "Not available on c000."
+IMMUTABLE = "Failed on c000. On c000: web is immutable. Retrying."
 
 
 def test_without_sweep_a_reader_compares_what_is_old() -> None:

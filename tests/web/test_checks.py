@@ -234,13 +234,13 @@ def test_the_list_and_the_page_count_the_findings_of_the_latest_check(
         .partition('id="findings"')[2]
         .partition("</section>")[0]
     )
-    assert "Outdated" in outdated
-    assert "The fleet changed since then." in outdated
+    assert "Outdated" not in outdated
+    assert "Computed for an earlier version of the fleet." in outdated
     summary = " ".join(outdated.partition("</summary>")[0].split())
-    assert "(outdated, " in summary
+    assert "(before the last change, " in summary
     assert "2 findings:" in summary
     assert "Error</span> · No cluster has the label regoin" in summary
-    assert "2 findings (outdated)" in text_of(viewer, "/placements/")
+    assert "2 findings (before the last change)" in text_of(viewer, "/placements/")
     assert not is_due(now=NOW), "a change of the fleet is checked after a while"
     assert is_due(now=NOW + EVERY)
     document = placement_document("web", pick_n_spec(1))

@@ -117,7 +117,12 @@ def problem_of(name: str, page: str) -> tuple[str, ...]:
 
 
 @pytest.mark.nightly
-def test_cluster_that_does_not_answer_is_unreachable_with_its_reason_everywhere(
+def marks(html: str) -> list[str]:
+    """Return the words of the status marks, in their order."""
+    return re.findall(r'<span class="mark [^"]*"><svg.*?</svg>([^<]+)</span>', html)
+
+
+def test_cluster_that_does_not_answer_is_late_and_its_placements_are_unreachable(
     viewer: Client, text_of: Fetch
 ) -> None:
     """Neither available, as it was last read, nor failed, as the placement is on another cluster."""
@@ -141,14 +146,27 @@ def test_cluster_that_does_not_answer_is_unreachable_with_its_reason_everywhere(
     )
     compare_all(now=datetime.now(UTC))
     page = text_of(viewer, PAGE)
-    assert "Unreachable" in page
+    assert "Unreachable" in marks(page)
+    assert "Heartbeat late" not in marks(page)
     assert "Credentials rejected since" in page
-    assert (
-        "Unreachable"
-        in text_of(viewer, "/clusters/nimblefox/").partition(
-            "Placements on this cluster"
-        )[2]
+    of_web = text_of(viewer, "/placements/web/").partition('id="clusters"')[2]
+    assert "Unreachable" in marks(of_web)
+    assert "Heartbeat late" not in marks(of_web)
+    head, _, placements = text_of(viewer, "/clusters/nimblefox/").partition(
+        "Placements on this cluster"
     )
+    assert marks(head)[0] == "Heartbeat late"
+    assert "Unreachable" not in marks(head)
+    assert "Unreachable" in marks(placements)
+    assert "Heartbeat late" not in marks(placements)
+    listed = text_of(viewer, "/clusters/?state=heartbeat-late").partition("<tbody>")[2]
+    assert marks(listed)[0] == "Heartbeat late"
+    assert "Unreachable" not in marks(listed)
+    assert 'title="nimblefox: Heartbeat late' in text_of(viewer, "/")
+    panel = viewer.get(
+        "/topology/panel/?cluster=nimblefox", headers={"HX-Request": "true"}
+    )
+    assert marks(panel.content.decode())[0] == "Heartbeat late"
     title, details = problem_of("nimblefox", text_of(viewer, "/"))
     assert title == "nimblefox: heartbeat late"
     assert details.startswith("Credentials rejected.")

@@ -397,8 +397,8 @@ def test_the_demo_of_nine_shows_the_stale_pick_the_headroom_and_the_fleet(
     shown = page.partition('id="placements-now"')[2].partition("</table>")[0]
     assert re.findall(r'<a [^>]*href="/placements/(\w+)/', shown)[0] == "ledger"
     assert "env skew 1 (max 2, soft)" in shown or "region skew 1 (max 1, hard)" in shown
-    assert 'aria-label="Clusters by region: east 1, north 1, south 0, west 1"' in shown
-    assert re.findall(r'class="count"[^>]*>(\d)<', shown)[:4] == ["1", "1", "0", "1"]
+    assert 'aria-label="Clusters by region: east 1, west 1, north 1, south 0"' in shown
+    assert re.findall(r'class="count"[^>]*>(\d)<', shown)[:4] == ["1", "1", "1", "0"]
     assert "region skew 1 (max 1, hard), 0 to 1 each" in shown
     assert "No change, not fulfilled" in page
     assert 'hx-get="/topology/panel/?label=region%3Aeast"' in page
@@ -657,6 +657,6 @@ def test_the_parts_of_a_figure_do_not_overlap(viewer: Client, text_of: Fetch) ->
 
     page = text_of(viewer, "/")
 
-    assert _figure(page, "of 2 clusters ready") == ("0", "2 not ready")
+    assert _figure(page, "of 2 clusters ready") == ("0", "2 joining")
     assert _figure(page, "rollouts in progress") == ("0", "none ended yet")
     assert _figure(page, "approvals pending") == ("0", "no staged run waits")

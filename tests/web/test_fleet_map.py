@@ -43,6 +43,7 @@ def test_a_small_fleet_has_each_cluster_and_a_large_one_counts_them(
 ) -> None:
     cordon(["bravelion"], by=None, now=NOW)
     simulated("silent", fault="silent", region="south")
+    MemberCluster.objects.filter(name="silent").update(unanswered_since=NOW)
 
     small = text_of(viewer, "/?by=region")
     monkeypatch.setattr(fleet_map, "_FORMS", {"boxes": 0, "squares": 0, "pillars": 200})
@@ -54,19 +55,20 @@ def test_a_small_fleet_has_each_cluster_and_a_large_one_counts_them(
     assert _cells(small)["silent"] == "Not ready"
     assert _cells(small)["nimblefox"].startswith("Ready (")
     assert "/topology/panel/?cluster=bravelion" in small
-    assert _columns(small) == ["3 east", "2 north", "1 not ready 2 south", "3 west"]
+    assert _columns(small) == ["3 east", "3 west", "2 north", "1 not ready 2 south"]
     assert _columns(large) == [
         "3 east",
+        "3 west",
         "2 north",
         "1 \u00d7 not ready 2 south",
-        "3 west",
     ]
     assert _cells(large) == {}
 
 
-def test_domains_have_one_order_in_map_bars_lanes_table_and_chart(
+def test_domains_have_one_order_on_the_overview_and_one_elsewhere(
     viewer: Client, text_of: Fetch
 ) -> None:
+    """The largest come first in the map and in the small pictures, which are read with it."""
     cordon(["palemoth"], by=None, now=NOW)  # south, the smallest, has a problem
 
     overview = text_of(viewer, "/?by=region")
@@ -76,14 +78,18 @@ def test_domains_have_one_order_in_map_bars_lanes_table_and_chart(
     bars = re.findall(r'aria-label="Clusters by region: ([^"]*)"', overview)
     table = topology.partition('id="groups"')[2]
     chart = topology.partition('<ol class="picture-rows">')[2]
-    orders = {
+    of_overview = {
         "map": [one.split()[-1] for one in _columns(overview)],
         "bars": re.findall(r"(\w+) \d+", bars[0]),
+    }
+    orders = {
         "lanes": _row_heads(lanes.partition("</table>")[0]),
         "table": _row_heads(table),
         "chart": re.findall("<li>(.*?)</li>", chart.partition("</ol>")[0]),
     }
-    assert orders == {one: ["east", "north", "south", "west"] for one in orders}
+    largest_first = ["east", "west", "north", "south"]
+    assert of_overview == dict.fromkeys(of_overview, largest_first)
+    assert orders == dict.fromkeys(orders, sorted(largest_first))
 
 
 def _row_heads(table: str) -> list[str]:
@@ -96,7 +102,7 @@ def test_of_many_domains_those_with_a_problem_are_drawn(
 ) -> None:
     for number in range(20):
         simulated(f"more-{number}", region=f"r{number:02}")
-    MemberCluster.objects.update(verdict="")
+    MemberCluster.objects.update(verdict="", has_reported=True)
     MemberCluster.objects.filter(name="more-19").update(
         verdict="stale-heartbeat", verdict_since=NOW
     )

@@ -1,6 +1,5 @@
 """Two placements that put one object on one cluster: refused, or shared, and said before it is saved."""
 
-import re
 from io import StringIO
 from typing import Any
 
@@ -63,7 +62,8 @@ def test_the_second_is_refused_and_pages_and_rest_name_the_first(
     assert "/placements/api/edit/" in problems
     assert "/drain/" not in problems
     attention = client.get("/").content.decode()
-    assert re.search(rf"On c000: [^<]*{MESSAGE}\. Retrying\.", attention)
+    objects = "Namespace shop, Deployment shop/web"
+    assert f"On c000: {objects}: {MESSAGE}. Retrying." in attention
     page = client.get("/placements/api/clusters/c000/").content.decode()
     assert "FailedToTakeOver" in page
     assert MESSAGE in page

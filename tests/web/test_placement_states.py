@@ -75,7 +75,7 @@ def test_shows_skews_of_their_limits_and_stale_picks(
 
     assert rows(page)["web"][4:6] == ["skew region 1 / 1 env 1 / 2 soft", NOTHING]
     assert counts(page)["Outdated"] == 1
-    assert list(rows(text_of(viewer, "/placements/?state=stale"))) == ["cache"]
+    assert list(rows(text_of(viewer, "/placements/?state=outdated"))) == ["cache"]
 
 
 def test_says_that_the_domains_of_the_decision_are_not_those_of_today(

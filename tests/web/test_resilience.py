@@ -92,7 +92,8 @@ def test_placements_and_the_overview_show_the_report(
 def test_a_report_is_outdated_wherever_it_is_shown_and_gone_with_its_clusters(
     viewer: Client, text_of: Fetch
 ) -> None:
-    changed = "The fleet changed since then."
+    changed = "Computed for an earlier version of the fleet."
+    before = "(before the last change)"
     card, listed = (text_of(viewer, one) for one in ("/", "/placements/"))
     ledger = text_of(viewer, "/placements/ledger/")
     kept = "the loss of any cluster, any region: the placement keeps a working cluster. Not fulfilled already."
@@ -102,15 +103,18 @@ def test_a_report_is_outdated_wherever_it_is_shown_and_gone_with_its_clusters(
     )
     assert "Loss of any" in card
     assert changed not in card
-    assert (
-        len(re.findall("Survives [^<>]*</span>", listed)),
-        "(outdated)" in listed,
-    ) == (5, False)
+    assert listed.count("<span>Survives the loss of any cluster") == 3
+    assert listed.count("<span>Does not survive the loss of a cluster</span>") == 2
+    assert before not in listed
+    assert "Loss of any" in text_of(viewer, "/inbox/"), "the list of the overview"
+    assert advice_counts(card) == advice_counts(text_of(viewer, "/inbox/")) != set()
 
     change_labels(["bravelion"], put={"region": "north"}, by=None, now=NOW)
 
     listed = text_of(viewer, "/placements/").partition("<tbody>")[2]
-    assert len(re.findall(r"Survives [^<>]* \(outdated\)</span>", listed)) == 5
+    assert listed.count(f"{before}</span>") == 5
+    assert "Outdated" not in listed
+    compare_all(now=datetime.now(UTC))
     assert changed in text_of(viewer, "/")
     assert changed in text_of(viewer, "/what-if/resilience/")
 
@@ -118,8 +122,15 @@ def test_a_report_is_outdated_wherever_it_is_shown_and_gone_with_its_clusters(
         joined_at=NOW + timedelta(minutes=1)
     )  # others of the same names
     change_labels(["bravelion"], put={"region": "south"}, by=None, now=NOW)
+    compare_all(now=datetime.now(UTC))
 
     assert "Loss of any" not in text_of(viewer, "/")
+    assert "Loss of any" not in text_of(viewer, "/inbox/")
+
+
+def advice_counts(page: str) -> set[str]:
+    """Return what the chips All and Advice of a list of attention count."""
+    return set(re.findall(r"(?:All|Advice) <b>(\d+)</b>", page))
 
 
 def test_what_is_not_available_survives_nothing(viewer: Client, text_of: Fetch) -> None:

@@ -755,9 +755,10 @@ def test_what_failed_outside_a_run_says_that_it_is_not_retried(
     world.work()
     compare_all(now=datetime.now(UTC))
 
-    assert re.search(r"failed on c001</a>\s*<p>[^<]+\. Retrying\.", during)
+    refused = r"failed on c001</a>\s*<p>On c001: Deployment shop/web: injected fault: rejected\. "
+    assert re.search(refused + r"Retrying\.</p>", during)
     assert re.search(
-        r"failed on c001</a>\s*<p>[^<]+\. Not retried before the next staged run\.",
+        refused + r"Not retried before the next staged run\.</p>",
         text_of(operator, "/"),
     )
     assert "Retries only happen in a run." in text_of(operator, "/placements/web/")

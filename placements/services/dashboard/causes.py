@@ -9,11 +9,19 @@ from typing import Any
 from django.contrib.auth.models import AnonymousUser, User
 
 from fleetui.grouping import grouped
+from fleetui.hub_scope import current_hub_id
 from fleetui.permissions import may_manage_notifications
-from placements.engine.problems import LEVELS, Cause, ProblemFacts, ProblemLevel
-from placements.models import ProblemKind
+from placements.engine.problems import (
+    LEVELS,
+    Cause,
+    Noun,
+    ProblemFacts,
+    ProblemLevel,
+)
+from placements.models import ProblemBook, ProblemKind
 from placements.services.problems.book import address, open_problems
 from placements.services.problems.inbox import problems_for
+from placements.services.problems.parts import page
 from placements.services.problems.root_causes import (
     AttentionSection,
     root_causes,
@@ -72,16 +80,19 @@ def attention(
     now: datetime,
     key: str = "",
     problems: Sequence[ProblemFacts] | None = None,
+    totals: Mapping[str, Any] | None = None,
 ) -> Attention:
     """Return what needs attention on the hub in scope, without what this person has snoozed; two queries.
 
-    Clusters that have the value of the label `key` in common are named by it. `problems` are those of the
-    hub, if they are known.
+    Clusters that have the value of the label `key` in common are named by it. `problems` and `totals` are
+    those of the hub, if they are known.
     """
     problems = open_problems(now=now) if problems is None else problems
     if user is None or not may_manage_notifications(user):
         problems = [one for one in problems if one.kind != ProblemKind.CHANNEL_SILENT]
-    items = _items(problems, key=key)
+    if totals is None:
+        totals = _totals([current_hub_id()]).get(current_hub_id(), {})
+    items = [*_items(problems, key=key), *_advice_in(totals)]
     snoozed = [
         one
         for one in items
@@ -103,8 +114,26 @@ def inbox_items(
         for pk, problems in by_hub.items()
         for item in _items(problems, hub=names[pk])
     ]
+    for pk, totals in _totals(names).items():
+        items += _advice_in(totals, hub=names[pk])
     items.sort(key=lambda one: LEVELS.index(ProblemLevel(one.level)))
     return Attention(_advice_last(items))
+
+
+def _totals(hubs: Collection[int]) -> dict[int, Mapping[str, Any]]:
+    rows = ProblemBook.objects.filter(hub__in=list(hubs)).order_by("pk")
+    return dict(rows.values_list("hub_id", "totals"))
+
+
+def _advice_in(totals: Mapping[str, Any], *, hub: str = "") -> list[AttentionItem]:
+    """Return the worst loss of the resilience report, as the last comparison stored it."""
+    advice = totals.get("resilience")
+    if not advice:
+        return []
+    path = address(page("resilience"), hub=hub)
+    facts = ("resilience", ProblemLevel.OUTDATED, "", Noun.CLUSTER, "", advice["title"])
+    section = AttentionSection.ADVICE
+    return [AttentionItem(*facts, path, **advice, section=section, hub=hub)]
 
 
 def _items(

@@ -141,13 +141,15 @@ def _counts(keys: dict[int, str]) -> dict[int, dict[str | None, int]]:
         rows.order_by().values_list("placement", "domain").annotate(count=Count("pk"))
     ):
         found[pk][domain] = count
+    # As on the map: the largest first, then by name.
+    orders = {
+        key: sorted(several, key=lambda one: (-one[1], domain_order(one[0])))
+        for key, several in domains.items()
+    }
     return {
         pk: {
             value: found[pk].get(value, 0)
-            for value in (
-                *sorted((one for one, _ in domains[key]), key=domain_order),
-                None,
-            )
+            for value in (*(one for one, _ in orders[key]), None)
         }
         for pk, key in keys.items()
         if key

@@ -8,7 +8,7 @@ from typing import Any
 from django.core.cache import caches
 from django.db.models import Case, F, OuterRef, Subquery, When
 
-from clusters.filters import ClusterFilterState, counts_by_state
+from clusters.filters import ClusterFilterState, counts_by_state, in_all
 from clusters.models import FleetState, MemberCluster
 from fleetui.hub_scope import current_hub_id
 from placements.engine.status import HealthLevel, PlacementHealth
@@ -36,7 +36,7 @@ WITH_PLACEMENTS = 20
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """The totals; `ready` clusters have the state of that name (`ClusterFilterState`)."""
+    """The totals; each cluster is in one state (`ClusterFilterState`), so that these sum to `clusters`."""
 
     clusters: int
     ready: int
@@ -52,6 +52,7 @@ class Counts:
     unhealthy: int
     workloads_failing: int
     not_monitored: int
+    joining: int
     leaving: int
     broken: int
     """Placements with a broken assertion."""
@@ -100,10 +101,8 @@ def counts(
             caches["process"].get_or_set(key, counts_by_state, _KEPT_SECONDS) or {}
         )
     by_state = of_placements.by_state
-    not_eligible = of_clusters[ClusterFilterState.NOT_ELIGIBLE]
-    leaving = of_clusters[ClusterFilterState.LEAVING]
     return Counts(
-        clusters=of_clusters[ClusterFilterState.ELIGIBLE] + not_eligible,
+        clusters=in_all(of_clusters),
         ready=of_clusters[ClusterFilterState.READY],
         cordoned=of_clusters[ClusterFilterState.CORDONED],
         placements=of_placements.in_all,
@@ -111,13 +110,14 @@ def counts(
         degraded=by_state[PlacementFilterState.DEGRADED],
         invalid=by_state[PlacementFilterState.INVALID],
         pending=by_state[PlacementFilterState.PENDING],
-        not_eligible=not_eligible - leaving,
+        not_eligible=of_clusters[ClusterFilterState.NOT_ELIGIBLE],
         late=of_clusters[ClusterFilterState.HEARTBEAT_LATE],
         not_observed=of_clusters[ClusterFilterState.NOT_OBSERVED],
         unhealthy=of_clusters[ClusterFilterState.UNHEALTHY],
         workloads_failing=of_clusters[ClusterFilterState.WORKLOADS_FAILING],
         not_monitored=of_clusters[ClusterFilterState.NOT_MONITORED],
-        leaving=leaving,
+        joining=of_clusters[ClusterFilterState.JOINING],
+        leaving=of_clusters[ClusterFilterState.LEAVING],
         broken=by_state[PlacementFilterState.BROKEN],
         rolling=by_state[PlacementFilterState.ROLLING],
         of_placements=of_placements,

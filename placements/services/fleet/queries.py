@@ -10,6 +10,7 @@ import numpy as np
 from django.db.models import (
     Case,
     Count,
+    Exists,
     Expression,
     IntegerField,
     OuterRef,
@@ -168,6 +169,12 @@ def stale_picks_of(placement: Placement) -> list[str]:
         .order_by("cluster_name")
         .values_list("cluster_name", flat=True)
     )
+
+
+def with_outdated(rows: QuerySet[Placement]) -> QuerySet[Any]:
+    """Return placements with whether one would not select some of its clusters again."""
+    picks = StalePick.objects.filter(staleness_check__placement=OuterRef("pk"))
+    return rows.annotate(is_outdated=Exists(picks))
 
 
 def stale_on(names: Collection[str]) -> dict[str, int]:

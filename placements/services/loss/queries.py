@@ -20,6 +20,7 @@ from placements.engine.loss import (
     pair_key,
 )
 from placements.engine.status import PlacementHealth
+from placements.explain.loss import worst_by_level
 from placements.models import (
     Placement,
     PlacementResilience,
@@ -29,6 +30,8 @@ from placements.models import (
 from placements.services.loss.report import cells_of, changed_placements, latest_report
 
 TREND = 12
+MOST_LEVELS = 4
+OTHER_FLEET = "Computed for an earlier version of the fleet."
 MOST_ALONE = 40
 """Up to this number, each placement has a separate column."""
 
@@ -60,6 +63,27 @@ def age_of(report: ResilienceReport) -> ReportAge:
 
 def has_cluster_of(report: ResilienceReport) -> bool:
     return MemberCluster.objects.filter(joined_at__lte=report.completed_at).exists()
+
+
+def loss_advice() -> dict[str, str] | None:
+    """Return the worst loss of the latest report as advice, with what changed since then; None without one.
+
+    None as well where no cluster of the report is left.
+    """
+    report = latest_report()
+    if report is None or not has_cluster_of(report):
+        return None
+    levels = worst_by_level(report.totals, report.variants[-1])
+    worst = next((one for one in levels[:MOST_LEVELS] if one.is_bad), None)
+    if worst is None:
+        return None
+    age = age_of(report)
+    details = ""
+    if age.is_other_fleet:
+        details = OTHER_FLEET
+    elif age.changed:
+        details = f"Newer decisions since then: {age.changed:,}."
+    return {"title": worst.sentence.removesuffix("."), "details": details}
 
 
 def report_in_progress() -> ResilienceReport | None:

@@ -1,7 +1,7 @@
 """Stored problems and statuses: brought up to date by the sweep, and by a reader that finds them too old."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
@@ -14,11 +14,18 @@ from django.urls import get_script_prefix
 from clusters.hub_queries import live_hubs
 from clusters.models import MemberCluster
 from fleetui import LOCAL_HUB_NAME
+from fleetui.audit import AuditEvent, record_all
 from fleetui.bulk import batched
 from fleetui.changes import unnoticed
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id, in_hub
+from fleetui.models import Event
 from placements.engine.problems import ProblemFacts, with_causes
-from placements.engine.status import PlacementHealth
+from placements.engine.status import (
+    TROUBLED,
+    WAITS_FOR_APPROVAL,
+    HealthLevel,
+    PlacementHealth,
+)
 from placements.models import Placement, Problem, ProblemBook, ProblemKind
 from placements.services.filters import MOST_NAMESPACES, count_in_all
 from placements.services.health import all_healths
@@ -30,6 +37,7 @@ from placements.services.problems.root_causes import (
     section_of,
 )
 from placements.services.problems.sources import SOURCES
+from placements.services.results import PLACEMENT
 
 SWEPT_AFTER = timedelta(seconds=15)
 OLDEST = timedelta(seconds=30)
@@ -91,7 +99,9 @@ def compare(*, now: datetime, book: ProblemBook | None = None) -> list[ProblemFa
     healths = list(all_healths(now=now))
     found = problems_with(healths, now=now)
     with suppress(OperationalError), unnoticed(), transaction.atomic():
-        has_changed = _save_statuses(healths) | _save_problems(hub, found, now=now)
+        messages = {one.placement: one.message for one in found if one.kind in _STATUS}
+        has_changed = _save_statuses(healths, messages, now=now)
+        has_changed |= _save_problems(hub, found, now=now)
         namespaces = sorted({placement.namespace for placement, _ in healths} - {""})
         totals = {
             **count_in_all(),
@@ -147,10 +157,16 @@ def compare_old(hubs: Iterable[int], *, now: datetime) -> None:
             compare(now=now)
 
 
-def _save_statuses(healths: Iterable[tuple[Any, PlacementHealth]]) -> bool:
-    """Save the statuses that have changed; return whether there are any.
+def _save_statuses(
+    healths: Iterable[tuple[Any, PlacementHealth]],
+    messages: Mapping[str, str],
+    *,
+    now: datetime,
+) -> bool:
+    """Save the statuses that have changed, with their events; return whether there are any.
 
-    Never wait for a row while others are locked: what a worker writes now is left to the next comparison.
+    `messages` are those of degraded placements, by name. Never wait for a row while others are locked: what a
+    worker writes now is left to the next comparison.
     """
     changed = {}
     for placement, health in healths:
@@ -165,10 +181,57 @@ def _save_statuses(healths: Iterable[tuple[Any, PlacementHealth]]) -> bool:
             .filter(pk__in=part)
             .values_list("pk", flat=True)
         )
-        Placement.objects.bulk_update(
-            [changed[pk] for pk in free], ["health_level", "health"], batch_size=100
-        )
+        rows = [changed[pk] for pk in free]
+        Placement.objects.bulk_update(rows, ["health_level", "health"], batch_size=100)
+        record_all(_status_events(rows, messages), by=None, now=now)
     return bool(changed)
+
+
+_STATUS = (ProblemKind.PLACEMENT_NOT_FULFILLED, ProblemKind.PLACEMENT_DEGRADED)
+_VERBS = ("recovered", "degraded", "failed")
+"""Of the events of statuses, the worst last."""
+_SEVERITIES = dict.fromkeys(TROUBLED, 1) | {
+    HealthLevel.HEALTHY: 0,
+    HealthLevel.FAILED: 2,
+}
+
+
+def _status_events(
+    changed: Iterable[Placement], messages: Mapping[str, str]
+) -> Iterator[AuditEvent]:
+    """Yield the events of placements that are worse than their last event says, or healthy again.
+
+    What fails is progressing while it is retried, which is neither: a retry repeats no event. The lock of the
+    placement keeps two comparisons at once from doing so. A live hub has its own events.
+    """
+    keys = [
+        one.pk
+        for one in changed
+        if one.health_level in _SEVERITIES and not one.is_mirrored
+    ]
+    if not keys:
+        return
+    latest = Event.objects.filter(
+        kind=PLACEMENT, name=OuterRef("full_name"), verb__in=_VERBS
+    ).filter(at__gte=OuterRef("created_at"))
+    verbs = latest.order_by("-at", "-id").values("verb")[:1]
+    rows = Placement.objects.filter(pk__in=keys).annotate(verb=Subquery(verbs))
+    for row in rows.only("full_name", "revision", "health").order_by("pk"):
+        health = PlacementHealth.read(row.health or {})
+        severity = _SEVERITIES[health.level]
+        before = _VERBS.index(row.verb) if row.verb else 0
+        is_awaited = health.word == WAITS_FOR_APPROVAL
+        if is_awaited or before >= severity > 0 or before == severity:
+            continue
+        reason = messages.get(row.full_name) or health.message
+        yield AuditEvent(
+            _VERBS[severity],
+            PLACEMENT,
+            row.full_name,
+            row.revision,
+            after={"status": health.word, "reason": reason},
+            is_warning=severity > 0,
+        )
 
 
 def _save_problems(hub: int, found: Sequence[ProblemFacts], *, now: datetime) -> bool:

@@ -1,9 +1,11 @@
 """What an API server warns of while objects are removed stays with the rollout that removed them."""
 
+import re
 from typing import Any
 
 import pytest
 from django.test import Client
+from django.utils.html import strip_tags
 
 from clusters.drivers.base import ObjectRef, ObjectWarnings, Removed
 from clusters.drivers.simulated.driver import SimulatedDriver
@@ -31,6 +33,30 @@ def warning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SimulatedDriver, "remove", warn)
 
 
+def messages_on(client: Client, run: Rollout) -> list[str]:
+    """Return the messages of the rows of the page of a rollout, in their order."""
+    page = client.get(f"/rollouts/web/{run.number}/clusters/").content.decode()
+    cells = re.findall(r'<td class="reason">(.*?)</td>', page, re.DOTALL)
+    return [" ".join(strip_tags(one).split()) for one in cells]
+
+
+@pytest.mark.usefixtures("warning")
+def test_only_the_message_of_the_row_before_is_shortened() -> None:
+    world = settled_world(3, spec())
+    delete_placement("web", by=None, now=world.now)
+    world.pass_time(60, step=5)
+    run = Rollout.objects.get(is_deletion=True)
+    client = Client()
+    client.force_login(person("ana", "viewer"))
+    updates = ClusterUpdate.objects.filter(rollout=run)
+
+    assert messages_on(client, run) == [WORDS, "As above", "As above"]
+    updates.filter(cluster_name="c001").update(message="another")
+    assert messages_on(client, run) == [WORDS, "another", WORDS]
+    updates.filter(cluster_name="c000").update(message="")
+    assert messages_on(client, run) == ["", "another", WORDS]
+
+
 @pytest.mark.usefixtures("warning")
 def test_the_warnings_of_a_deletion_are_on_the_page_and_in_rest_after_it() -> None:
     world = settled_world(2, spec())
@@ -44,8 +70,6 @@ def test_the_warnings_of_a_deletion_are_on_the_page_and_in_rest_after_it() -> No
 
     client = Client()
     client.force_login(person("ana", "viewer"))
-    page = client.get(f"/rollouts/web/{run.number}/clusters/").content.decode()
-    assert page.count(WORDS) == 1
-    assert page.count("As above") == 1
+    assert messages_on(client, run) == [WORDS, "As above"]
     rows = client.get(f"/api/v1/rollouts/web/{run.number}/clusters").json()["items"]
     assert [one["message"] for one in rows] == [WORDS] * 2
