@@ -320,6 +320,21 @@ def test_another_type_brings_other_fields_and_offers_to_take_out_the_rest(
     assert "3 clusters selected" in page_text(tidied)
 
 
+def test_external_removes_the_rolling_update_that_it_does_not_allow_and_says_so(
+    operator: Client,
+) -> None:
+    budgets = {"maxUnavailable": "25%", "maxSurge": 1}
+    strategy = {"type": "RollingUpdate", "rollingUpdate": budgets}
+    document = placement_document("web", {**pick_n_spec(2), "strategy": strategy})
+    save_placement(document, by=None, now=NOW)
+
+    page = page_text(_post(operator, EDIT, {"spec.strategy.type": "External"}))
+
+    assert _data()["spec"]["strategy"] == {"type": "External"}
+    assert "Removed rollingUpdate (maxUnavailable: 25%, maxSurge: 1)" in page
+    assert "No errors" in page
+
+
 @pytest.mark.nightly
 def test_a_form_made_for_other_rows_changes_nothing(operator: Client) -> None:
     old = _fields(page_text(operator.get(EDIT)))
