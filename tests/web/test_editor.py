@@ -728,6 +728,24 @@ def test_a_submitted_form_shows_all_errors_with_path_and_allowed_values(
     assert 'name="touched" value="*"' in page
 
 
+def test_a_review_with_errors_says_that_it_was_not_opened(operator: Client) -> None:
+    page = page_text(_post(operator, EDIT, {NUMBER: "-3", "review": "1"}))
+
+    assert "Correct 1 error before the review." in page
+    assert re.search(rf'name="{re.escape(NUMBER)}"[^>]* autofocus', page)
+
+
+def test_drafts_of_new_placements_are_listed_with_the_placements(
+    operator: Client,
+) -> None:
+    page = page_text(_post(operator, NEW, {"metadata.name": "shop"}))
+    listed = page_text(operator.get("/placements/"))
+
+    assert "not applied; Cancel keeps the draft" in page
+    assert "You have a draft: New placement shop" in listed
+    assert f'href="/drafts/{Draft.objects.get().pk}/">Continue' in listed
+
+
 def test_a_review_of_no_changes_says_so(operator: Client) -> None:
     page = page_text(_post(operator, EDIT, {"review": "1"}))
 
