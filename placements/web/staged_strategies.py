@@ -241,8 +241,7 @@ def _start_page(
     row = strategies.get(strategy)
     editor = None
     if strategy == NEW_STRATEGY:
-        start = document or starting_strategy(placement)
-        editor = _starting_rows(request, start)
+        start, editor = _new_strategy(request, placement, document)
         if not errors:
             row = StagedStrategy(namespace=placement.namespace, document=start)
     context = {
@@ -264,12 +263,17 @@ def _start_page(
     return render_page(request, page, context, fragment=part, status=status)
 
 
-def _starting_rows(request: HttpRequest, start: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the rows of the new strategy of a run: as they are typed, at first as it starts."""
+def _new_strategy(
+    request: HttpRequest, placement: Placement, document: dict[str, Any] | None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the new strategy of a run, and its rows as they are typed, at first as it starts."""
+    start = document or starting_strategy(placement)
+    name = start["metadata"]["name"]
+    rows = stage_rows(start) or []
     if request.method == "POST":
         name = request.POST.get("strategy_name", "")
-        return _row_context(name, typed_stages(request.POST))
-    return _row_context(start["metadata"]["name"], stage_rows(start) or [])
+        rows = typed_stages(request.POST)
+    return start, _row_context(name, rows)
 
 
 @for_readers

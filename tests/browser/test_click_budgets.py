@@ -101,6 +101,8 @@ def test_tasks_take_no_more_clicks_than_planned(
     clicks.press("link", "web")
     clicks.press("link", "Roll back")
     expect(main).to_contain_text("ConfigMap web/settings")
+    confirm = main.get_by_role("button", name=re.compile("^Roll back to revision"))
+    expect(confirm).to_be_in_viewport()
     clicks.press("button", re.compile("^Roll back to revision"))
     expect(main).to_contain_text("Pinned")
     assert clicks.count <= 3
