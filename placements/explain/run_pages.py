@@ -170,6 +170,8 @@ def rolling_effects(
     pause = ("Pause", f"{finish} {left:,} pending wait until you resume.")
     if is_paused:
         pause = ("Resume", f"The {left:,} pending updates continue.")
+    if not left:
+        pause = (pause[0], "Nothing is held: every update has started, and finishes.")
     stop = f"Ends this rollout at {done:,} of {total:,}; a new rollout continues."
     back = ""
     if can_roll_back:

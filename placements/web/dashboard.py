@@ -101,8 +101,8 @@ _MOST_ITEMS, _MOST_RUNS, _MOST_DECISIONS, _FEWEST_PLACEMENTS, _MOST_PLACEMENTS =
     5,
     10,
 )
-_OF_REST = 10
-"""Controls of the map, its menus and its link, of the filters, and the links to whole lists."""
+_OF_REST = 11
+"""Controls of the map, its menus and its link, of the filters, the links to whole lists and *Apply YAML*."""
 _FEWEST_DECISIONS = 2
 FILTERS = {
     AttentionSection.APPROVE: "Approve",

@@ -23,6 +23,7 @@ from clusters.queries import current_fleet
 from fleetui.apimachinery.errors import split_path
 from fleetui.apimachinery.kinds import NAMESPACED_PLACEMENT_KIND, PLACEMENT_KIND
 from fleetui.apimachinery.links import linked_text
+from fleetui.apimachinery.words import counted
 from fleetui.apimachinery.yaml import MEBIBYTE, dump_yaml
 from fleetui.errors import FleetError
 from fleetui.htmx import redirect_page, wants_fragment
@@ -72,6 +73,10 @@ from placements.web.review import conflict_context, own_draft, preview_row
 _FIRST_FIELDS = ("metadata.", "spec.resourceSelectors")
 _NOTHING_CHANGED = "There are no changes to review."
 _METHODS = ["GET", "HEAD", "POST"]
+_QUERIES: Mapping[EditorMode, dict[str, str]] = {
+    EditorMode.FORM: {},
+    EditorMode.YAML: {"as": "yaml"},
+}
 _LATEST_DRAFTS = 5
 _DRAFT_EXISTS = (
     "You have a draft from another window. It is shown here, without your last input."
@@ -333,19 +338,16 @@ def _respond(
 ) -> HttpResponse:
     """Return the editor or what changed in it; the review of a draft without errors, if that is wanted."""
     context = _context(target, submission)
-    is_fragment, query = wants_fragment(request), {}
-    if submission.mode is EditorMode.YAML:
-        query["as"] = "yaml"
+    is_fragment, query = wants_fragment(request), _QUERIES[submission.mode]
     is_unclear = submission.focus == PICKER
-    if (
-        "review" in request.POST
-        and target.draft
-        and not is_unclear
-        and not context["preview"].errors
-    ):
-        return redirect_page(
-            request, reverse("web:draft-review", args=[target.draft.pk], query=query)
-        )
+    if "review" in request.POST and target.draft and not is_unclear:
+        number = len(context["preview"].errors)
+        if not number:
+            url = reverse("web:draft-review", args=[target.draft.pk], query=query)
+            return redirect_page(request, url)
+        message = f"Correct {counted(number, 'error')} before the review."
+        submission = replace(submission, message=message)
+        context["message"] = message
 
     if not is_fragment:
         if is_unclear:

@@ -22,6 +22,7 @@ from placements.services.editor.edits import (
     remove_places,
     remove_row,
     resources_meant,
+    without_budgets,
 )
 from placements.services.editor.form import POLICY, SEMANTICS, STRATEGY, at
 from placements.services.editor.preview import DraftPreview
@@ -77,6 +78,7 @@ def parse_submission(post: QueryDict, before: PlacementDraft) -> Submission:
     is_structural = any(name in post for name in ("as", "namespace", *_BUTTONS))
     picked = " ".join(post.get("picked", "").split())
     matches: list[HubObject] = []
+    message = ""
     try:
         draft = before
         if typed_in is EditorMode.YAML or sends_manifest(post):
@@ -91,6 +93,8 @@ def parse_submission(post: QueryDict, before: PlacementDraft) -> Submission:
             draft = _changed(
                 before, apply_form(before, values, shape=str(post["shape"]))
             )
+            text, message = without_budgets(before, draft)
+            draft = _changed(draft, text)
         draft, focus = _press_button(post, draft)
         if picked and (is_structural or "do" in post or "review" in post):
             is_structural = True
@@ -126,6 +130,7 @@ def parse_submission(post: QueryDict, before: PlacementDraft) -> Submission:
         draft,
         mode,
         is_structural,
+        message=message,
         focus=focus,
         touched=None if is_whole else names,
         picked=picked,

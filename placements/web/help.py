@@ -21,7 +21,7 @@ from fleetui.documentation import (
     pages_by_folder,
 )
 from fleetui.permissions import for_operators, for_readers
-from placements.models import Placement
+from placements.models import Decision
 from placements.services.demo.load import (
     DEMO_SIZES,
     NameTakenError,
@@ -64,9 +64,10 @@ def documentation(request: HttpRequest, path: str = "index") -> HttpResponse:
             "folders": pages_by_folder() if is_start else {},
             "is_example": is_example,
             "example": is_example
-            and Placement.objects.filter(
-                full_name="even-by-region", is_demo=True
-            ).first(),
+            and Decision.objects.select_related("record")
+            .filter(placement__full_name="even-by-region", placement__is_demo=True)
+            .order_by("-number")
+            .first(),
         },
     )
 

@@ -52,7 +52,7 @@ from placements.services.decisions.records import (
     problems_of,
     ranking_decision,
 )
-from placements.services.editor.operations import drafts_of
+from placements.services.editor.operations import drafts_of, summaries_of
 from placements.services.filters import (
     LIST_FILTERS,
     PLACEMENT_ORDERS,
@@ -131,6 +131,7 @@ _RESOURCES_SHOWN = 100
 _CLUSTERS_SHOWN = 20
 _FAILED_SHOWN = 8
 _NAMES_OFFERED = 200
+_DRAFTS_SHOWN = 5
 _ACTIONS = {
     "edit": "Edit",
     "pause": "Pause",
@@ -270,6 +271,9 @@ def placements(request: HttpRequest) -> HttpResponse:
             "default_rules": str(DEFAULT_SEMANTICS),
             "orders": _ORDERS,
             "order": order,
+            "own_drafts": ()
+            if wants_fragment(request)
+            else summaries_of(drafts_of(request.user, None)[:_DRAFTS_SHOWN]),
         },
         fragment="placements/_list.html",
     )

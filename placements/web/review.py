@@ -26,7 +26,7 @@ from placements.explain.diff import differences, document_diff, line_diff, sente
 from placements.explain.preview import beginning, removal_sentences
 from placements.explain.vocabulary import policy_sentence
 from placements.manifests.policy import PlacementType
-from placements.models import Draft
+from placements.models import Draft, Placement
 from placements.services.decisions.compare_semantics import side_by_side_of_draft
 from placements.services.editor.operations import ReviewedDraft, confirm_draft
 from placements.services.editor.preview import (
@@ -78,12 +78,19 @@ def review(request: HttpRequest, number: int) -> HttpResponse:
         return _show_review(request, own_draft(request, number), status=409)
     except InvalidManifest as error:
         return _show_review(request, row, status=422, refused=error.errors)
-    return redirect_after(
-        request,
-        f"Placement {saved.object.full_name} saved.",
-        "web:placement",
-        saved.object.full_name,
-    )
+    return _after_save(request, row.placement, saved.object)
+
+
+def _after_save(
+    request: HttpRequest, before: Placement | None, placement: Placement
+) -> HttpResponse:
+    """Return to the placement; one that is updated by staged runs from now on needs the first of them."""
+    name, done = placement.full_name, f"Placement {placement.full_name} saved."
+    was_staged = before is not None and before.is_staged
+    if placement.is_staged and not was_staged:
+        done += " A staged update run rolls it out."
+        return redirect_after(request, done, "web:staged-run-create", name)
+    return redirect_after(request, done, "web:placement", name)
 
 
 @for_operators("try drafts on the clusters", of=of_draft)

@@ -9,6 +9,7 @@ from django.views.decorators.http import require_safe
 
 from clusters.hub_queries import hubs_with_role
 from fleetui.documentation import pages_matching
+from fleetui.htmx import wants_fragment
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id
 from fleetui.permissions import for_readers
 from placements.services.health import healths_named
@@ -33,6 +34,10 @@ _DOCUMENTS = 8
 def search(request: HttpRequest) -> HttpResponse:
     """Search by name, start of a decision id, or "cluster placement" for the explanation of that cluster."""
     text = request.GET.get("q", "").strip()
+    if wants_fragment(request):  # names to complete the last word
+        before, space, word = text.rpartition(" ")
+        context = {"before": f"{before}{space}", "results": find(word)}
+        return render(request, "search_names.html", context)
     if pair := pair_named(text):
         return redirect(
             f"{reverse('web:decision', args=[pair.decision_id])}?cluster={pair.cluster}#why"

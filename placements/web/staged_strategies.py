@@ -10,7 +10,6 @@ from django.db.models.fields.json import KT
 from django.db.models.functions import Cast
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404, render
-from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_safe
 
 from clusters.filters import ClusterFilter, clusters_matching, label_keys
@@ -39,7 +38,7 @@ from placements.services.rollouts.staged_runs import (
     save_strategy,
     start_run,
 )
-from placements.services.rollouts.stages import preview_of
+from placements.services.rollouts.stages import preview_of, starting_strategy
 from placements.services.teams import of_placement, of_strategy
 from placements.web import badges
 from placements.web.activity import event_rows
@@ -65,8 +64,6 @@ spec:
         matchLabels:
           env: canary
       afterStageTasks:
-        - type: TimedWait
-          waitTime: 10m
         - type: Approval
     - name: prod
       labelSelector:
@@ -76,6 +73,9 @@ spec:
 """
 
 
+NEW_STRATEGY = "+"
+"""In place of the name of a strategy, which has no such character: the one that the form itself describes."""
+_SEVERAL = 2
 _APPROVAL, _WAIT = "Approval", "TimedWait"
 _KNOWN = {
     "name",
@@ -191,10 +191,18 @@ def start(request: HttpRequest, name: str) -> HttpResponse:
     if request.method != "POST":
         return _start_page(request, placement, strategy, snapshot)
     try:
+        document = None
+        if strategy == NEW_STRATEGY:
+            stages = request.POST.copy()
+            stages["name"] = request.POST.get("strategy_name", "")
+            text = with_stages(dump_yaml(starting_strategy(placement)), stages)
+            document = dict(read_strategy(text)[0].data)
+        if request.POST.get("do") == "check":
+            return _start_page(request, placement, strategy, snapshot, document)
         run = start_run(
             request.POST.get("name", "").strip(),
             placement=name,
-            strategy=strategy,
+            strategy=document or strategy,
             snapshot=snapshot,
             is_prepared=request.POST.get("do") == "prepare",
             **actor(request),
@@ -217,18 +225,27 @@ def _start_page(
     placement: Placement,
     strategy: str,
     snapshot: int | None,
+    document: dict[str, Any] | None = None,
     *,
     errors: tuple[FieldError, ...] = (),
     status: int = 200,
 ) -> HttpResponse:
+    """Show the stages of a run; `document` is the new strategy that is being written for it."""
     beside = StagedStrategy.objects.filter(namespace=placement.namespace)
     strategies = {row.name: row for row in beside.order_by("name")}
     snapshots = placement.resource_snapshots.defer("identities").order_by("-number")
     active = StagedRun.objects.filter(placement=placement, ended_at=None).order_by("pk")
-    if not strategy and len(strategies) == 1:
-        [strategy] = strategies
+    if not strategy and len(strategies) < _SEVERAL:
+        [strategy] = strategies or [NEW_STRATEGY]
     row = strategies.get(strategy)
+    editor = None
+    if strategy == NEW_STRATEGY:
+        start, editor = _new_strategy(request, placement, document)
+        if not errors:
+            row = StagedStrategy(namespace=placement.namespace, document=start)
     context = {
+        "editor": editor,
+        "new_strategy": NEW_STRATEGY,
         "placement": placement,
         "strategies": strategies,
         "strategy": strategy,
@@ -243,6 +260,19 @@ def _start_page(
     }
     page, part = "staged_strategies/start.html", "staged_strategies/_preview.html"
     return render_page(request, page, context, fragment=part, status=status)
+
+
+def _new_strategy(
+    request: HttpRequest, placement: Placement, document: dict[str, Any] | None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the new strategy of a run, and its rows as they are typed, at first as it starts."""
+    start = document or starting_strategy(placement)
+    name = start["metadata"]["name"]
+    rows = stage_rows(start) or []
+    if request.method == "POST":
+        name = request.POST.get("strategy_name", "")
+        rows = typed_stages(request.POST)
+    return start, _row_context(name, rows)
 
 
 @for_readers
@@ -365,11 +395,6 @@ def _edit_strategy(
     except RevisionConflict as stale:
         return render(request, page, {"editor": editor | {"stale": stale}}, status=409)
     done = f"Strategy {draft.full_name} saved. Existing runs keep their stages."
-    placement = request.GET.get("for", "")
-    if Placement.objects.filter(full_name=placement).exists():
-        query = {"strategy": draft.full_name}
-        start = reverse("web:staged-run-create", args=[placement], query=query)
-        return redirect_after(request, done, start)
     return redirect_after(request, done, "web:staged-strategy", draft.full_name)
 
 

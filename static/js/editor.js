@@ -130,6 +130,9 @@ document.addEventListener("htmx:afterSwap", () => {
 document.addEventListener("htmx:afterSettle", () => {
   keepLate();
   if (pressed.length) htmx.trigger("#editing", "input");
+  if (document.querySelector("#state [name=draft]")?.value) {
+    document.querySelector(".starts [aria-label='Placement templates'] [aria-current]")?.removeAttribute("aria-current");
+  }
   fold();
   grow();
   marks();

@@ -51,7 +51,7 @@ def test_a_cluster_that_fails_is_seen_on_all_open_pages_within_ten_seconds(
                 opened[name].evaluate("window.loaded = true")
 
             form.goto("/clusters/smartfish/inject-fault/")
-            form.get_by_role("button", name="Inject fault").click()
+            form.get_by_role("button", name="Simulate a failure").click()
             injected, seen = time.monotonic(), {}
             for name, (_, place, words) in PAGES.items():
                 left = injected + SECONDS - time.monotonic()

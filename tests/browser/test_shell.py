@@ -70,7 +70,7 @@ def test_a_first_run_has_a_demo_after_one_click_and_switches_it_without_losing_o
 
     page.get_by_role("link", name="Demo data").click()
     expect(page.get_by_role("heading", name="Replace demo data")).to_be_visible()
-    page.get_by_role("button", name="4 clusters", exact=True).click()
+    page.get_by_role("button", name="4 clusters (example of the documentation)").click()
     expect(
         page.get_by_role("status").filter(has_text="Demo data loaded: 4 clusters.")
     ).to_be_visible()

@@ -660,3 +660,12 @@ def test_the_parts_of_a_figure_do_not_overlap(viewer: Client, text_of: Fetch) ->
     assert _figure(page, "of 2 clusters ready") == ("0", "2 joining")
     assert _figure(page, "rollouts in progress") == ("0", "none ended yet")
     assert _figure(page, "approvals pending") == ("0", "no staged run waits")
+
+
+@pytest.mark.usefixtures("web")
+def test_the_search_offers_names_for_the_last_word(viewer: Client) -> None:
+    answer = viewer.get(
+        "/search/", {"q": "bravelion w"}, headers={"HX-Request": "true"}
+    )
+
+    assert '<option value="bravelion web">Placement' in answer.content.decode()

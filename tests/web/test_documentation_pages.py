@@ -7,6 +7,7 @@ from django.test import Client
 
 from fleetui.documentation import documentation_files, title_of
 from placements.services.placements import save_placement
+from placements.services.scheduling import schedule_placement
 from tests.rows import NOW, person, placement_document, spec
 
 pytestmark = pytest.mark.django_db
@@ -87,9 +88,10 @@ def test_the_example_of_the_guide_opens_in_the_demo_of_four(reader: Client) -> N
     address = f"{_START}concepts/four-clusters"
     assert 'href="/demo/"' in reader.get(address).content.decode()
 
-    save_placement(
-        placement_document("even-by-region", spec()), by=None, now=NOW, is_demo=True
-    )
+    document = placement_document("even-by-region", spec())
+    row = save_placement(document, by=None, now=NOW, is_demo=True).object
+    schedule_placement(row.pk, now=NOW)
 
     page = reader.get(address).content.decode()
-    assert 'href="/placements/even-by-region/decision/"' in page
+    decision = row.decisions.select_related("record").get()
+    assert f'href="/decisions/{decision.record.decision_id}/"' in page

@@ -320,6 +320,21 @@ def test_another_type_brings_other_fields_and_offers_to_take_out_the_rest(
     assert "3 clusters selected" in page_text(tidied)
 
 
+def test_external_removes_the_rolling_update_that_it_does_not_allow_and_says_so(
+    operator: Client,
+) -> None:
+    budgets = {"maxUnavailable": "25%", "maxSurge": 1}
+    strategy = {"type": "RollingUpdate", "rollingUpdate": budgets}
+    document = placement_document("web", {**pick_n_spec(2), "strategy": strategy})
+    save_placement(document, by=None, now=NOW)
+
+    page = page_text(_post(operator, EDIT, {"spec.strategy.type": "External"}))
+
+    assert _data()["spec"]["strategy"] == {"type": "External"}
+    assert "Removed rollingUpdate (maxUnavailable: 25%, maxSurge: 1)" in page
+    assert "No errors" in page
+
+
 @pytest.mark.nightly
 def test_a_form_made_for_other_rows_changes_nothing(operator: Client) -> None:
     old = _fields(page_text(operator.get(EDIT)))
@@ -711,6 +726,24 @@ def test_a_submitted_form_shows_all_errors_with_path_and_allowed_values(
     assert page.count("aria-invalid") == 2
     assert re.search(r'kind"[^>]* autofocus', page)
     assert 'name="touched" value="*"' in page
+
+
+def test_a_review_with_errors_says_that_it_was_not_opened(operator: Client) -> None:
+    page = page_text(_post(operator, EDIT, {NUMBER: "-3", "review": "1"}))
+
+    assert "Correct 1 error before the review." in page
+    assert re.search(rf'name="{re.escape(NUMBER)}"[^>]* autofocus', page)
+
+
+def test_drafts_of_new_placements_are_listed_with_the_placements(
+    operator: Client,
+) -> None:
+    page = page_text(_post(operator, NEW, {"metadata.name": "shop"}))
+    listed = page_text(operator.get("/placements/"))
+
+    assert "not applied; Cancel keeps the draft" in page
+    assert "You have a draft: New placement shop" in listed
+    assert f'href="/drafts/{Draft.objects.get().pk}/">Continue' in listed
 
 
 def test_a_review_of_no_changes_says_so(operator: Client) -> None:

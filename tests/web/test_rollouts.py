@@ -25,7 +25,7 @@ from tests.services.rollouts.world import (
     updating_world,
     world_once,
 )
-from tests.web.reading import page_text
+from tests.web.reading import page_text, words_of
 
 pytestmark = pytest.mark.django_db
 
@@ -577,3 +577,19 @@ def test_a_paused_run_says_so_first_on_the_page_the_plan_and_over_rest(
     assert re.search(r"Paused</span> by system.*No new updates start", page)
     assert sentences["verdict"].startswith("Paused: no new updates start")
     assert "No new updates start" in plan
+
+
+def test_a_pause_says_what_it_holds(
+    viewer: Client, text_of: Fetch, world: World
+) -> None:
+    operations.pause("web", by=None, now=world.now)
+    early = words_of(text_of(viewer, "/placements/web/"))
+    operations.resume("web", by=None, now=world.now)
+    world.run(until=lambda: world.phases()["c002"] == "settling")
+    operations.pause("web", by=None, now=world.now)
+    world.work()
+
+    assert "No new updates start: started on 1 of 3 clusters." in early
+    for address in ("/placements/web/", RUN):
+        late = words_of(text_of(viewer, address))
+        assert "Nothing is held: every update has started, and finishes." in late

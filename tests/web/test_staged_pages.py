@@ -14,12 +14,13 @@ from pytest_django import DjangoAssertNumQueries
 
 from fleetui.changes import noticed_changes
 from fleetui.models import Event
-from placements.models import ApprovalRequest, StagedRun, StagedStrategy
+from placements.models import ApprovalRequest, Placement, StagedRun, StagedStrategy
 from placements.services.placements import save_placement
 from placements.services.rollouts import operations
 from placements.services.rollouts.controller import sync_due_rollouts
 from placements.services.rollouts.operations import abandon, set_state
 from placements.services.rollouts.staged_runs import save_run
+from placements.services.rollouts.stages import starting_strategy
 from placements.services.rollouts.worker import run_cluster_calls
 from placements.templatetags.fleet import remaining
 from tests.database import compare_all, compare_for_long, forget_caches, load_once
@@ -902,28 +903,50 @@ def test_a_strategy_is_written_checked_and_saved(
         address, {"manifest": given[1], "revision": "0", "do": "save"}
     )
 
-    assert "wait 10m and approval" in page_text(checked)
+    assert "approval" in words_of(page_text(checked)).partition("canary")[2]
+    assert "wait" not in words_of(page_text(checked)).partition("canary")[2]
     assert saved["Location"] == "/rollouts/staged/strategies/canary-first/"
     assert StagedStrategy.objects.get().revision == 1
 
 
 @pytest.mark.usefixtures("world")
-def test_a_strategy_that_is_created_for_a_run_leads_back_to_it(
+def test_a_run_starts_with_a_new_strategy_from_the_same_form(
     operator: Client, text_of: Fetch
 ) -> None:
-    start = "/placements/web/staged-run/"
     StagedStrategy.objects.all().delete()
-    create = "/rollouts/staged/new-strategy/?for=web"
-    assert f'href="{create}"' in text_of(operator, start)
-    page = text_of(operator, f"{create}&as=yaml")
-    given = re.search(r"<textarea[^>]*>(.*?)</textarea>", page, re.DOTALL)
-    assert given
+    form = text_of(operator, START)
+    stages = {"stage_name": ["canary", "prod"], "stage_labels": ["stage=canary", ""]}
+    others = ("stage_most", "stage_sort", "stage_before", "stage_wait")
+    typed: dict[str, Any] = {name: ["", ""] for name in others}
+    typed |= stages | {"stage_after": ["Approval", ""], "strategy_name": "two-steps"}
+    sent = {"strategy": "+", "snapshot": "", "name": "one", **typed}
 
-    saved = operator.post(create, {"manifest": given[1], "revision": "0", "do": "save"})
+    checked = operator.post(START, {**sent, "do": "check"})
+    bad = operator.post(START, {**sent, "stage_labels": ["stage", ""], "do": "start"})
+    assert not StagedStrategy.objects.exists()
+    typed["stage_labels"] = ["stage=canary", "stage=prod"]
+    started = operator.post(START, {**sent, **typed, "do": "start"})
+    again = operator.post(START, {**sent, **typed, "name": "two", "do": "start"})
 
-    assert saved["Location"] == f"{start}?strategy=canary-first"
-    listed = text_of(operator, "/rollouts/staged/strategies/canary-first/")
-    assert f'href="{start}?strategy=canary-first">Start run of web</a>' in listed
+    assert 'name="strategy_name" value="web-stages"' in form
+    assert 'name="stage_before"' in form
+    assert "More than one stage selects c001." in page_text(checked)
+    assert (bad.status_code, started["Location"], again.status_code) == (422, RUN, 422)
+    assert "a strategy has this name already" in page_text(again)
+    listed = text_of(operator, "/rollouts/staged/strategies/two-steps/")
+    assert f'href="{START}?strategy=two-steps">Start run of web</a>' in listed
+
+
+@pytest.mark.usefixtures("nine")
+def test_a_new_strategy_starts_with_environments_canaries_first_or_with_regions() -> (
+    None
+):
+    def stages(name: str) -> list[str]:
+        document = starting_strategy(Placement.objects.get(name=name))
+        return [one["name"] for one in document["spec"]["stages"]]
+
+    assert stages("web") == ["canary", "prod"]
+    assert stages("ledger") == ["east", "north", "west"]
 
 
 def test_a_strategy_is_made_of_rows(operator: Client) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fleetui.apimachinery.errors import Keys, split_path
+from fleetui.apimachinery.model import mapping_at
 from fleetui.apimachinery.secrets import HubObject
 from fleetui.apimachinery.yaml_edit import (
     Change,
@@ -13,10 +14,12 @@ from fleetui.apimachinery.yaml_edit import (
     changed,
     edit,
 )
+from placements.manifests.strategy import StrategyType
 from placements.services.editor.form import (
     ABSENT,
     CLUSTER_NAMES,
     POLICY,
+    STRATEGY,
     FieldGroup,
     PlacementForm,
     at,
@@ -25,6 +28,8 @@ from placements.services.editor.validation import PlacementDraft
 from placements.services.resources.queries import hub_objects, selectable_among
 
 _ROOTS = 2
+ROLLING_UPDATE: Keys = (*STRATEGY, "rollingUpdate")
+_TYPE: Keys = (*STRATEGY, "type")
 
 
 class OutdatedFormError(Exception):
@@ -58,6 +63,18 @@ def apply_form(draft: PlacementDraft, values: Mapping[str, str], *, shape: str) 
             data = changed(data, rename)
             changes.append(rename)
     return edit(draft.text, changes)
+
+
+def without_budgets(before: PlacementDraft, after: PlacementDraft) -> tuple[str, str]:
+    """Return the text without the rolling update where the type became External, and what was removed."""
+    budgets = at(after.data, ROLLING_UPDATE)
+    is_new = at(after.data, _TYPE) == StrategyType.EXTERNAL != at(before.data, _TYPE)
+    if budgets is ABSENT or not is_new:
+        return after.text, ""
+    values = mapping_at(budgets).items()
+    words = ", ".join(f"{key}: {value}" for key, value in values) or "no values"
+    text = edit(after.text, [RemoveValue(ROLLING_UPDATE)])
+    return text, f"Removed rollingUpdate ({words}): not allowed for type External."
 
 
 def add_row(draft: PlacementDraft, name: str) -> str:

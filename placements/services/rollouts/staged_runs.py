@@ -299,7 +299,7 @@ def start_run(
     name: str,
     *,
     placement: str,
-    strategy: str,
+    strategy: str | dict[str, Any],
     snapshot: int | None = None,
     is_prepared: bool = False,
     by: User | None,
@@ -307,11 +307,20 @@ def start_run(
 ) -> StagedRun:
     """Create a run; it starts immediately, or, only prepared, when a user resumes it.
 
-    The run and the strategy, which is named without it, are in the namespace of the placement.
-    Without a snapshot it rolls out what the hub has when it starts. Raise InvalidManifest, also when the name
-    exists.
+    The run and the strategy, which is named without it, are in the namespace of the placement. A new strategy
+    is a manifest, and is saved with the run. Without a snapshot the run rolls out what the hub has when it
+    starts. Raise InvalidManifest, also when a name exists.
     """
     namespace, placement_name = split_full_name(placement)
+    if not isinstance(strategy, str):
+        try:
+            saved = save_strategy(strategy, by=by, now=now, expected=0)
+        except RevisionConflict as exists:
+            message = "a strategy has this name already; select it"
+            raise InvalidManifest.of(
+                "metadata.name", "duplicate", message, "another name"
+            ) from exists
+        strategy = saved.object.name
     spec = {"placementName": placement_name, "stagedRolloutStrategyName": strategy}
     if snapshot is not None:
         spec["resourceSnapshotIndex"] = str(snapshot)

@@ -1,9 +1,14 @@
 """Queries for staged runs: manifest, progress, stages, the preview of a new run."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
+from clusters.queries import current_fleet
+from fleetui.apimachinery.kinds import STAGED_STRATEGY_KIND, kind_in
+from fleetui.apimachinery.model import omit_empty
 from placements.engine.rollout.staged_run import (
     ApprovalPoint,
     CannotStart,
@@ -23,7 +28,8 @@ from placements.explain.staged_updates import (
     stage_state,
     stage_words,
 )
-from placements.manifests.staged_update import parse_staged_strategy
+from placements.manifests.binding import BindingState
+from placements.manifests.staged_update import TaskType, parse_staged_strategy
 from placements.models import (
     ApprovalRequest,
     Binding,
@@ -36,6 +42,7 @@ from placements.services.rollout_state import (
     placement_facts,
     strategy_of,
 )
+from placements.services.teams import labels_in
 
 ROWS, MORE_ROWS = 20, 50
 DONE, CURRENT, PENDING, NOT_REACHED, NOT_STARTED = (
@@ -45,6 +52,11 @@ DONE, CURRENT, PENDING, NOT_REACHED, NOT_STARTED = (
     "not reached",
     "not started",
 )
+
+
+_STAGE_KEYS = ("env", "environment", "region")
+_EARLY = {"canary": 0, "dev": 1, "test": 2, "staging": 3}
+_MOST_STARTING, _LONGEST_START = 6, 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,6 +299,44 @@ class RunPreview:
             and self.latest is not None
             and self.snapshot < self.latest
         )
+
+
+def starting_strategy(placement: Placement) -> dict[str, Any]:
+    """Return a manifest to start from: a stage for each environment or region, and an approval.
+
+    Canaries come first. A single stage, where no label divides the clusters, is approved before it starts.
+    """
+    placed = placement.bindings.exclude(state=BindingState.UNSCHEDULED)
+    names = set(placed.values_list("cluster_name", flat=True))
+    clusters = [one for one in current_fleet().fleet if one.name in names]
+    approval = [{"type": str(TaskType.APPROVAL)}]
+    stages: list[dict[str, Any]] = []
+    for key in _STAGE_KEYS:
+        values = {one.labels.get(key, "") for one in clusters}
+        if 1 < len(values) <= _MOST_STARTING and "" not in values:
+            ordered = sorted(values, key=lambda value: (_EARLY.get(value, 9), value))
+            stages = [
+                {
+                    "name": re.sub("[^a-z0-9]", "", value.lower()),
+                    "labelSelector": {"matchLabels": {key: value}},
+                    "maxConcurrency": "25%",
+                }
+                for value in ordered
+            ]
+            stages[0]["afterStageTasks"] = approval
+            break
+    else:
+        stages = [{"name": "all", "labelSelector": {}, "beforeStageTasks": approval}]
+    return {
+        "apiVersion": "placement.kubernetes-fleet.io/v1beta1",
+        "kind": kind_in(placement.namespace, STAGED_STRATEGY_KIND),
+        "metadata": omit_empty(
+            name=f"{placement.name[:_LONGEST_START]}-stages",
+            namespace=placement.namespace,
+            labels=dict(labels_in(placement.document)),
+        ),
+        "spec": {"stages": stages},
+    }
 
 
 def preview_of(
