@@ -201,6 +201,11 @@ class DecisionPage(DecisionView):
         return over if self.value.is_fulfilled else (*over, *super().problems)
 
     @property
+    def more_problems(self) -> list[str]:
+        """What went wrong after the first two sentences, without the new clusters that the help names."""
+        return [one for one in self.problems[2:] if one != self.new_clusters]
+
+    @property
     def problem_count(self) -> int:
         """How many things are wrong: that clusters are missing, and each hard limit that is exceeded."""
         return (not self.value.is_fulfilled) + sum(
