@@ -226,7 +226,7 @@ def _bar_traces(picture: RunPicture) -> Iterator[Any]:
             low += size
     if not bars:
         return
-    symbols, colors, words, places, lows, sizes = zip(*bars, strict=True)
+    symbols, colors, texts, places, lows, sizes = zip(*bars, strict=True)
     yield go.Bar(
         yaxis="y2",
         x=places,
@@ -237,7 +237,7 @@ def _bar_traces(picture: RunPicture) -> Iterator[Any]:
             "color": [_FILLS.get(one, one) for one in colors],
             "line": {"color": colors, "width": 1},
         },
-        hovertext=words,
+        hovertext=texts,
         hovertemplate="%{hovertext}<extra></extra>",
     )
     yield go.Scatter(
@@ -245,7 +245,7 @@ def _bar_traces(picture: RunPicture) -> Iterator[Any]:
         mode="markers+text",
         x=[at + gap for at in places],
         y=[low + size / 2 for low, size in zip(lows, sizes, strict=True)],
-        text=[f" {one.partition(' ')[0]}" for one in words],
+        text=[f" {one.partition(' ')[0]}" for one in texts],
         textposition="middle right",
         hoverinfo="skip",
         marker={"symbol": symbols, "color": colors, "size": 10},

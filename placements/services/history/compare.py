@@ -229,7 +229,7 @@ def changed_count(before: ResourceSnapshot, after: ResourceSnapshot) -> int:
         return sum(1 for _ in _differing(*contents))
 
     key = f"changed-resources/{before.pk}/{after.pk}"
-    return int(caches["process"].get_or_set(key, count))
+    return caches["process"].get_or_set(key, count) or 0
 
 
 def _contents(snapshot: ResourceSnapshot, *, has_content: bool) -> Contents:
