@@ -75,12 +75,18 @@ def fix_lines(suggestions: Iterable[Suggestion]) -> list[FixLine]:
     return [
         FixLine(
             change_words(one.change),
-            names_and_more(one.gains, NAMES_SHOWN) if one.gains else "no other cluster",
+            _gains_words(one.gains),
             _GIVES_UP.get(one.change.kind, "nothing"),
         )
         for one in sorted(suggestions, key=lambda one: costs.get(one.change.kind, last))
         if one.change.kind is not ChangeKind.LEAVE
     ]
+
+
+def _gains_words(names: Sequence[str]) -> str:
+    """Return the clusters that a change selects in addition, with their number where not all are named."""
+    number = f"{len(names):,} clusters: " * (len(names) > NAMES_SHOWN)
+    return f"{number}{names_and_more(names, NAMES_SHOWN)}" if names else "none"
 
 
 _COSTS = (

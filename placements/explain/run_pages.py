@@ -17,6 +17,7 @@ from placements.engine.rollout.staged_run import (
 )
 from placements.explain.rollouts import blocked_groups, in_progress_sentence
 from placements.explain.staged_updates import wait_sentence
+from placements.explain.vocabulary import duration_text, seconds_between
 
 
 class Part(StrEnum):
@@ -166,17 +167,19 @@ def rolling_effects(
     counts = Counter(parts)
     running, left = counts[Part.UPDATING], counts[Part.PENDING]
     done, total = counts[Part.UPDATED], counts.total()
-    finish = f"The {running:,} updating finish; the" if running else "The"
-    pause = ("Pause", f"{finish} {left:,} pending wait until you resume.")
-    if is_paused:
-        pause = ("Resume", f"The {left:,} pending updates continue.")
+    action = "Resume" if is_paused else "Pause"
+    words = f"{counted(left, 'pending update')} start{'s' * (left == 1)} after you resume."
     if not left:
-        pause = (pause[0], "Nothing is held: every update has started, and finishes.")
+        words = "Nothing is held: every update has started, and finishes."
+    elif is_paused:
+        words = f"{counted(left, 'pending update')}."
+    elif running:
+        words = f"The {running:,} updating finish. {words}"
     stop = f"Ends this rollout at {done:,} of {total:,}; a new rollout continues."
     back = ""
     if can_roll_back:
         back = f"Makes an older revision the newest one and pins {name} to it."
-    return [pause, ("Stop", stop), *_common_effects(counts, revision, back)]
+    return [(action, words), ("Stop", stop), *_common_effects(counts, revision, back)]
 
 
 def _common_effects(
@@ -210,7 +213,7 @@ def staged_wait_rows(result: StagedUpdateResult, who: str) -> list[WaitRow]:
         why, then = wait_sentence(wait), ""
         if wait.reason in _APPROVALS:
             why = _APPROVALS[wait.reason].format(stage=wait.stage, who=who)
-            then = f"There is no time limit. {next_stage_words(result.run, wait)}"
+            then = "There is no time limit."
         rows.append(
             WaitRow(
                 level,
@@ -235,6 +238,63 @@ def next_stage_words(run: StagedRunPlan, wait: Wait) -> str:
         return f"Then {following.name}: {clusters}, {following.limit:,} at a time."
     removals = len(run.deletions.steps)
     return f"Then {counted(removals, 'removal')}." if removals else "Then the run ends."
+
+
+class Gate(NamedTuple):
+    """What a user needs to approve a stage: the level and the words of each fact, and what starts then."""
+
+    facts: Sequence[tuple[str, str]]
+    then: str
+
+
+def gate_of(
+    result: StagedUpdateResult,
+    parts: Mapping[str, Part],
+    *,
+    available_since: datetime | None,
+    now: datetime,
+) -> Gate | None:
+    """Return the evidence for the approval that a staged run waits for, if any.
+
+    `available_since` is when the last of the updated clusters became available.
+    """
+    wait = next((one for one in result.waits if one.reason in _APPROVALS), None)
+    if wait is None:
+        return None
+    done = [step for stage in result.run.stages for step in stage.steps if step.done_at]
+    facts = _facts_of(done, parts, available_since, now) if done else ()
+    return Gate(facts, next_stage_words(result.run, wait))
+
+
+def _facts_of(
+    done: Sequence[ClusterStep],
+    parts: Mapping[str, Part],
+    available_since: datetime | None,
+    now: datetime,
+) -> Sequence[tuple[str, str]]:
+    """Return how many of the updated clusters are available, and how their updates went."""
+    available = sum(parts[one.name] is Part.UPDATED for one in done)
+    level, words = "attention", f"{available:,} of {len(done):,} updated are available"
+    if available == len(done) and available_since:
+        level = "healthy"
+        words += f" for {duration_text(seconds_between(available_since, now))}"
+    failed = sum(parts[one.name] is Part.FAILED for one in done)
+    retries = counted(sum(one.failures for one in done), "retry").replace("rys", "ries")
+    went = f"{failed:,} failed, {retries}{_spans_words(done)}"
+    return ((level, words), ("failed" if failed else "healthy", went))
+
+
+def _spans_words(steps: Iterable[ClusterStep]) -> str:
+    """Return how long the updates of these clusters took: ", 14s to 16s each"."""
+    spans = sorted(
+        seconds_between(one.started_at, one.done_at)
+        for one in steps
+        if one.started_at and one.done_at
+    )
+    if not spans:
+        return ""
+    shortest, longest = duration_text(spans[0]), duration_text(spans[-1])
+    return f", {shortest} to {longest} each" if shortest != longest else f", {shortest}"
 
 
 _APPROVALS = {

@@ -18,6 +18,7 @@ from placements.engine.rollout.waves import RolloutProgress
 from placements.explain.vocabulary import duration_text, seconds_between
 
 MOST_COLUMNS, MOST_DOTS, MOST_NAMED, MOST_POINTS = 14, 20, 9, 400
+BAR_ROWS = 5
 _SHOWN_AT_WORK = 3
 _SHORTEST_GAP = 20.0
 # How far apart, in percent of the height, the labels at the end of the line are.
@@ -57,6 +58,7 @@ class RunColumn:
     level: str = ""
     details: tuple[str, ...] = ()
     width: int = 1
+    is_joined: bool = False
     gate: str = ""
     minimum: int | None = None
 
@@ -124,12 +126,24 @@ class RunPicture:
 
     @property
     def rows(self) -> int:
-        """How many rows of dots the fullest column has."""
-        shown = [one for one in self.columns if len(one.dots) <= MOST_DOTS]
-        rows = max((len(one.dots) for one in shown), default=0)
+        """How many rows of dots the fullest column has; a bar is as high as five."""
+        shown = [len(one.dots) for one in self.columns if not self.has_bar(one)]
+        if len(shown) < len(self.columns):
+            shown.append(BAR_ROWS * 2)
+        rows = max(shown, default=0)
         if not self.is_named:
             rows = -(-rows // 2)
         return max(2, rows)
+
+    @property
+    def most(self) -> int:
+        """How many clusters the highest bar has; joined columns have a scale of their own."""
+        apart = (len(one.dots) for one in self.columns if not one.is_joined)
+        return max(apart, default=1)
+
+    def has_bar(self, column: RunColumn) -> bool:
+        """Return whether a column is a bar by state: a crowded one, and all where a wave is crowded."""
+        return column.is_crowded or self.most > MOST_DOTS
 
     @property
     def is_named(self) -> bool:
@@ -344,7 +358,8 @@ def _joined(columns: Sequence[RunColumn]) -> RunColumn:
     note = f"{len(dots):,}" if is_planned else f"{done:,} of {len(dots):,}"
     name = f"{numbers[0]}–{numbers[-1]}" if numbers else ""  # noqa: RUF001 -- a range
     starts = (column.start for column in columns if column.start is not None)
-    return RunColumn(name, note, dots, start=next(starts, None), end=columns[-1].end)
+    start, end = next(starts, None), columns[-1].end
+    return RunColumn(name, note, dots, start=start, end=end, is_joined=True)
 
 
 def place_of(seconds: float, placed: Sequence[tuple[float, RunColumn]]) -> float:

@@ -150,14 +150,6 @@ class LanePanel:
         return -(-len(self.lanes) // self.columns)
 
     @property
-    def longest(self) -> int:
-        """The letters of the longest name of a cluster, with the room for its number."""
-        segments = (one for lane in self.lanes for one in lane.segments)
-        return max(
-            (len(one.words) + 3 * bool(one.number) for one in segments), default=0
-        )
-
-    @property
     def is_numbered(self) -> bool:
         return any(one.number for lane in self.lanes for one in lane.segments)
 

@@ -106,7 +106,7 @@ PANELS = {
 }
 _MOST_DOMAINS, _MOST_FILTERED, _MOST_NAMES = 60, 5, 12
 _MOST_SELECTIONS = 20  # earlier decisions that are searched for the kept clusters
-_WIDTH = 1190
+_USUAL_WIDTH = 580
 
 
 class View(StrEnum):
@@ -199,6 +199,11 @@ class DecisionPage(DecisionView):
             if one.is_exceeded
         )
         return over if self.value.is_fulfilled else (*over, *super().problems)
+
+    @property
+    def more_problems(self) -> list[str]:
+        """What went wrong after the first two sentences, without the new clusters that the help names."""
+        return [one for one in self.problems[2:] if one != self.new_clusters]
 
     @property
     def problem_count(self) -> int:
@@ -509,23 +514,26 @@ class DecisionPage(DecisionView):
         return fix_lines(self.fixes)
 
     def figure(self, name: str) -> str:
-        """Return the figure of the domains as JSON; empty where nothing is drawn."""
-        number, width = name.removeprefix("step-"), _WIDTH // 2
+        """Return the figure of the domains as JSON; empty where nothing is drawn.
+
+        The address has its width in pixels.
+        """
+        number = name.removeprefix("step-")
+        width = number_of(self._request.GET.get("width", ""), digits=4) or _USUAL_WIDTH
         if name == "groups":
             panels = self.panels
         elif name.startswith("placed-"):
-            panels, width = _placed_picture(self.value, name)
+            # One constraint, for a picture of the page of the placement.
+            place = number_of(name.removeprefix("placed-"), digits=2)
+            placed = placed_panels(self.value)
+            panels = placed[place : place + 1] if place is not None else ()
         elif name == "start":
             panels = self.start_panels
         elif number.isdecimal() and 1 <= int(number) <= self.steps_count:
             panels = lane_panels(self.played, int(number))
         else:
             return ""
-        if name in ("start", f"step-{number}"):
-            # The columns of a small decision; the first is smaller than the others.
-            share = (1.0 if name == "start" else 1.4) / (1.0 + 1.4 * self.steps_count)
-            width = int((_WIDTH - 20 * self.steps_count) * share)
-        figure = lanes_figure(panels, width=width) if panels else None
+        figure = lanes_figure(panels, width=max(200, width)) if panels else None
         return figure.to_json(validate=True, engine="json") if figure else ""
 
     def download(self, form: str) -> HttpResponse:
@@ -724,16 +732,6 @@ def decided_cluster(request: HttpRequest, prefix: str, cluster: str) -> HttpResp
     build_up = page.why.build_up if page.why else None
     table = requested_table(request, [build_up] if build_up else [])
     return table or render_page(request, "decisions/cluster.html", _context(page))
-
-
-def _placed_picture(
-    decision: DecisionValue, name: str
-) -> tuple[tuple[LanePanel, ...], int]:
-    """Return the constraint that a picture of the placement's page is named for, and its width."""
-    placed = placed_panels(decision)
-    pictures = {f"placed-{place}": (one,) for place, one in enumerate(placed)}
-    width = _WIDTH - 80 if len(placed) == 1 else _WIDTH // 2 - 64
-    return pictures.get(name, ()), width
 
 
 def _context(page: DecisionPage) -> dict[str, Any]:

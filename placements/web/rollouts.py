@@ -27,6 +27,7 @@ from fleetui.polling import TOKEN, shared_fragment
 from placements.engine.rollout.actions import BlockReason, RollingUpdateResult, RunPhase
 from placements.engine.rollout.staged_run import (
     StagedRunPlan,
+    StagedUpdateResult,
     WaitReason,
 )
 from placements.engine.rollout.waves import compare_limits
@@ -47,6 +48,7 @@ from placements.explain.run_pages import (
     LEVELS,
     Part,
     RunCount,
+    gate_of,
     rolling_effects,
     staged_effects,
     staged_wait_rows,
@@ -78,7 +80,7 @@ from placements.services.actions import ACTIONS, Action, ActionKind, Reasons
 from placements.services.editor.operations import plan_now, plan_of_revision
 from placements.services.filters import events_matching
 from placements.services.health import health_of
-from placements.services.history.compare import changes_by_unpinning
+from placements.services.history.compare import changed_count, changes_by_unpinning
 from placements.services.resources.queries import selection_of
 from placements.services.rollout_state import spec_state_of
 from placements.services.rollouts.lists import (
@@ -96,6 +98,7 @@ from placements.services.rollouts.operations import (
 from placements.services.rollouts.queries import (
     applied_names,
     approvals_waiting,
+    available_since,
     clusters_in,
     events_of,
     is_rollback,
@@ -435,6 +438,7 @@ def staged_run(request: HttpRequest, name: str) -> HttpResponse:
         if result
         else [],
         "approval": pending,
+        **(_gate_context(run, result, parts, now=now) if pending and result else {}),
         "effects": [],
         "is_at_rest": bool(waits) and all(wait.reason in _BY_USERS for wait in waits),
         "is_prepared": spec_state is RunState.INITIALIZE,
@@ -475,6 +479,28 @@ def staged_run(request: HttpRequest, name: str) -> HttpResponse:
             back=back,
         )
     return _render_run(request, context)
+
+
+def _gate_context(
+    run: StagedRun,
+    result: StagedUpdateResult,
+    parts: Mapping[str, Part],
+    *,
+    now: datetime,
+) -> dict[str, Any]:
+    """Return the evidence for a pending approval: the updated clusters, and what changes."""
+    since = available_since(run)
+    context: dict[str, Any] = {
+        "gate": gate_of(result, parts, available_since=since, now=now)
+    }
+    older, own = older_snapshot(run), run.resource_snapshot
+    if older is not None and own is not None:
+        context |= {
+            "changes": f"{changed_count(older, own):,} of {own.objects_count:,} resources changed",
+            "older": f"s{older.number}",
+            "newer": f"s{own.number}",
+        }
+    return context
 
 
 def _stages_picture(

@@ -176,7 +176,9 @@ async function takeOver(lanes) {
   const known = taken.get(lanes.id) ?? { parts: partsFor(lanes) };
   const isSame = drawn.isEqualNode(known.drawn ?? null);
   if (!isSame) {
-    const answer = await fetch(lanes.dataset.lanes).catch(() => null); // offline: the lanes stay
+    const address = new URL(lanes.dataset.lanes, location.href);
+    address.searchParams.set("width", lanes.clientWidth); // so that the names fit
+    const answer = await fetch(address).catch(() => null); // offline: the lanes stay
     const figure = answer?.ok ? await answer.text() : "";
     if (!figure || !lanes.isConnected) return;
     known.parts[2].textContent = figure;

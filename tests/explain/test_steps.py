@@ -216,16 +216,20 @@ def test_the_figure_draws_the_lanes_with_the_limit_at_its_number() -> None:
 
 
 @pytest.mark.parametrize(
-    ("width", "lines"), [(500, ["jumpingcat"]), (300, ["jumpi", "ngcat"]), (190, [""])]
+    ("width", "text"),
+    [
+        (500, "      <b>jumpingcat</b>"),
+        (290, "&nbsp;<br><b>jumpingcat</b>"),
+        (250, "&nbsp;<br><b>jumping…</b>"),
+        (160, "&nbsp;<br><b></b>"),
+    ],
 )
-def test_a_name_is_whole_or_left_to_its_number(width: int, lines: list[str]) -> None:
+def test_a_name_is_whole_or_cut_at_its_end(width: int, text: str) -> None:
     drawn = json.loads(lanes_figure(lane_panels(TWO, 2), width=width).to_json())
 
     [new] = [one for one in drawn["data"] if one.get("name") == "this step"]
     assert new["hovertext"] == ["jumpingcat: this step"]
-    [text] = new["text"]
-    words = text.removeprefix("<b>").removesuffix("</b>").split("<br>")
-    assert [one.strip() for one in words] == lines
+    assert new["text"] == [text]
 
 
 def test_a_figure_of_many_domains_has_columns() -> None:

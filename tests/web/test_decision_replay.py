@@ -242,6 +242,17 @@ def test_panels_of_a_fulfilled_decision_load_by_themselves_and_have_links(
     assert 'hx-push-url="?view=affinity"' in view
 
 
+@pytest.mark.usefixtures("nine")
+def test_what_a_decision_ran_into_is_in_sight(viewer: Client, text_of: Fetch) -> None:
+    page = text_of(viewer, address("ledger", "?panel=issues"))
+
+    assert "<details>" not in page
+    words = plain(page)
+    assert "Smallest corrections: region maxSkew 2" in words
+    assert "(newly selected: palemoth; gives up: the required term)" in words
+    assert words.count("possible with 1 more cluster") == 1
+
+
 @pytest.mark.nightly
 @pytest.mark.usefixtures("nine")
 def test_why_not_shows_the_course_and_offers_drafts(

@@ -305,6 +305,19 @@ def test_a_run_shows_who_approved_and_how_far_the_clusters_are(
     )
 
 
+@pytest.mark.usefixtures("waiting", "collected_static")
+def test_a_gate_has_the_evidence_for_its_approval(approver: Client) -> None:
+    page = words_of(page_text(approver.get(RUN)))
+
+    gate = page.partition("Approve stage canary")[2].partition("Comment")[0]
+    assert "Then prod: 3 clusters, 2 at a time." in gate
+    assert re.search(r"1 of 1 updated are available for \S+ 0 failed", gate)
+    assert re.search(r"0 failed, 0 retries, [\d.]+s Who", gate)
+    assert "Who may approve Users with the role approver." in gate
+    for sentence in ("There is no time limit.", "Then prod: 3 clusters"):
+        assert page.count(sentence) == 1
+
+
 @pytest.mark.nightly
 @pytest.mark.usefixtures("waiting")
 def test_operators_and_approvers_are_offered_what_is_theirs(

@@ -8,13 +8,20 @@ from typing import Any
 import plotly.graph_objects as go
 
 from placements.explain.charts.figure import Color, figure
-from placements.explain.steps import MARK_WORDS, Lane, LanePanel, Mark
+from placements.explain.steps import MARK_WORDS, Lane, LaneBlock, LanePanel, Mark
 
-_HEAD, _GAP, _WIDE, _DENSE, _TALL = 38, 4, 28, 20, 30
+_HEAD, _GAP, _WIDE, _DENSE, _TALL = 38, 4, 28, 20, 36
 _DENSE_HEAD = 22
-# The width of a letter in pixels: names that are longer than their lane are cut.
-_LETTER, _NARROW, _FEWEST = 7.2, 460, 5
-_COUNTS, _NUMBER = 92, "      "
+_NARROW, _FEWEST = 400, 3
+# Widths of letters in the widest font that the style sheet names: longer names end in "…".
+_USUAL_LETTER, _DIGIT = 0.64, 7.7
+_LETTERS = {
+    **dict.fromkeys("ijlI.,:;'|()", 0.34),
+    **dict.fromkeys("frt- ", 0.4),
+    **dict.fromkeys("mwMW…=+", 0.97),
+}
+_BOLD = 1.12
+_ROOM, _NUMBER_ROOM, _NUMBER = 8, 23, "      "
 _QUIET = {"color": Color.QUIET, "size": 12}
 _BESIDE = {"xanchor": "left", "xshift": 8, "font": _QUIET}
 
@@ -80,25 +87,57 @@ class _Part:
     across: tuple[float, float]
     down: tuple[float, float]
     width: float
+    size: int
+    is_stacked: bool
 
     @property
     def slot(self) -> float:
         return self.width * (self.across[1] - self.across[0]) / self.panel.slots
 
+    def text_of(self, segment: LaneBlock) -> str:
+        """Return the name of a segment beside or below its number; what does not fit ends in "…"."""
+        room = self.slot * segment.size - _ROOM
+        before = ""
+        if segment.number and self.is_stacked:
+            before = "&nbsp;<br>"
+        elif segment.number:
+            before = _NUMBER
+            room -= _NUMBER_ROOM
+        is_bold = segment.mark is Mark.NEW
+        name = _cut(segment.words, room, self.size, is_bold=is_bold)
+        if is_bold:
+            name = f"<b>{name}</b>"
+        return f"{before}{name}"
 
-def _letters(width: float) -> int:
-    return max(3, int((width - 8) / _LETTER))
+
+def _width(words: str, size: int, *, is_bold: bool = False) -> float:
+    """Return how many pixels a text needs at most."""
+    letters = sum(_LETTERS.get(letter, _USUAL_LETTER) for letter in words)
+    return letters * size * (_BOLD if is_bold else 1)
+
+
+def _cut(words: str, room: float, size: int, *, is_bold: bool = False) -> str:
+    """Return a name, its start with "…" where it is wider than the room, or nothing."""
+    if _width(words, size, is_bold=is_bold) <= room:
+        return words
+    shown = len(words)
+    while shown and _width(f"{words[:shown]}…", size, is_bold=is_bold) > room:
+        shown -= 1
+    return f"{words[:shown]}…" if shown >= _FEWEST else ""
 
 
 def lanes_figure(panels: Sequence[LanePanel], *, width: int) -> go.Figure:
     """Draw the domains of each constraint below each other, about so wide; many domains in columns."""
     is_narrow = width < _NARROW
-    right = _COUNTS if all(panel.columns == 1 for panel in panels) else 40
-    right = 44 if is_narrow else right  # "0 + 1"
-    longest = max(
-        (len(lane.name) for panel in panels for lane in panel.lanes), default=4
-    )
-    left = min(120, int(longest * _LETTER) + 14)
+    lanes = [lane for panel in panels for lane in panel.lanes]
+    # Beside the last column of many domains there are numbers, or "no limit".
+    right = 40 + 24 * any(lane.value is None for lane in lanes)
+    if all(panel.columns == 1 for panel in panels):
+        right = 8 + max(
+            (int(len(_count(lane, is_narrow=is_narrow)) * _DIGIT) for lane in lanes),
+            default=0,
+        )
+    left = min(120, 14 + max((int(_width(lane.name, 12)) for lane in lanes), default=0))
     parts, total = _placed_parts(panels, left, width - left - right)
     layout: dict[str, Any] = {}
     annotations: list[dict[str, Any]] = []
@@ -148,18 +187,19 @@ def _placed_parts(
     panels: Sequence[LanePanel], left: int, plot: int
 ) -> tuple[list[_Part], int]:
     heights = []
-    for panel in panels:
+    styles = [_style_of(panel, plot) for panel in panels]
+    for panel, (_, is_stacked) in zip(panels, styles, strict=True):
         row = _WIDE - 4 * (len(panel.lanes) > 4)
         if panel.columns > 1:
             row = _DENSE
-        elif _letters(plot / panel.slots) < panel.longest:
+        elif is_stacked:
             row = _TALL
         heights.append(_head_of(panel) + panel.rows * row + _GAP)
     total = sum(heights)
 
     parts: list[_Part] = []
     top = 0
-    for panel, height in zip(panels, heights, strict=True):
+    for panel, height, style in zip(panels, heights, styles, strict=True):
         down = (1 - (top + height - _GAP) / total, 1 - (top + _head_of(panel)) / total)
         top += height
         label = left / plot
@@ -168,8 +208,27 @@ def _placed_parts(
             start = column * (width + label)
             across = (round(start, 4), round(min(1.0, start + width), 4))
             lanes = panel.lanes[column * panel.rows : (column + 1) * panel.rows]
-            parts.append(_Part(panel, lanes, len(parts) + 1, across, down, plot))
+            number = len(parts) + 1
+            parts.append(_Part(panel, lanes, number, across, down, plot, *style))
     return parts, total
+
+
+def _style_of(panel: LanePanel, plot: int) -> tuple[int, bool]:
+    """Return the size of the names of a panel, and whether they are below their numbers.
+
+    The largest with which all names are whole.
+    """
+    slot = plot / panel.slots
+    segments = [one for lane in panel.lanes for one in lane.segments]
+    for size, beside in ((12, _NUMBER_ROOM), (11, _NUMBER_ROOM)):
+        if all(
+            _width(one.words, size, is_bold=one.mark is Mark.NEW)
+            + beside * bool(one.number)
+            <= slot * one.size - _ROOM
+            for one in segments
+        ):
+            return size, False
+    return 11, panel.is_numbered and panel.columns == 1
 
 
 def _bars(part: _Part, suffix: str) -> Iterator[Any]:
@@ -184,16 +243,6 @@ def _bars(part: _Part, suffix: str) -> Iterator[Any]:
         own = [one for one in places if one[0].mark is mark]
         if not own:
             continue
-        is_bold = mark is Mark.NEW  # bold letters are wider
-        texts = [
-            _fitted(
-                one.words,
-                _letters(part.slot * one.size) - is_bold,
-                number=one.number,
-                is_dense=part.panel.columns > 1,
-            )
-            for one, *_ in own
-        ]
         yield go.Bar(
             **axes,
             orientation="h",
@@ -203,12 +252,12 @@ def _bars(part: _Part, suffix: str) -> Iterator[Any]:
             x=[segment.size - 0.04 for segment, *_ in own],
             name=MARK_WORDS[mark],
             marker=marker,
-            text=[f"<b>{text}</b>" for text in texts] if is_bold else texts,
+            text=[part.text_of(segment) for segment, *_ in own],
             textposition="inside",
             insidetextanchor="start" if part.panel.slots <= 40 else "middle",
             insidetextfont={
                 "color": _TEXTS.get(mark, Color.TEXT),
-                "size": [11 if "<br>" in text else 12 for text in texts],
+                "size": part.size,
             },
             constraintext="none",
             textangle=0,
@@ -222,7 +271,8 @@ def _bars(part: _Part, suffix: str) -> Iterator[Any]:
             **axes,
             mode="markers+text",
             x=[start + 13 / part.slot for *_, start in numbered],
-            y=[row for _, row, _ in numbered],
+            y=[row - 0.22 * part.is_stacked for _, row, _ in numbered],
+            cliponaxis=False,
             text=[f"<b>{segment.number}</b>" for segment, *_ in numbered],
             textfont={
                 "size": 11,
@@ -292,20 +342,29 @@ def _words(
     }
     yield from _heads(part, axes, at_right, left, is_narrow=is_narrow)
     has_counts = part.panel.columns == 1
-    letters = int((left - 10) / _LETTER)
     for row, lane in enumerate(part.lanes):
-        name = _cut(lane.name, letters)
-        yield {**axes, "x": 0, "y": row, "xanchor": "right", "xshift": -8, "text": name}
+        yield {
+            **axes,
+            "x": 0,
+            "y": row,
+            "xanchor": "right",
+            "xshift": -8,
+            "text": _cut(lane.name, left - 10, 12),
+            "hovertext": lane.name,
+        }
         if lane.others:
             words = lane.others
             if not has_counts and lane.value is not None:  # there is little room
                 words = words.partition(" ")[0].replace("no", "0")
             yield {**axes, **_BESIDE, "x": lane.end, "y": row, "text": words}
         if has_counts:
-            added = f" + {lane.added:,}" if lane.added else ""
-            size = f" <span style='font-size:12px'>of {lane.size:,}</span>"
-            text = f"<b>{lane.placed:,}{added}</b>{size * (not is_narrow)}"
-            yield {**at_right, "y": row, "text": text}
+            count, *size = _count(lane, is_narrow=is_narrow).partition(" of ")
+            yield {**at_right, "y": row, "text": f"<b>{count}</b>{''.join(size)}"}
+
+
+def _count(lane: Lane, *, is_narrow: bool) -> str:
+    added = f" + {lane.added:,}" if lane.added else ""
+    return f"{lane.placed:,}{added}" + f" of {lane.size:,}" * (not is_narrow)
 
 
 def _heads(
@@ -319,11 +378,13 @@ def _heads(
     panel = part.panel
     above = {"y": -0.5, "yanchor": "bottom", "font": _QUIET}
     if part.across[0] == 0:
-        limit = f"max skew {panel.max_skew}, " if panel.is_limited else ""
+        limit = f"max skew {panel.max_skew}, " * panel.is_limited
         notes = [f"{limit}{panel.sort}", *[panel.note] * bool(panel.note)]
         if panel.columns > 1 and any(lane.others for lane in panel.lanes):
             notes = [panel.sort, *notes[1:], "beside: candidates"]
-        words = " · ".join(notes) * (not is_narrow)
+        room = max(0, left + part.width - _width(panel.key, 15)) * (not is_narrow)
+        while _width(" · ".join(notes), 13) > room:
+            notes.pop()
         yield {
             "xref": "paper",
             "yref": "paper",
@@ -334,7 +395,7 @@ def _heads(
             "y": part.down[1],
             "yanchor": "bottom",
             "yshift": _head_of(panel) - 18,
-            "text": f"<b>{panel.key}</b>  <span style='color:{Color.QUIET}'>{words}</span>",
+            "text": f"<b>{panel.key}</b>  <span style='color:{Color.QUIET}'>{' · '.join(notes)}</span>",
             "font": {"size": 13},
         }
     if panel.columns > 1:
@@ -349,26 +410,3 @@ def _heads(
             "text": panel.band,
         }
     yield {**at_right, **above, "text": f"placed{' of all' * (not is_narrow)}"}
-
-
-def _fitted(
-    words: str,
-    letters: int,
-    *,
-    number: int,
-    is_dense: bool,
-) -> str:
-    """Return a name behind the room for its number: in a second line what does not fit in the first.
-
-    Nothing where fewer than five letters fit: the number and the words of the pointer remain.
-    """
-    room = _NUMBER * bool(number)
-    letters -= 3 * bool(number)
-    if is_dense or len(words) <= letters or letters < _FEWEST:
-        return room + _cut(words, letters) * (letters >= _FEWEST)
-    half = min(letters, -(-len(words) // 2))
-    return f"{room}{words[:half]}<br>{room}{_cut(words[half:], letters)}"
-
-
-def _cut(words: str, letters: int) -> str:
-    return words if len(words) <= letters else f"{words[: max(1, letters - 1)]}…"

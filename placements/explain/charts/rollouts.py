@@ -9,7 +9,7 @@ from placements.explain.charts.figure import (
     Color,
     figure,
 )
-from placements.explain.run_pictures import RunColumn, RunPicture
+from placements.explain.run_pictures import BAR_ROWS, RunColumn, RunPicture
 
 _SYMBOLS = {
     "healthy": ("circle", Color.WELL),
@@ -19,6 +19,8 @@ _SYMBOLS = {
     "unknown": ("diamond-open", Color.UNKNOWN),
     "pending": ("circle-open", Color.QUIET),
 }
+_FILLS = {Color.QUIET: Color.CLEAR, Color.UNKNOWN: Color.CLEAR}
+"""The insides of bars that are not filled with their color."""
 _AREAS = (
     ("new", "updated", Color.WELL, Color.CALM),
     ("old", "before", Color.BAND, Color.HOVER),
@@ -26,6 +28,8 @@ _AREAS = (
 """The areas of a revision: its part of a point, its words, its color, and that of what is planned."""
 _HEAD, _NAMES, _DOT_ROW, _NAMED_ROW, _LINE, _TIMES = 40, 28, 26, 32, 136, 24
 """Heights in pixels: heads of columns, names of trouble, rows of dots, the line, its times."""
+_LEAST_BAR = 18 / _DOT_ROW
+"""The least height of a part of a bar in rows, with room for its number."""
 _USUAL_WIDTH = 1000
 """The width of the columns in pixels, for the distance of two dots."""
 _LEFT = 60
@@ -51,7 +55,9 @@ def picture_figure(picture: RunPicture) -> go.Figure:
     return figure(
         *availability_traces(picture),
         *_dot_traces(picture),
+        *_bar_traces(picture),
         height=plot + _TIMES,
+        barmode="overlay",
         margin={"l": _LEFT, "r": 130, "t": 0, "b": _TIMES},
         xaxis={
             "range": [0, picture.slots],
@@ -178,7 +184,9 @@ def _dot_traces(picture: RunPicture) -> Iterator[go.Scatter]:
     places = []
     for place, column in picture.placed_columns:
         # The first, which is in trouble, is on top.
-        for turn, dot in enumerate([] if column.is_crowded else reversed(column.dots)):
+        for turn, dot in enumerate(
+            [] if picture.has_bar(column) else reversed(column.dots)
+        ):
             if picture.is_named:
                 at = place + _NAMED_START * column.width
                 row = turn + picture.rows - len(column.dots)
@@ -205,14 +213,51 @@ def _dot_traces(picture: RunPicture) -> Iterator[go.Scatter]:
             )
 
 
+def _bar_traces(picture: RunPicture) -> Iterator[Any]:
+    """Yield the bars of columns of many clusters by state, with the number of each at its right."""
+    gap = _DOT_ROW * picture.slots / _USUAL_WIDTH
+    bars = []
+    for place, column in picture.placed_columns:
+        most = len(column.dots) if column.is_joined else picture.most
+        at, low = place + column.width / 2 - gap / 2, -0.5
+        for level, words, count in reversed(column.counts * picture.has_bar(column)):
+            size = max(_LEAST_BAR, count / most * BAR_ROWS)
+            bars.append((*_SYMBOLS[level], f"{count:,} {words}", at, low, size))
+            low += size
+    if not bars:
+        return
+    symbols, colors, texts, places, lows, sizes = zip(*bars, strict=True)
+    yield go.Bar(
+        yaxis="y2",
+        x=places,
+        base=lows,
+        y=[size - 0.08 for size in sizes],
+        width=gap,
+        marker={
+            "color": [_FILLS.get(one, one) for one in colors],
+            "line": {"color": colors, "width": 1},
+        },
+        hovertext=texts,
+        hovertemplate="%{hovertext}<extra></extra>",
+    )
+    yield go.Scatter(
+        yaxis="y2",
+        mode="markers+text",
+        x=[at + gap for at in places],
+        y=[low + size / 2 for low, size in zip(lows, sizes, strict=True)],
+        text=[f" {one.partition(' ')[0]}" for one in texts],
+        textposition="middle right",
+        hoverinfo="skip",
+        marker={"symbol": symbols, "color": colors, "size": 10},
+    )
+
+
 def _column_text(column: RunColumn, is_named: bool) -> str:
     if column.gate:
         return ""  # a card of the page is there
     if column.is_break:
         return "<br>".join([f"<b>{column.name}</b>", f"<b>{column.lasting}</b>"])
     lines = [f"<b>{column.name or '–'}</b>", column.note]  # noqa: RUF001 -- nothing to name
-    if column.is_crowded:
-        lines += [f"{count:,} {words}" for _, words, count in column.counts]
-    elif not is_named:
+    if not is_named:
         lines += [one.cluster for one in column.troubled[:2]]
     return "<br>".join(lines)

@@ -8,6 +8,7 @@ from http import HTTPStatus
 from operator import attrgetter
 from typing import Any
 
+from django.core.cache import caches
 from django.db.models import prefetch_related_objects
 
 from fleetui.access.secret_values import plain_manifest
@@ -217,6 +218,18 @@ def changes_by_unpinning(
         content = sanitise(plain_manifest(one.content)) if has_content else None
         new[one.api_version, one.kind, one.namespace, one.name] = content
     return _resource_changes(_contents(latest, has_content=has_content), new)
+
+
+def changed_count(before: ResourceSnapshot, after: ResourceSnapshot) -> int:
+    """Return how many resources differ; kept, as snapshots never change."""
+
+    def count() -> int:
+        has_content = load_contents([before, after])
+        contents = (_contents(one, has_content=has_content) for one in (before, after))
+        return sum(1 for _ in _differing(*contents))
+
+    key = f"changed-resources/{before.pk}/{after.pk}"
+    return caches["process"].get_or_set(key, count) or 0
 
 
 def _contents(snapshot: ResourceSnapshot, *, has_content: bool) -> Contents:

@@ -13,6 +13,7 @@ from django.db.models import (
     Case,
     Count,
     Exists,
+    Max,
     OuterRef,
     Q,
     QuerySet,
@@ -412,6 +413,17 @@ def parts_of_steps(
                 parts[name], phase, is_late=is_late, is_timed=is_timed
             )
     return parts
+
+
+def available_since(run: StagedRun) -> datetime | None:
+    """Return since when all clusters are available that are so with the revision of a staged run."""
+    rows = Binding.objects.filter(
+        placement=run.placement_id,
+        resource_snapshot=run.resource_snapshot_id,
+        phase=Phase.AVAILABLE,
+    )
+    latest: datetime | None = rows.aggregate(at=Max("phase_changed_at"))["at"]
+    return latest
 
 
 def _observed_part(planned: Part, phase: str, *, is_late: bool, is_timed: bool) -> Part:

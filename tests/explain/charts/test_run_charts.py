@@ -44,3 +44,23 @@ def test_the_figure_has_every_cluster_of_the_picture_and_its_limit() -> None:
     clusters = [one["customdata"] for one in figure["data"] if "customdata" in one]
     assert [sorted(names) for names in clusters] == [["a", "b", "c"]]
     assert [shape["y0"] for shape in figure["layout"]["shapes"]] == [1]
+
+
+def test_waves_of_many_clusters_are_bars_by_state() -> None:
+    dots = {f"c{one:02}": Dot(f"c{one:02}", "pending", "pending") for one in range(45)}
+    dots["c01"] = Dot("c01", "failed", "failed")
+    names = [*dots]
+    columns = wave_columns(
+        [], [names[:30], names[30:]], [], dots, until=0, is_running=True, rest=None
+    )
+    picture = run_picture(
+        columns, [], until=0, is_running=True, has_maximum=False, unit="wave"
+    )
+
+    figure = json.loads(picture_figure(picture).to_json())
+
+    [bars] = [one for one in figure["data"] if one["type"] == "bar"]
+    assert bars["hovertext"] == ["29 pending", "1 failed", "15 pending"]
+    most, least, fewer = bars["y"]
+    assert most > fewer > least
+    assert not any("customdata" in one for one in figure["data"])
