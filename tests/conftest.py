@@ -22,6 +22,7 @@ from django.test import override_settings
 from django.test.signals import template_rendered
 from django.utils.safestring import SafeString
 from pytest_django import DjangoDbBlocker
+from pytest_django.plugin import blocking_manager_key
 from whitenoise import WhiteNoise
 
 from clusters.observation import counts_until
@@ -160,6 +161,7 @@ def django_db_setup(
         ):
             connection.ensure_connection()
             source.backup(connection.connection)
+            restore_migrated_rows()
 
 
 @pytest.fixture(scope="session")
@@ -219,17 +221,17 @@ def _remember_flush(using: str, **_signal: object) -> None:
     flushed.add(using)
 
 
-@pytest.fixture(autouse=True)
-def _roles(request: pytest.FixtureRequest) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
     """Make the roles and the local hub of the migrations again where they were deleted.
 
     A test with real transactions ends with an empty database, and on several cores any test may come next.
     """
-    wants_database = {"db", "transactional_db"} & set(request.fixturenames)
-    if wants_database or request.node.get_closest_marker("django_db"):
-        request.getfixturevalue("db")
-        if flushed:
+    yield
+    if flushed:
+        with item.config.stash[blocking_manager_key].unblock():
             restore_migrated_rows()
+        flushed.clear()
 
 
 @pytest.fixture(autouse=True)
