@@ -22,6 +22,7 @@ from django.test import override_settings
 from django.test.signals import template_rendered
 from django.utils.safestring import SafeString
 from pytest_django import DjangoDbBlocker
+from pytest_django.plugin import blocking_manager_key
 from whitenoise import WhiteNoise
 
 from clusters.observation import counts_until
@@ -34,6 +35,7 @@ from tests.database import forget_caches, restore_migrated_rows
 from tests.effort import load_profile
 
 load_profile()
+gc.disable()  # until everything is collected: what is imported stays
 
 OUR_APPS = ("fleetui", "clusters", "placements")
 
@@ -42,9 +44,9 @@ pytest_plugins = ["tests.clusters.kubernetes.local_members"]
 
 def pytest_collection_finish() -> None:
     """Collect garbage less often, and not among what is imported by now: that takes a sixth of the time."""
-    gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)
@@ -159,6 +161,7 @@ def django_db_setup(
         ):
             connection.ensure_connection()
             source.backup(connection.connection)
+            restore_migrated_rows()
 
 
 @pytest.fixture(scope="session")
@@ -218,17 +221,17 @@ def _remember_flush(using: str, **_signal: object) -> None:
     flushed.add(using)
 
 
-@pytest.fixture(autouse=True)
-def _roles(request: pytest.FixtureRequest) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
     """Make the roles and the local hub of the migrations again where they were deleted.
 
     A test with real transactions ends with an empty database, and on several cores any test may come next.
     """
-    wants_database = {"db", "transactional_db"} & set(request.fixturenames)
-    if wants_database or request.node.get_closest_marker("django_db"):
-        request.getfixturevalue("db")
-        if flushed:
+    yield
+    if flushed:
+        with item.config.stash[blocking_manager_key].unblock():
             restore_migrated_rows()
+        flushed.clear()
 
 
 @pytest.fixture(autouse=True)

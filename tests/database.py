@@ -37,13 +37,27 @@ def forget_caches() -> None:
     forget_problems()
 
 
+_local_hub: dict[str, Any] = {
+    "id": LOCAL_HUB,
+    "name": "local",
+    "kind": "local",
+    "mode": "operate",
+    "state": "live",
+    "created_at": datetime.now(UTC),
+    "created_by": "system",
+}
+
+
 def restore_migrated_rows() -> None:
-    """Make the local hub and the roles again where a test with real transactions left an empty database."""
-    if not Hub.objects.filter(pk=LOCAL_HUB).exists():
-        local = {"name": "local", "kind": "local", "mode": "operate", "state": "live"}
-        Hub.objects.create(
-            pk=LOCAL_HUB, **local, created_at=datetime.now(UTC), created_by="system"
-        )
+    """Make the local hub and the roles again where a test with real transactions left an empty database.
+
+    It is the same hub as before: `load_once` puts rows only where they were made.
+    """
+    local = Hub.objects.filter(pk=LOCAL_HUB).values().first()
+    if local is None:
+        Hub.objects.create(**_local_hub)
+    else:
+        _local_hub.update(local)
     there = set(Group.objects.values_list("name", flat=True))
     Group.objects.bulk_create(
         [Group(name=role.value) for role in Role if role.value not in there]

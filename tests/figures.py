@@ -80,7 +80,7 @@ def figures() -> dict[str, float]:
 
 
 def _branches(function: ast.AST) -> int:
-    return 1 + sum(isinstance(node, _BRANCHES) for node in ast.walk(function))
+    return 1 + sum(isinstance(node, _BRANCHES) for node in nodes_of(function))
 
 
 def _tokens_and_lines(text: str) -> tuple[int, int]:

@@ -435,6 +435,7 @@ def test_every_file_that_is_named_exists() -> None:
     assert len(named) >= 40
 
 
+@pytest.mark.xdist_group("sources")
 def test_every_document_that_code_cites_exists() -> None:
     """With the section; `rules/scheduler.md#filters` and the table of settings are in `docs/reference/`."""
     missing, count = [], 0
@@ -453,6 +454,7 @@ def test_every_document_that_code_cites_exists() -> None:
     assert count > 200
 
 
+@pytest.mark.xdist_group("sources")
 def test_no_section_is_cited_by_its_number() -> None:
     """Only its anchor says of which document it is, and breaks when that changes."""
     found = [

@@ -4,6 +4,7 @@ import pytest
 
 from tests.figures import figures
 
+pytestmark = pytest.mark.xdist_group("sources")
 MOST = {
     "statements": 66_899,
     "tokens per code line": 6.94,

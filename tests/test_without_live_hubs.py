@@ -1,6 +1,7 @@
 """Without the app of live hubs the console has everything else."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +19,6 @@ from django.contrib.auth.models import User
 from fleetui.hub_scope import LOCAL_HUB, in_hub
 
 settings.ALLOWED_HOSTS = ["*"]
-call_command("migrate", verbosity=0)
 call_command("check")
 call_command("load_demo", "4")
 root = User.objects.create_superuser("root")
@@ -54,8 +54,9 @@ print(sorted(name for name in sys.modules if name.startswith("placements.hubs"))
 
 
 def test_the_console_runs_without_the_wing(
-    tmp_path: Path, collected_static: Path
+    tmp_path: Path, collected_static: Path, empty_hub: Path
 ) -> None:
+    shutil.copy2(empty_hub, tmp_path / "fleetui.sqlite3")
     variables = {
         **os.environ,
         "DJANGO_SETTINGS_MODULE": "fleetui.settings",

@@ -6,9 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from html import unescape
-from io import StringIO
 from pathlib import Path
-from tokenize import COMMENT, generate_tokens
 
 import pytest
 
@@ -63,12 +61,18 @@ def strings_of(tree: ast.Module) -> Iterator[str]:
             yield node.value
 
 
+_STRING_OR_COMMENT = re.compile(
+    r"""(?s:\"{3}(?:\\.|[^\\])*?\"{3}|'{3}(?:\\.|[^\\])*?'{3})"""
+    r"""|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|(#[^\n]*)"""
+)
+"""A tenth of the time of the tokenizer: outside strings a `#` starts a comment."""
+
+
 def docstrings_and_comments(module: Module) -> Iterator[str]:
     for node in nodes_of(module.tree):  # of constants and attributes too
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             yield str(node.value.value)
-    tokens = generate_tokens(StringIO(module.text).readline)
-    yield from (token.string for token in tokens if token.type == COMMENT)
+    yield from filter(None, _STRING_OR_COMMENT.findall(module.text))
 
 
 def _matches(texts: Iterator[tuple[Path, str]], scope: str) -> list[str]:

@@ -118,6 +118,7 @@ def test_the_columns_of_a_download_are_fields_in_rest() -> None:
     }
 
 
+@pytest.mark.xdist_group("sources")
 def test_events_are_filtered_by_every_kind_that_an_event_has() -> None:
     constants: dict[str, set[str]] = {}
     used = set()

@@ -13,7 +13,6 @@ from clusters.models import ChannelKind
 from fleetui.broker import UPDATES
 from fleetui.task_queue import record_heartbeat
 from placements.models import ProblemKind
-from placements.services.demo.load import load_demo
 from placements.services.notifications.operations import (
     RuleInput,
     save_channel,
@@ -28,7 +27,7 @@ from tests.page_samples import (
     USER_PAGES,
     sample_pages,
 )
-from tests.rows import NOW, person, run_due
+from tests.rows import NOW, load_nine, person, run_due
 
 pytestmark = pytest.mark.django_db
 MORE_PAGES = {
@@ -43,7 +42,7 @@ MORE_PAGES = {
 @pytest.fixture
 def pages() -> dict[str, str]:
     """Load the demo of nine with a sample of every page, and log `ana` in, who may open all of them."""
-    load_demo(9, by=None, now=NOW)
+    load_nine()
     run_due()
     ana = person("ana", "operator", "approver", "cluster-administrator")
     found = sample_pages(cluster="bravelion", placement="web", by=ana, now=NOW)
