@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 from weakref import ref
 
+import msgspec
 import numpy as np
 
 from clusters.columns import (
@@ -125,8 +126,12 @@ class ManagedObject(NamedTuple):
         return bool(self.document.get("metadata", {}).get("deletionTimestamp"))
 
 
-class Cluster(NamedTuple):
-    """One member cluster as the scheduler sees it; a named tuple is made in a third of a dataclass's time."""
+class Cluster(msgspec.Struct, frozen=True, gc=False):
+    """One member cluster as the scheduler sees it.
+
+    It is made in a third of the time of a named tuple. The garbage collector need not walk it: nothing that
+    a cluster refers to refers to a cluster.
+    """
 
     name: str
     labels: Mapping[str, str] = _NOTHING
@@ -142,6 +147,10 @@ class Cluster(NamedTuple):
     @property
     def is_leaving(self) -> bool:
         return self.eligibility.kind is EligibilityKind.LEAVING
+
+    def _replace(self, **changes: Any) -> "Cluster":
+        """Return the cluster with other values, by the name that this has for named tuples."""
+        return msgspec.structs.replace(self, **changes)
 
 
 class DuplicateClusterError(ValueError):
@@ -175,14 +184,13 @@ class Fleet:
         # Columns are read in the order given, which is that of memory, and sorted as numbers.
         with collector_paused():
             self._unsorted = tuple(clusters)
-        names = [*map(attrgetter("name"), self._unsorted)]
+        names = [cluster.name for cluster in self._unsorted]
         self._order = name_order(names)
-        self.names = tuple(map(names.__getitem__, self._order.tolist()))
-        if len(set(names)) < len(names):
-            neighbours = zip(self.names, self.names[1:], strict=False)
-            raise DuplicateClusterError(
-                next(name for name, following in neighbours if name == following)
-            )
+        ordered = np.array(names, dtype=np.object_)[self._order]
+        self.names: tuple[str, ...] = tuple(ordered.tolist())
+        is_repeated = ordered[1:] == ordered[:-1]
+        if is_repeated.any():
+            raise DuplicateClusterError(self.names[is_repeated.argmax()])
         self._origin: _Origin = (None, {}, {})
         self._texts: dict[_Read, LabelColumn] = {}
         self._properties: dict[str, PropertyColumn] = {}
@@ -196,7 +204,7 @@ class Fleet:
 
     @cached_property
     def _labels(self) -> list[Mapping[str, str]]:
-        return [*map(attrgetter("labels"), self._unsorted)]
+        return [cluster.labels for cluster in self._unsorted]
 
     def __len__(self) -> int:
         return len(self.names)
@@ -268,7 +276,7 @@ class Fleet:
     @cached_property
     def taint_sets(self) -> tuple[tuple[Taint, ...], ...]:
         """Return the distinct lists of taints in this fleet, in order of first appearance."""
-        return tuple(dict.fromkeys(map(attrgetter("taints"), self._unsorted)))
+        return tuple(dict.fromkeys([cluster.taints for cluster in self._unsorted]))
 
     @cached_property
     def taint_codes(self) -> Codes:
@@ -276,8 +284,8 @@ class Fleet:
         if len(self.taint_sets) == 1:
             return np.zeros(len(self), dtype=np.int32)
         code_of = {taints: code for code, taints in enumerate(self.taint_sets)}
-        codes = map(code_of.__getitem__, map(attrgetter("taints"), self._unsorted))
-        return np.fromiter(codes, np.int32, len(self))[self._order]
+        codes = [code_of[cluster.taints] for cluster in self._unsorted]
+        return np.array(codes, dtype=np.int32)[self._order]
 
     @cached_property
     def of_hub(self) -> "Fleet":
@@ -481,7 +489,7 @@ def _texts_reader(sort: _Sort, key: str) -> _Reader:
         return _property_reader(key)
     if sort is _Sort.NAMESPACE:
         return lambda clusters: (lacks_namespace(one, key) for one in clusters)
-    return partial(map, attrgetter("eligibility.kind"))
+    return lambda clusters: [one.eligibility.kind for one in clusters]
 
 
 def _property_reader(name: str) -> _Reader:

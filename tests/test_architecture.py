@@ -105,6 +105,7 @@ CORE_LIBRARIES = (sys.stdlib_module_names - OUTSIDE_WORLD) | {
     "cel",
     "highspy",
     "jsonpatch",
+    "msgspec",
     "numpy",
     "pydantic",
     "pydantic_core",

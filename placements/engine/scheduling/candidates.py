@@ -21,6 +21,7 @@ from placements.engine.scheduling.selectors import (
 )
 from placements.engine.scheduling.spread.base import (
     Groups,
+    GroupStrategy,
     Scores,
     SpreadInput,
     SpreadStrategy,
@@ -53,6 +54,11 @@ class Candidates:
         """Return which clusters no filter before topology spread rules out."""
         passes: Bools = self.failed == 0
         return passes
+
+    @cached_property
+    def is_judged_by_domain(self) -> bool:
+        """Return whether the score of a cluster depends on its domains alone; the test takes microseconds."""
+        return isinstance(self.strategy, GroupStrategy)
 
     def starting_counts(self) -> list[Ints]:
         """Return the counts per domain before the first round, a list entry per constraint."""

@@ -247,6 +247,8 @@ class _Track:
         self.tables: dict[tuple[int, bool], _Table] = {}
         by_family: defaultdict[int, _Family] = defaultdict(_Family)
         self.family_of = [*map(by_family.__getitem__, families or [0] * len(counts))]
+        # The base is added to all cells, and a pick changes nothing in those of other families.
+        self.has_base = len(by_family) == 1
         for group, count in enumerate(self.count_of):
             self.family_of[group].groups_at[count].add(group)
         for family in by_family.values():
@@ -308,7 +310,7 @@ class _Track:
         for count, groups in family.groups_at.items():
             change = table[count - family.smallest] - former[count - origin]
             changes.append((groups, change))
-            if 2 * len(groups) > len(self.count_of):
+            if self.has_base and 2 * len(groups) > len(self.count_of):
                 base = change
         changed = [
             (group, change - base)

@@ -4,7 +4,7 @@ Rounds are rebuilt from the picks and the columns of the decision, so none is st
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, islice, takewhile
 
@@ -240,7 +240,7 @@ class Replay:
         self, score: ConstraintScore, index: int, position: int
     ) -> ConstraintCheck:
         has_key = score.groups.codes[index] == ABSENT and self._has_key(score)[position]
-        return replace(verdict(score, index), has_key=bool(has_key))
+        return verdict(score, index, has_key=bool(has_key))
 
     def _has_key(self, score: ConstraintScore) -> Bools:
         constraint = score.constraint
@@ -308,7 +308,9 @@ def equal_before(cycle: Cycle, decided_by: str | None) -> tuple[str, ...]:
     return () if decided_by is None else tuple(before)
 
 
-def verdict(score: ConstraintScore, index: int) -> ConstraintCheck:
+def verdict(
+    score: ConstraintScore, index: int, *, has_key: bool = False
+) -> ConstraintCheck:
     code, projected = int(score.groups.codes[index]), score.projected
     has_group = code >= 0
     return ConstraintCheck(
@@ -327,6 +329,7 @@ def verdict(score: ConstraintScore, index: int) -> ConstraintCheck:
         is_nested=_is_nested(score.groups),
         lacks_domains=score.lacks_domains,
         is_claim=score.constraint.topology_key_type is KeyType.CLAIM,
+        has_key=has_key,
     )
 
 

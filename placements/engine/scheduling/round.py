@@ -17,7 +17,6 @@ from placements.engine.scheduling.candidates import Candidates
 from placements.engine.scheduling.spread.base import (
     ConstraintVerdict,
     Groups,
-    GroupStrategy,
     RoundState,
     Scores,
     SkewLevels,
@@ -59,6 +58,8 @@ class ConstraintScore:
     @property
     def lacks_domains(self) -> int | None:
         """Return minDomains where there are fewer domains, and the smallest counts as 0."""
+        if self.constraint.min_domains is None:
+            return None
         smallest = int(self.projected.smallest.max(initial=0))
         return self.constraint.min_domains if smallest < self.levels.smallest else None
 
@@ -163,7 +164,7 @@ class Round:
 
     def alone(self, position: int) -> "CandidateScore":
         """Return the evaluation of one cluster where the strategy allows it, much faster than all of them."""
-        if not isinstance(self.candidates.strategy, GroupStrategy):
+        if not self.candidates.is_judged_by_domain:
             return self.among_all(position)
         groups = tuple(
             replace(one, codes=one.codes[[position]]) for one in self.candidates.groups

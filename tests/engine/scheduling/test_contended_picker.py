@@ -132,6 +132,21 @@ def test_picks_those_behind_their_leaders_as_its_rounds_do(rules: Rules) -> None
     _check_picks(_candidates(one, rules, [spread("region", 5, hard=False)], 120), 120)
 
 
+@ALL_RULES
+def test_picks_as_its_rounds_do_where_most_domains_are_in_one_family(
+    rules: Rules,
+) -> None:
+    """What the siblings of one domain change by is not what that of the other region changes by."""
+    zones = [f"v{index % 6}" for index in range(60)]
+    one = Fleet(
+        cluster(f"c{index:03}", region="other" if zone == "v0" else "most", zone=zone)
+        for index, zone in enumerate(zones)
+    )
+    constraints = [spread(key, 1, hard=False) for key in ("region", "zone")]
+
+    _check_picks(_candidates(one, rules, constraints, 30), 30)
+
+
 @pytest.mark.parametrize(
     "options", [{"nested": False}, {"nested": False, "mode": "weighted"}]
 )

@@ -106,10 +106,8 @@ class Groups:
         """Count how many of the clusters at these positions are in each domain."""
         if not len(positions):
             return np.zeros(len(self.values), dtype=np.int64)
-        codes = self.codes[positions]
-        return np.bincount(codes[codes != ABSENT], minlength=len(self.values)).astype(
-            np.int64
-        )
+        bins = self.codes[positions] - ABSENT
+        return np.bincount(bins, minlength=len(self) + 1)[1:].astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
