@@ -231,9 +231,10 @@ def _due(now: datetime) -> QuerySet[models.Placement]:
 def schedule_placement(placement_id: int, *, now: datetime) -> models.Decision | None:
     """Run one cycle for a placement and write what it decided; None when there was nothing to write.
 
-    When the fleet changes meanwhile the cycle runs again, at most three times.
+    When the fleet changes meanwhile the cycle runs again, at most three times. Then it settles for the fleet
+    that it has read; the last run, of a cycle that could not lock it in time, keeps changes of it waiting.
     """
-    for run in range(1 + RERUNS):
+    for run in range(2 + RERUNS):
         placement = models.Placement.objects.filter(pk=placement_id).first()
         if placement is None or not placement.is_due:
             return None
@@ -256,7 +257,8 @@ def schedule_placement(placement_id: int, *, now: datetime) -> models.Decision |
             return write_decision(
                 run_cycle(placement, now=now),
                 now=now,
-                accept_old_fleet=run == RERUNS,
+                accept_old_fleet=run >= RERUNS,
+                lock_first=run > RERUNS,
             )
         except FleetChanged:
             continue
@@ -328,33 +330,43 @@ def _decision_of(inputs: CycleInputs) -> Decision:
 
 
 def write_decision(
-    result: CycleResult, *, now: datetime, accept_old_fleet: bool = False
+    result: CycleResult,
+    *,
+    now: datetime,
+    accept_old_fleet: bool = False,
+    lock_first: bool = False,
 ) -> models.Decision | None:
     """Write a decision and the bindings that it changes; None if it leaves no row.
 
     Raise FleetChanged, PlacementChanged.
     """
-    written = write_decisions([result], now=now, accept_old_fleet=accept_old_fleet)
+    written = write_decisions(
+        [result], now=now, accept_old_fleet=accept_old_fleet, lock_first=lock_first
+    )
     if not written:
         raise PlacementChanged
     return written[result.inputs.placement.pk]
 
 
 def write_decisions(
-    results: Sequence[CycleResult], *, now: datetime, accept_old_fleet: bool = False
+    results: Sequence[CycleResult],
+    *,
+    now: datetime,
+    accept_old_fleet: bool = False,
+    lock_first: bool = False,
 ) -> dict[int, models.Decision | None]:
     """Write decisions on one fleet, and the bindings that they change, in one transaction.
 
     Return the rows by placement, None for a cycle that repeats the one before and changes nothing; a
     placement that changed meanwhile is left out. Raise FleetChanged.
 
-    The fleet is locked at the end, so that changes of it do not wait until the rows are written; at the last
-    run from the beginning.
+    The fleet is locked at the end, so that changes of it do not wait until the rows are written; with
+    `lock_first` from the beginning, so that no change is quicker.
     """
     decided_on = results
     fleet_record = fleet_record_of(results[0].inputs.view)
     with transaction.atomic():
-        if accept_old_fleet:
+        if lock_first:
             share_fleet()
         results = _unchanged(results)
         latest = _latest_decisions(results)
