@@ -19,6 +19,7 @@ from clusters.queries import current_fleet
 from fleetui.audit import AuditEvent, record_all
 from fleetui.bulk import batched, claim_batch, insert_alike, update_each
 from fleetui.errors import FleetError
+from fleetui.prepared import PreparedQuery
 from fleetui.task_queue import enqueue
 from placements import models
 from placements.engine.rollout.state import EMPTY, Phase
@@ -81,6 +82,10 @@ _NEW_COLUMNS = (
 
 class FleetChanged(Exception):
     """The fleet changed while the cycle ran; the decision may be another one now."""
+
+
+class FleetLocked(FleetChanged):
+    """A change of the fleet is being written."""
 
 
 class PreviewOutdatedError(FleetError):
@@ -147,8 +152,7 @@ def schedule_due(*, now: datetime) -> int:
     meanwhile is left to that one.
     """
     token, started = uuid4().hex, monotonic()
-    ended = list(_ended(now).values_list("pk", flat=True))
-    if ended:
+    if ended := _ended.rows(now=now):
         models.Placement.objects.filter(pk__in=ended).update(decide_again_at=None)
         enqueue_scheduling(ended, trigger="a score or a toleration ended")
     claimed = claim_due(now=now, token=token)
@@ -213,12 +217,14 @@ def claim_due(*, now: datetime, token: str = "") -> list[int]:
 
 def is_due(*, now: datetime) -> bool:
     """Return whether a scheduling cycle is due that no worker has claimed."""
-    return _due(now).exists() or _ended(now).exists()
+    return bool(_first_due.rows(now=now) or _ended.rows(now=now))
 
 
-def _ended(now: datetime) -> QuerySet[models.Placement]:
+@PreparedQuery
+def _ended(now: datetime) -> QuerySet[models.Placement, int]:
     """Return the placements that read a score that expired, or a toleration that ended."""
-    return models.Placement.objects.filter(decide_again_at__lte=now)
+    rows = models.Placement.objects.filter(decide_again_at__lte=now)
+    return rows.values_list("pk", flat=True)
 
 
 def _due(now: datetime) -> QuerySet[models.Placement]:
@@ -228,13 +234,15 @@ def _due(now: datetime) -> QuerySet[models.Placement]:
     )
 
 
+_first_due = PreparedQuery(lambda now: _due(now).values_list("pk")[:1])
+
+
 def schedule_placement(placement_id: int, *, now: datetime) -> models.Decision | None:
     """Run one cycle for a placement and write what it decided; None when there was nothing to write.
 
-    When the fleet changes meanwhile the cycle runs again, at most three times. Then it settles for the fleet
-    that it has read; the last run, of a cycle that could not lock it in time, keeps changes of it waiting.
+    When the fleet changes meanwhile the cycle runs again, at most three times.
     """
-    for run in range(2 + RERUNS):
+    for run in range(1 + RERUNS):
         placement = models.Placement.objects.filter(pk=placement_id).first()
         if placement is None or not placement.is_due:
             return None
@@ -257,8 +265,7 @@ def schedule_placement(placement_id: int, *, now: datetime) -> models.Decision |
             return write_decision(
                 run_cycle(placement, now=now),
                 now=now,
-                accept_old_fleet=run >= RERUNS,
-                lock_first=run > RERUNS,
+                accept_old_fleet=run == RERUNS,
             )
         except FleetChanged:
             continue
@@ -330,19 +337,21 @@ def _decision_of(inputs: CycleInputs) -> Decision:
 
 
 def write_decision(
-    result: CycleResult,
-    *,
-    now: datetime,
-    accept_old_fleet: bool = False,
-    lock_first: bool = False,
+    result: CycleResult, *, now: datetime, accept_old_fleet: bool = False
 ) -> models.Decision | None:
     """Write a decision and the bindings that it changes; None if it leaves no row.
 
     Raise FleetChanged, PlacementChanged.
     """
-    written = write_decisions(
-        [result], now=now, accept_old_fleet=accept_old_fleet, lock_first=lock_first
-    )
+    try:
+        written = write_decisions([result], now=now, accept_old_fleet=accept_old_fleet)
+    except FleetLocked:
+        if not accept_old_fleet:
+            raise
+        # Changes of the fleet follow one another: now they wait until the rows are written.
+        written = write_decisions(
+            [result], now=now, accept_old_fleet=True, locks_first=True
+        )
     if not written:
         raise PlacementChanged
     return written[result.inputs.placement.pk]
@@ -353,7 +362,7 @@ def write_decisions(
     *,
     now: datetime,
     accept_old_fleet: bool = False,
-    lock_first: bool = False,
+    locks_first: bool = False,
 ) -> dict[int, models.Decision | None]:
     """Write decisions on one fleet, and the bindings that they change, in one transaction.
 
@@ -361,12 +370,12 @@ def write_decisions(
     placement that changed meanwhile is left out. Raise FleetChanged.
 
     The fleet is locked at the end, so that changes of it do not wait until the rows are written; with
-    `lock_first` from the beginning, so that no change is quicker.
+    `locks_first` from the beginning.
     """
     decided_on = results
     fleet_record = fleet_record_of(results[0].inputs.view)
     with transaction.atomic():
-        if lock_first:
+        if locks_first:
             share_fleet()
         results = _unchanged(results)
         latest = _latest_decisions(results)
@@ -424,7 +433,7 @@ def _check_fleet_unchanged(results: Sequence[CycleResult], *, settle: bool) -> N
     """Raise FleetChanged; with `settle` only if a picked cluster left the fleet or lost its eligibility."""
     state, view = share_fleet_at_end(), results[0].inputs.view
     if state is None:
-        raise FleetChanged
+        raise FleetLocked
     has_changed = state.version != view.version
     if any(result.inputs.placement.property_names_read for result in results):
         has_changed = has_changed or state.readings != view.readings

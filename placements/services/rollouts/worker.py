@@ -49,6 +49,7 @@ from fleetui.bulk import (
 )
 from fleetui.changes import unnoticed
 from fleetui.grouping import grouped
+from fleetui.prepared import PreparedQuery
 from fleetui.threads import brief_connection, close_connections
 from placements.engine.envelopes import applied_identities, unwrapped
 from placements.engine.overrides import OverrideContent, OverrideFailed
@@ -255,12 +256,15 @@ def claim(*, now: datetime) -> list[Binding]:
 
 def is_due(*, now: datetime) -> bool:
     """Return whether a call is due that no worker has claimed."""
-    return _due(now).exists()
+    return bool(_first_due.rows(now=now))
 
 
 def _due(now: datetime) -> QuerySet[Binding]:
     is_free = Q(call_lease_expires_at=None) | Q(call_lease_expires_at__lt=now)
     return Binding.objects.filter(is_free, next_call_at__lte=now)
+
+
+_first_due = PreparedQuery(lambda now: _due(now).values_list("pk")[:1])
 
 
 def prepare_calls(
