@@ -19,7 +19,14 @@ from typing import Any, NamedTuple, TypeAlias
 from uuid import uuid4
 
 from django.db import connection, transaction
-from django.db.models import Count, F, Prefetch, Q, QuerySet
+from django.db.models import (
+    Count,
+    F,
+    Prefetch,
+    Q,
+    QuerySet,
+    prefetch_related_objects,
+)
 
 from clusters.driver_factory import driver_for, read_states, wall_clock
 from clusters.drivers.base import (
@@ -251,7 +258,11 @@ def claim(*, now: datetime) -> list[Binding]:
         return []
     names = Prefetch("placement", Placement.objects.only("full_name"))
     rows = Binding.objects.filter(pk__in=ids).only(*_READ)
-    return list(rows.prefetch_related(names, "resource_snapshot"))
+    bindings = list(rows.prefetch_related(names))
+    # The texts of what is not available yet need it.
+    waiting = [row for row in bindings if row.phase != Phase.AVAILABLE]
+    prefetch_related_objects(waiting, "resource_snapshot")
+    return bindings
 
 
 def is_due(*, now: datetime) -> bool:
