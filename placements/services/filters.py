@@ -27,7 +27,6 @@ from clusters.models import Hub, MemberCluster
 from fleetui.bulk import number_of
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id
 from fleetui.models import AuditEventType, Event
-from fleetui.prepared import PreparedQuery
 from placements.engine.envelopes import applied_identities
 from placements.manifests.binding import BindingState
 from placements.models import (
@@ -245,34 +244,18 @@ def count_in_all() -> dict[str, Any]:
 
     One query; without placements two.
     """
-    for row in _counted.rows():
-        return {name: value for name, value in row.items() if name != "one"}
-    of_empty_hub = Hub.objects.filter(pk=current_hub_id()).values(**_others()).get()
-    return {"report": None, **dict.fromkeys(_counts(), 0), **of_empty_hub}
-
-
-@PreparedQuery
-def _counted() -> QuerySet[Placement, dict[str, Any]]:
-    rows = Placement.objects.order_by().annotate(one=Value(1)).values("one")
-    return rows.annotate(report=Max("resilience__report"), **_counts(), **_others())
-
-
-def _others() -> dict[str, Any]:
     waiting, staged_waiting = waiting_runs()
     rolling, staged = runs_under_way()
     members = MemberCluster.objects.all()
-    return {
+    others = {
         "waiting_runs": number_of(waiting) + number_of(staged_waiting),
         "runs_under_way": number_of(rolling) + number_of(staged),
         "clusters": number_of(members),
         "simulated": number_of(members.filter(driver=SIMULATED)),
         "demo_clusters": number_of(members.filter(is_demo=True)),
     }
-
-
-def _counts() -> dict[str, Any]:
     conditions = {state.value: condition for state, condition in _states().items()}
-    return {
+    counts = {
         "in_all": Count("pk"),
         "demo_placements": Count("pk", filter=Q(is_demo=True)),
         **{
@@ -280,6 +263,12 @@ def _counts() -> dict[str, Any]:
             for name, condition in (conditions | _OTHER_STATES).items()
         },
     }
+    rows = Placement.objects.order_by().annotate(one=Value(1)).values("one")
+    rows = rows.annotate(report=Max("resilience__report"), **counts, **others)
+    for row in rows:
+        return {name: value for name, value in row.items() if name != "one"}
+    of_empty_hub = Hub.objects.filter(pk=current_hub_id()).values(**others).get()
+    return {"report": None, **dict.fromkeys(counts, 0), **of_empty_hub}
 
 
 def placements_on(names: Iterable[str]) -> dict[str, int]:
