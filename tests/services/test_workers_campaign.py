@@ -96,9 +96,10 @@ def do_what_is_due(world: World) -> int:
 @pytest.mark.nightly
 @pytest.mark.servers_nightly
 @pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("campaign")
 @pytest.mark.parametrize("number", [2, 4])
 def test_workers_beside_each_other(
-    number: int, campaign: type[Campaign], monkeypatch: pytest.MonkeyPatch
+    number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if connection.vendor == "sqlite":
         pytest.skip("SQLite has one writer at a time; run again on PostgreSQL")
@@ -109,7 +110,7 @@ def test_workers_beside_each_other(
 
     monkeypatch.setattr(World, "work", work)
 
-    class Committed(campaign):  # type: ignore[misc, valid-type] -- as the fixture patched it
+    class Committed(Campaign):
         def __init__(self) -> None:
             super(Campaign, self).__init__()
             call_command("flush", verbosity=0, interactive=False)
@@ -120,10 +121,10 @@ def test_workers_beside_each_other(
 
         def call(self, method: str, path: str, body: object = None) -> int:
             if method == "get" or not hasattr(self, "runs"):
-                return int(super().call(method, path, body))
+                return super().call(method, path, body)
             workers.writes += 1
             with workers.beside(self.world):
-                return int(super().call(method, path, body))
+                return super().call(method, path, body)
 
     forms = [HypothesisPhase.generate]
     some = options(3, 20, derandomize=False, database=None, phases=forms)
