@@ -123,9 +123,14 @@ def read_states(
     for cluster_id, names in placements.items():
         for name in names:
             clusters.setdefault(name, []).append(cluster_id)
-    wanted = (
+    wanted = [
         Q(placement_name=name, cluster_id__in=pks) for name, pks in clusters.items()
-    )
+    ]
+    if len(placements) < len(clusters):  # each condition takes longer than its rows
+        wanted = [
+            Q(cluster_id=pk, placement_name__in=names)
+            for pk, names in placements.items()
+        ]
     rows = SimulatedPlacement.objects.filter(reduce(or_, wanted, Q(pk__in=())))
     states: dict[int, dict[str, Stored]] = {cluster_id: {} for cluster_id in placements}
     for cluster_id, name, *row in rows.values_list(

@@ -11,6 +11,7 @@ from fleetui.access.models import TeamGrant
 from fleetui.errors import UnknownObject
 from fleetui.hub_scope import scopes_disabled
 from fleetui.permissions import AnyUser, Role
+from fleetui.prepared import PreparedQuery
 
 
 class UnknownHubError(UnknownObject):
@@ -58,6 +59,10 @@ def live_hubs() -> QuerySet[Hub]:
         .exclude(kind=HubKind.LOCAL)
         .select_related("credential")
     )
+
+
+live_hub_keys = PreparedQuery(lambda: live_hubs().values_list("pk", flat=True))
+"""The primary keys of the live hubs, read each second."""
 
 
 def live_hub(name: str) -> Hub:

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from clusters.drivers.kubernetes.properties import ENTRYPOINT
 from clusters.fleet import (
@@ -76,6 +76,16 @@ def eligibility(
         now=now,
         limits=LIMITS,
     )
+
+
+def stays_eligible(*, now: datetime) -> Q:
+    """Return the condition of observed clusters whose rows alone say that `eligibility` is as it was.
+
+    They are most of a fleet: without them few rows are read again and again.
+    """
+    is_heard = Q(heartbeat_at__gte=now - LIMITS.heartbeat, has_reported=True)
+    is_well = Q(verdict="", agent_joined="True", agent_healthy="True")
+    return is_heard & is_well & ~Q(driver="")
 
 
 _COLUMNS = (

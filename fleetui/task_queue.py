@@ -96,13 +96,18 @@ def record_heartbeat(
 ) -> None:
     """Record that a worker reads these queues, and how many updates wait for one."""
     rows = WorkerHeartbeat.objects.in_bulk(list(queues))
+    beats = []
     for queue in queues:
         before = rows.get(queue)
         since = ((before and before.busy_since) or now) if waiting else None
         values = {"at": now, "waiting": waiting, "busy_since": since}
-        WorkerHeartbeat.objects.update_or_create(
-            queue=queue, defaults=values, create_defaults={**values, "since": now}
-        )
+        beats.append(WorkerHeartbeat(queue=queue, since=now, **values))
+    WorkerHeartbeat.objects.bulk_create(
+        beats,
+        update_conflicts=True,
+        update_fields=["at", "waiting", "busy_since"],
+        unique_fields=["queue"],
+    )
 
 
 RECORD_PERIOD = timedelta(seconds=5)

@@ -23,7 +23,7 @@ from clusters.operations.change_log import ChangeLogEntry, lock_fleet, log_chang
 from clusters.operations.edit import UnknownClusterError
 from clusters.operations.identity import record_identities
 from clusters.operations.join import CLUSTER, READY_WORDS, readings, set_eligibility
-from clusters.queries import LONGEST_GAP
+from clusters.queries import LONGEST_GAP, stays_eligible
 from fleetui.apimachinery.words import named_or_counted
 from fleetui.audit import AuditEvent, record_all
 from fleetui.changes import unnoticed
@@ -261,8 +261,10 @@ _SAVED = [
 def refresh_eligibility(*, now: datetime) -> int:
     """Set the eligibility of every cluster where it changed; return how many."""
     state = FleetState.objects.first()
-    judged = MemberCluster.objects.filter(expects_report=True).exclude(
-        membership=Membership.LEAVING
+    judged = (
+        MemberCluster.objects.filter(expects_report=True)
+        .exclude(membership=Membership.LEAVING)
+        .exclude(stays_eligible(now=now))
     )
     suspects = [
         row.pk

@@ -131,7 +131,7 @@ class Binding(HubRow):
                 name="binding_status",
             ),
             models.Index(
-                fields=["next_call_at"],
+                fields=["hub", "next_call_at"],
                 name="binding_call_due",
                 condition=Q(next_call_at__isnull=False),
             ),

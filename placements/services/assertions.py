@@ -22,6 +22,7 @@ from fleetui.audit import (
 from fleetui.bulk import batched
 from fleetui.concurrency import check_revision, retry_on_conflict
 from fleetui.permissions import check_change
+from fleetui.prepared import PreparedQuery
 from placements.engine.checks.asserted import BROKEN, broken_finding
 from placements.engine.checks.file import NAME, parse_checks_file
 from placements.engine.checks.predicates import (
@@ -58,7 +59,7 @@ _NAMED = ("together", "apart")
 
 def check_due(*, now: datetime) -> int:
     """Check up to 20 placements whose decision, manifest, fleet or neighbours changed; return how many."""
-    rows = list(due_checks(now=now).order_by("pk")[:BATCH])
+    rows = _first_due.rows(aged=now - RECHECK)
     if rows:
         entries = stored_entries()
         for placement, cycle in cycles_of(rows, current_fleet().fleet):
@@ -67,11 +68,12 @@ def check_due(*, now: datetime) -> int:
 
 
 def is_due(*, now: datetime) -> bool:
-    return due_checks(now=now).exists()
+    return bool(_first_due.rows(aged=now - RECHECK))
 
 
-def due_checks(*, now: datetime) -> QuerySet[Placement]:
-    """Return the placements with assertions whose check is not about what is there now."""
+@PreparedQuery
+def _first_due(*, aged: datetime) -> QuerySet[Placement]:
+    """Return placements with assertions whose check is not about what is there now, or aged by the clock."""
     asserting = Placement.objects.filter(
         has_assertions=True, deleting_since=None, decisions_made__gt=0
     )
@@ -83,10 +85,11 @@ def due_checks(*, now: datetime) -> QuerySet[Placement]:
             f"{check}fleet_version": Subquery(FleetState.objects.values("version")[:1]),
         }
     )
-    aged = AssertionCheck.objects.filter(
-        others__contains=CLOCK, checked_at__lt=now - RECHECK
+    outdated = AssertionCheck.objects.filter(
+        others__contains=CLOCK, checked_at__lt=aged
     )
-    return asserting.exclude(is_same & ~Q(pk__in=aged.values("placement")))
+    due = asserting.exclude(is_same & ~Q(pk__in=outdated.values("placement")))
+    return due.order_by("pk")[:BATCH]
 
 
 REPORT, CLOCK = "*report", "*clock"

@@ -19,6 +19,7 @@ from clusters.queries import current_fleet
 from fleetui.audit import AuditEvent, record_all
 from fleetui.bulk import batched, claim_batch, insert_alike, update_each
 from fleetui.errors import FleetError
+from fleetui.prepared import PreparedQuery
 from fleetui.task_queue import enqueue
 from placements import models
 from placements.engine.rollout.state import EMPTY, Phase
@@ -81,6 +82,10 @@ _NEW_COLUMNS = (
 
 class FleetChanged(Exception):
     """The fleet changed while the cycle ran; the decision may be another one now."""
+
+
+class FleetLocked(FleetChanged):
+    """A change of the fleet is being written."""
 
 
 class PreviewOutdatedError(FleetError):
@@ -147,8 +152,7 @@ def schedule_due(*, now: datetime) -> int:
     meanwhile is left to that one.
     """
     token, started = uuid4().hex, monotonic()
-    ended = list(_ended(now).values_list("pk", flat=True))
-    if ended:
+    if ended := _ended.rows(now=now):
         models.Placement.objects.filter(pk__in=ended).update(decide_again_at=None)
         enqueue_scheduling(ended, trigger="a score or a toleration ended")
     claimed = claim_due(now=now, token=token)
@@ -213,12 +217,14 @@ def claim_due(*, now: datetime, token: str = "") -> list[int]:
 
 def is_due(*, now: datetime) -> bool:
     """Return whether a scheduling cycle is due that no worker has claimed."""
-    return _due(now).exists() or _ended(now).exists()
+    return bool(_first_due.rows(now=now) or _ended.rows(now=now))
 
 
-def _ended(now: datetime) -> QuerySet[models.Placement]:
+@PreparedQuery
+def _ended(now: datetime) -> QuerySet[models.Placement, int]:
     """Return the placements that read a score that expired, or a toleration that ended."""
-    return models.Placement.objects.filter(decide_again_at__lte=now)
+    rows = models.Placement.objects.filter(decide_again_at__lte=now)
+    return rows.values_list("pk", flat=True)
 
 
 def _due(now: datetime) -> QuerySet[models.Placement]:
@@ -226,6 +232,9 @@ def _due(now: datetime) -> QuerySet[models.Placement]:
     return models.Placement.objects.filter(
         free, observed_generation__lt=F("generation")
     )
+
+
+_first_due = PreparedQuery(lambda now: _due(now).values_list("pk")[:1])
 
 
 def schedule_placement(placement_id: int, *, now: datetime) -> models.Decision | None:
@@ -334,27 +343,39 @@ def write_decision(
 
     Raise FleetChanged, PlacementChanged.
     """
-    written = write_decisions([result], now=now, accept_old_fleet=accept_old_fleet)
+    try:
+        written = write_decisions([result], now=now, accept_old_fleet=accept_old_fleet)
+    except FleetLocked:
+        if not accept_old_fleet:
+            raise
+        # Changes of the fleet follow one another: now they wait until the rows are written.
+        written = write_decisions(
+            [result], now=now, accept_old_fleet=True, locks_first=True
+        )
     if not written:
         raise PlacementChanged
     return written[result.inputs.placement.pk]
 
 
 def write_decisions(
-    results: Sequence[CycleResult], *, now: datetime, accept_old_fleet: bool = False
+    results: Sequence[CycleResult],
+    *,
+    now: datetime,
+    accept_old_fleet: bool = False,
+    locks_first: bool = False,
 ) -> dict[int, models.Decision | None]:
     """Write decisions on one fleet, and the bindings that they change, in one transaction.
 
     Return the rows by placement, None for a cycle that repeats the one before and changes nothing; a
     placement that changed meanwhile is left out. Raise FleetChanged.
 
-    The fleet is locked at the end, so that changes of it do not wait until the rows are written; at the last
-    run from the beginning.
+    The fleet is locked at the end, so that changes of it do not wait until the rows are written; with
+    `locks_first` from the beginning.
     """
     decided_on = results
     fleet_record = fleet_record_of(results[0].inputs.view)
     with transaction.atomic():
-        if accept_old_fleet:
+        if locks_first:
             share_fleet()
         results = _unchanged(results)
         latest = _latest_decisions(results)
@@ -412,7 +433,7 @@ def _check_fleet_unchanged(results: Sequence[CycleResult], *, settle: bool) -> N
     """Raise FleetChanged; with `settle` only if a picked cluster left the fleet or lost its eligibility."""
     state, view = share_fleet_at_end(), results[0].inputs.view
     if state is None:
-        raise FleetChanged
+        raise FleetLocked
     has_changed = state.version != view.version
     if any(result.inputs.placement.property_names_read for result in results):
         has_changed = has_changed or state.readings != view.readings

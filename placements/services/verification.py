@@ -6,13 +6,15 @@ from datetime import datetime, timedelta
 from time import perf_counter
 
 from django.db import transaction
-from django.db.models import F, Q, QuerySet
+from django.db.models import F, Q, QuerySet, Subquery
 
-from clusters.queries import counters, current_fleet
+from clusters.models import FleetState
+from clusters.queries import current_fleet
 from fleetui.audit import (
     record_event,
 )
 from fleetui.hub_scope import LOCAL_HUB
+from fleetui.prepared import PreparedQuery
 from placements.engine.scheduling.decision import ENGINE_VERSION
 from placements.models import DecisionRecord, Placement, StalenessCheck, StalePick
 from placements.services.decisions.records import fault_of, of_another_engine
@@ -113,7 +115,7 @@ _STALENESS_BATCH = 5
 
 
 def freshness_due(*, now: datetime) -> bool:
-    return _staleness_due(*counters(), now=now).exists()
+    return bool(_first_stale.rows(last=now - STALENESS_EVERY))
 
 
 def refresh_staleness(*, now: datetime) -> int:
@@ -121,7 +123,7 @@ def refresh_staleness(*, now: datetime) -> int:
     until, done = perf_counter() + STALENESS_PIECE, 0
     while perf_counter() < until:
         view = current_fleet()
-        due = _staleness_due(view.version, view.readings, now=now)
+        due = _staleness_due(view.version, view.readings, last=now - STALENESS_EVERY)
         placements = list(due.order_by("pk")[:_STALENESS_BATCH])
         if not placements:
             break
@@ -153,16 +155,25 @@ def refresh_staleness(*, now: datetime) -> int:
 
 
 def _staleness_due(
-    version: int, readings: int, *, now: datetime
+    version: int | Subquery, readings: int | Subquery, *, last: datetime
 ) -> QuerySet[Placement]:
     is_new = Q(staleness_check=None) | ~Q(
         staleness_check__decisions_made=F("decisions_made")
     )
     has_moved = ~Q(staleness_check__fleet_version=version)
     has_moved |= ~Q(property_names_read=[]) & ~Q(staleness_check__readings=readings)
-    was_long_ago = Q(staleness_check__checked_at__lte=now - STALENESS_EVERY)
+    was_long_ago = Q(staleness_check__checked_at__lte=last)
     # A live hub has placed something before its first decision is judged here.
     is_mirrored = ~Q(hub=LOCAL_HUB) & Q(policy_snapshots__is_latest=True)
     return Placement.objects.filter(Q(decisions_made__gt=0) | is_mirrored).filter(
         is_new | has_moved & was_long_ago, deleting_since=None, selection_faults=[]
     )
+
+
+@PreparedQuery
+def _first_stale(last: datetime) -> QuerySet[Placement, int]:
+    state = FleetState.objects.all()
+    version, readings = (
+        Subquery(state.values(name)[:1]) for name in ("version", "readings")
+    )
+    return _staleness_due(version, readings, last=last).values_list("pk", flat=True)[:1]

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from itertools import product
 
 import pytest
 
 from clusters.drivers.base import Observation
-from clusters.models import FleetChange, MemberCluster, Membership
+from clusters.models import FleetChange, FleetState, MemberCluster, Membership
 from clusters.operations.edit import (
     UnknownClusterError,
     cordon,
@@ -16,7 +17,7 @@ from clusters.operations.edit import (
 )
 from clusters.operations.heartbeat import observe, report
 from clusters.operations.join import ClusterSpec, upsert_clusters
-from clusters.queries import counters, status_of
+from clusters.queries import counters, eligibility, status_of, stays_eligible
 from fleetui.models import Event
 from tests.rows import NOW, joined, member_document, simulated
 
@@ -113,6 +114,52 @@ def test_a_late_heartbeat_is_a_warning_once_and_normal_once_it_recovers() -> Non
     ]
     late = Event.objects.get(is_warning=True).after
     assert late == {"verdict": "", "reason": "the simulated cluster is silent"}
+
+
+@pytest.mark.servers
+def test_a_cluster_that_is_not_judged_again_would_be_judged_as_before() -> None:
+    """Rows of every kind, of which the query leaves out those whose judgement is certain."""
+    ages = (0, 299, 300, 301)
+    words = ("", "True", "False")
+    kinds = product(
+        ("", "simulated"),
+        ("", "staleHeartbeat", "unhealthy"),
+        (True, False),
+        words,
+        words,
+        (None, *(NOW - timedelta(seconds=age) for age in ages)),
+    )
+    MemberCluster.objects.bulk_create(
+        MemberCluster(
+            name=f"c{number}",
+            document=member_document("c"),
+            joined_at=NOW,
+            verdict_since=NOW,
+            expects_report=True,
+            driver=driver,
+            verdict=verdict,
+            has_reported=has_reported,
+            agent_joined=joined,
+            agent_healthy=healthy,
+            heartbeat_at=heartbeat,
+            healthy_since=heartbeat,
+            as_of=NOW + MINUTE,
+        )
+        for number, (
+            driver,
+            verdict,
+            has_reported,
+            joined,
+            healthy,
+            heartbeat,
+        ) in enumerate(kinds)
+    )
+    state = FleetState(observing_since=NOW - MINUTE, observed_at=NOW)
+
+    left_out = MemberCluster.objects.filter(stays_eligible(now=NOW))
+
+    verdicts = [eligibility(row, now=NOW, state=state).kind for row in left_out]
+    assert verdicts == [None] * 3  # one for each heartbeat of at most five minutes
 
 
 @pytest.mark.nightly

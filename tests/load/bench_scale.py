@@ -17,6 +17,7 @@ _SIZE = (1_000, 20)
 """The clusters and placements of the large fleet in `make bench`."""
 _DECISION_MS, _REDECISIONS = 15.0, 400.0
 _SPEEDUPS = {2: 1.9, 4: 3.5}
+_WAIT_MS = 50.0
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -27,6 +28,7 @@ def main(arguments: Sequence[str]) -> None:
         goals = [_new_decisions(), _decided_again()]
         if url := os.environ.get("DATABASE_URL", ""):
             goals += _beside_each_other(url)
+            goals += [_longest_wait(url, workers) for workers in _SPEEDUPS]
         _empty()
         large_fleet.main(*map(int, arguments or _SIZE))
         print_goals(goals)
@@ -123,6 +125,38 @@ def _beside_each_other(
         )
         for workers, least in _SPEEDUPS.items()
     ]
+
+
+def _longest_wait(url: str, workers: int, edits: int = 40) -> Goal:
+    """Measure how long labels and reports wait for decisions; each label makes all of them due again."""
+    from clusters.drivers.base import Observation  # noqa: PLC0415 -- as above
+    from clusters.operations.edit import change_labels  # noqa: PLC0415 -- as above
+    from clusters.operations.heartbeat import report  # noqa: PLC0415 -- as above
+    from placements.services.fleet_events import enqueue_affected_placements  # noqa: PLC0415 -- as above
+    from tests.load.workers import edit_beside  # noqa: PLC0415 -- as above
+    from tests.rows import NOW  # noqa: PLC0415 -- as above
+
+    def edit(number: int) -> None:
+        name = f"c{50 * workers + number:05}"
+        change_labels([name], put={"tier": "gold"}, by=None, now=NOW)
+        enqueue_affected_placements()
+        observation = Observation(is_healthy=True, properties={"nodes": f"{number}"})
+        report(name, observation, by=None, now=NOW)
+
+    changes = (partial(edit, number) for number in range(edits))
+    waits = sorted(edit_beside(workers, url, changes))
+    longest = waits[-1] * 1e3
+    print(
+        f"{edits} edits beside {workers} workers: median {waits[edits // 2] * 1e3:.1f} ms, "
+        f"longest {longest:.1f} ms of waiting for locks, without waiting for a processor",
+        flush=True,
+    )
+    return Goal(
+        f"wait for the lock of the fleet, {workers} workers",
+        f"<= {_WAIT_MS:.0f} ms",
+        f"{longest:.1f} ms",
+        longest <= _WAIT_MS,
+    )
 
 
 if __name__ == "__main__":

@@ -8,15 +8,17 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, sleep
 from typing import Any
 
 ROUND_TRIP_MS = 1.0
+PAUSE = 0.1
+"""Seconds between two edits of the fleet."""
 
 
 @dataclass(frozen=True)
@@ -86,13 +88,15 @@ def _work() -> None:
             cursor.execute("SELECT pg_backend_pid()")
             database = cursor.fetchone()[0]
         processes = [os.getpid(), database, int(os.environ["PROXY"])]
-        sys.stdout.write("ready\n")
+        sys.stdout.write(f"{database}\n")
         sys.stdout.flush()
         sys.stdin.readline()
         before, started = [_scheduled(one) for one in processes], perf_counter()
         total, statements = 0, StatementCounter()
         with connection.execute_wrapper(statements):
-            while count := schedule_due(now=datetime.now(UTC)):
+            while (
+                count := schedule_due(now=datetime.now(UTC))
+            ) or "ENDLESS" in os.environ:
                 total += count
         seconds = perf_counter() - started
         after = [_scheduled(one) for one in processes]
@@ -127,23 +131,88 @@ def _line(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline().strip()
 
 
-def decide_beside(workers: int, url: str) -> list[Share]:
-    """Have so many workers decide what is due in the database at `url`; return their shares."""
+Backend = tuple[int, int, int]
+"""The numbers of a worker, of its server process in PostgreSQL and of what delays their messages."""
+
+
+@contextmanager
+def _deciding(
+    workers: int, url: str, **variables: str
+) -> Iterator[dict[subprocess.Popen[str], Backend]]:
+    """Have so many workers decide what is due; yield them with the numbers of their processes."""
     address = url.partition("@")[2].partition("/")[0]
     with ExitStack() as stack:
         running = []
+        proxies = []
         for _ in range(workers):
             proxy = stack.enter_context(_process("proxy", str(ROUND_TRIP_MS), address))
             delayed = url.replace(address, f"127.0.0.1:{_line(proxy)}")
-            variables = {"DATABASE_URL": delayed, "PROXY": str(proxy.pid)}
-            running.append(stack.enter_context(_process("work", **variables)))
-        for worker in running:
-            assert _line(worker) == "ready"
+            own = {"DATABASE_URL": delayed, "PROXY": str(proxy.pid), **variables}
+            running.append(stack.enter_context(_process("work", **own)))
+            proxies.append(proxy.pid)
+        backends = [int(_line(worker)) for worker in running]
         for worker in running:
             assert worker.stdin is not None
             worker.stdin.write("begin\n")
             worker.stdin.flush()
+        numbers = zip(
+            [worker.pid for worker in running], backends, proxies, strict=True
+        )
+        yield dict(zip(running, numbers, strict=True))
+
+
+def decide_beside(workers: int, url: str) -> list[Share]:
+    """Have so many workers decide what is due in the database at `url`; return their shares."""
+    with _deciding(workers, url) as running:
         return [Share(*json.loads(_line(worker))) for worker in running]
+
+
+class LockTimer:
+    """Adds up the waits for the lock of the fleet, without those for a processor.
+
+    A worker that holds the lock may wait for a processor meanwhile: what the one did that waited for it the
+    longest is left out, as what this process and its own server process did.
+    """
+
+    def __init__(self, holders: Collection[Backend], own: Collection[int]) -> None:
+        self._holders, self._own = holders, own
+        self.seconds = 0.0
+
+    def __call__(self, execute: Callable[..., Any], sql: str, *statement: Any) -> Any:
+        if "pg_advisory_xact_lock" not in sql:
+            return execute(sql, *statement)
+        before, started = self._queued(), perf_counter()
+        result = execute(sql, *statement)
+        waited = perf_counter() - started
+        queued = zip(before, self._queued(), strict=True)
+        own, *others = (late - early for early, late in queued)
+        self.seconds += max(0.0, waited - own - max(others))
+        return result
+
+    def _queued(self) -> list[float]:
+        groups = (self._own, *self._holders)
+        return [sum(_scheduled(one)[1] for one in group) for group in groups]
+
+
+def edit_beside(
+    workers: int, url: str, edits: Iterable[Callable[[], object]]
+) -> list[float]:
+    """Make edits of the fleet while workers decide; return the seconds that each waited for its lock."""
+    from django.db import connection  # noqa: PLC0415 -- the proxy needs none of it
+
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_backend_pid()")
+        own = os.getpid(), cursor.fetchone()[0]
+    waits = []
+    with _deciding(workers, url, ENDLESS="") as running:
+        for edit in edits:
+            timer = LockTimer(running.values(), own)
+            with connection.execute_wrapper(timer):
+                edit()
+            waits.append(timer.seconds)
+            sleep(PAUSE)
+        assert all(worker.poll() is None for worker in running)
+    return waits
 
 
 def rate(shares: list[Share]) -> float:

@@ -13,7 +13,7 @@ from django.db import connection, transaction
 from django.db.models import Count, Q, QuerySet
 from django.utils import timezone
 
-from clusters.hub_queries import across_hubs, live_hubs
+from clusters.hub_queries import across_hubs, live_hub_keys, live_hubs
 from clusters.models import Hub, HubStream, MemberCluster, MirroredObject
 from clusters.operations.change_log import lock_fleet
 from fleetui.bulk import batched
@@ -250,7 +250,7 @@ def reproject(*, now: datetime) -> int:
 def hubs_with_changes() -> list[int]:
     """Return the live hubs whose mirror has changes that are not projected."""
     hubs = []
-    for pk in live_hubs().values_list("pk", flat=True):
+    for pk in live_hub_keys.rows():
         with in_hub(pk):
             kinds = [each.kind for each in KINDS]
             dirty = MirroredObject.objects.filter(is_dirty=True, kind__in=kinds)

@@ -16,7 +16,7 @@ from typing import Any
 from django.db import transaction
 from django.db.models import F, QuerySet
 
-from clusters.hub_queries import live_hubs
+from clusters.hub_queries import live_hub_keys, live_hubs
 from clusters.hub_state import HubState
 from clusters.models import Hub
 from fleetui.bulk import batched
@@ -74,7 +74,7 @@ _NAMES_STORED = 5
 
 def hubs_to_observe(*, now: datetime) -> list[int]:
     due = []
-    for pk in live_hubs().values_list("pk", flat=True):
+    for pk in live_hub_keys.rows():
         with in_hub(pk):
             if _live_hub(now) is not None and _due(now).exists():
                 due.append(pk)

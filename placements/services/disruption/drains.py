@@ -10,6 +10,7 @@ from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import transaction
+from django.db.models import QuerySet
 
 from clusters.fleet import CORDON_KEY, CORDON_VALUE, EligibilityKind
 from clusters.models import ClusterTaint, MemberCluster, Membership
@@ -30,6 +31,7 @@ from fleetui.audit import (
     record_event,
 )
 from fleetui.bulk import BATCH_SIZE, batched
+from fleetui.prepared import PreparedQuery
 from placements.engine.disruption import EvictionReason, Executed, Invalid, KeptReason
 from placements.engine.rollout.state import Phase
 from placements.manifests.binding import BindingState
@@ -458,15 +460,23 @@ def _cancel(
 
 def advance_drains(*, now: datetime) -> int:
     """Continue the due drains; return how many. Each is claimed by a conditional update."""
-    due = Drain.objects.filter(state=Drain.State.RUNNING, requeue_at__lte=now)
-    rows = list(due.order_by("requeue_at", "pk")[:BATCH])
+    due = _due(now)
     # Row by row: a claim without a token is exact only when each update returns whether this worker has it.
     claimed = [
-        row for row in rows if due.filter(pk=row.pk).update(requeue_at=now + RESYNC)
+        row
+        for row in _first_due.rows(now=now)
+        if due.filter(pk=row.pk).update(requeue_at=now + RESYNC)
     ]
     for row in claimed:
         _continue(row, now=now)
     return len(claimed)
+
+
+def _due(now: datetime) -> QuerySet[Drain]:
+    return Drain.objects.filter(state=Drain.State.RUNNING, requeue_at__lte=now)
+
+
+_first_due = PreparedQuery(lambda now: _due(now).order_by("requeue_at", "pk")[:BATCH])
 
 
 def _continue(row: Drain, *, now: datetime) -> None:

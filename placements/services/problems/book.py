@@ -11,7 +11,7 @@ from django.db.models import Exists, F, OuterRef, QuerySet, Subquery
 from django.db.models.functions import Coalesce
 from django.urls import get_script_prefix
 
-from clusters.hub_queries import live_hubs
+from clusters.hub_queries import live_hub_keys
 from clusters.models import MemberCluster
 from fleetui import LOCAL_HUB_NAME
 from fleetui.audit import AuditEvent, record_all
@@ -128,7 +128,7 @@ def compare(*, now: datetime, book: ProblemBook | None = None) -> list[ProblemFa
 def compare_due(*, now: datetime) -> None:
     """Compare the hubs in which something may have changed, and those not compared for 15 seconds."""
     books = ProblemBook.objects.in_bulk()
-    for hub in (LOCAL_HUB, *live_hubs().values_list("pk", flat=True)):
+    for hub in (LOCAL_HUB, *live_hub_keys.rows()):
         book = books.get(hub)
         is_young = book is not None and book.compared_at > now - SWEPT_AFTER
         if book is None or not is_young or book.version > book.observed_version:

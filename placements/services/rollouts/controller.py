@@ -16,6 +16,7 @@ from fleetui.audit import (
     record_event,
 )
 from fleetui.bulk import batched, claim_batch
+from fleetui.prepared import PreparedQuery
 from placements.engine.rollout import staged_update
 from placements.engine.rollout.actions import (
     Action,
@@ -138,7 +139,7 @@ def sync_due_rollouts(*, now: datetime) -> int:
 
 def is_due(*, now: datetime) -> bool:
     """Return whether a sync is due that no worker has claimed."""
-    return _due(now).exists()
+    return bool(_first_due.rows(now=now))
 
 
 def _due(now: datetime) -> QuerySet[Placement]:
@@ -147,6 +148,9 @@ def _due(now: datetime) -> QuerySet[Placement]:
     )
     is_free = Q(rollout_lease_expires_at=None) | Q(rollout_lease_expires_at__lte=now)
     return Placement.objects.filter(is_due & is_free)
+
+
+_first_due = PreparedQuery(lambda now: _due(now).values_list("pk")[:1])
 
 
 def sync_rollout(placement_id: int, *, now: datetime) -> RollingUpdateResult | None:

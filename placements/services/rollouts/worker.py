@@ -19,7 +19,14 @@ from typing import Any, NamedTuple, TypeAlias
 from uuid import uuid4
 
 from django.db import connection, transaction
-from django.db.models import Count, F, Prefetch, Q, QuerySet
+from django.db.models import (
+    Count,
+    F,
+    Prefetch,
+    Q,
+    QuerySet,
+    prefetch_related_objects,
+)
 
 from clusters.driver_factory import driver_for, read_states, wall_clock
 from clusters.drivers.base import (
@@ -49,6 +56,7 @@ from fleetui.bulk import (
 )
 from fleetui.changes import unnoticed
 from fleetui.grouping import grouped
+from fleetui.prepared import PreparedQuery
 from fleetui.threads import brief_connection, close_connections
 from placements.engine.envelopes import applied_identities, unwrapped
 from placements.engine.overrides import OverrideContent, OverrideFailed
@@ -249,17 +257,24 @@ def claim(*, now: datetime) -> list[Binding]:
         return []
     names = Prefetch("placement", Placement.objects.only("full_name"))
     rows = Binding.objects.filter(pk__in=ids).only(*_READ)
-    return list(rows.prefetch_related(names, "resource_snapshot"))
+    bindings = list(rows.prefetch_related(names))
+    # The texts of what is not available yet need it.
+    waiting = [row for row in bindings if row.phase != Phase.AVAILABLE]
+    prefetch_related_objects(waiting, "resource_snapshot")
+    return bindings
 
 
 def is_due(*, now: datetime) -> bool:
     """Return whether a call is due that no worker has claimed."""
-    return _due(now).exists()
+    return bool(_first_due.rows(now=now))
 
 
 def _due(now: datetime) -> QuerySet[Binding]:
     is_free = Q(call_lease_expires_at=None) | Q(call_lease_expires_at__lt=now)
     return Binding.objects.filter(is_free, next_call_at__lte=now)
+
+
+_first_due = PreparedQuery(lambda now: _due(now).values_list("pk")[:1])
 
 
 def prepare_calls(
