@@ -168,7 +168,9 @@ def rolling_effects(
     running, left = counts[Part.UPDATING], counts[Part.PENDING]
     done, total = counts[Part.UPDATED], counts.total()
     action = "Resume" if is_paused else "Pause"
-    words = f"{counted(left, 'pending update')} start{'s' * (left == 1)} after you resume."
+    words = (
+        f"{counted(left, 'pending update')} start{'s' * (left == 1)} after you resume."
+    )
     if not left:
         words = "Nothing is held: every update has started, and finishes."
     elif is_paused:
