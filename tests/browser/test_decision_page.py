@@ -142,6 +142,8 @@ def test_a_press_shows_another_picture_and_keeps_the_step(
     enter: Enter, decision: str
 ) -> None:
     page = enter(f"{decision}?step=2")
+    page.locator("#view").scroll_into_view_if_needed()
+    expect(page.locator("#view table").first).to_be_visible()
 
     page.get_by_role("link", name="Affinity").click()
 
