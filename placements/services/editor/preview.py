@@ -143,7 +143,6 @@ class SchedulePreview:
 
     @cached_property
     def warnings(self) -> tuple[ManifestWarning, ...]:
-        """What is accepted with a warning; the paths are those of the manifest."""
         of_fleet = (*self.fleet_warnings, *decision_warnings(self.decision))
         warnings = (
             *manifest_warnings(self.manifest),

@@ -378,9 +378,10 @@ def _tree(source: str, paths: Sequence[str], stack: ExitStack) -> dict[str, Sour
 
     A kustomization in a folder around the paths is there as well.
     """
+    is_folder = Path(source).is_dir()
     files = (
         _files_of_folder(source, paths)
-        if Path(source).is_dir()
+        if is_folder
         else _files_of_revision(source, stack)
     )
     return {file.name: file for file in files}
