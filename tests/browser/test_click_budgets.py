@@ -110,7 +110,7 @@ def test_tasks_take_no_more_clicks_than_planned(
 
     # Make a cluster fail: 2 clicks.
     clicks.begin()
-    page.get_by_role("searchbox").first.fill("smartfish")
+    page.locator("#search").fill("smartfish")
     page.keyboard.press("Enter")
     expect(page).to_have_url(re.compile("/clusters/smartfish/$"))
     clicks.press("link", "Simulate a failure")
@@ -251,7 +251,11 @@ def test_a_staged_run_with_an_approval_takes_eight_clicks_for_a_new_placement(
     )
     clicks.press("button", "Start run")
     expect(page).to_have_url(re.compile("/rollouts/staged/runs/shop-1/$"))
-    work()
+    approve = main.get_by_role("button", name="Approve stage")
+    for _ in range(60):  # a simulated cluster is ready some seconds after an apply
+        if approve.is_visible():
+            break
+        work()
     clicks.press("button", "Approve stage")
     expect(main).to_contain_text("Approved")
     assert clicks.count <= 8
