@@ -12,6 +12,8 @@ from django.db.models import (
     CharField,
     Count,
     F,
+    Field,
+    IntegerField,
     OuterRef,
     Q,
     QuerySet,
@@ -167,19 +169,33 @@ def clusters_matching(wanted: ClusterFilter) -> QuerySet[MemberCluster]:
 
 def list_state() -> Case:
     """Return the expression of the state of a cluster, as it is now."""
+    return _by_state({state: state.value for state in ClusterListState}, CharField())
+
+
+def list_rank() -> Case:
+    """Return the expression of the place of the state of a cluster: the best comes first."""
+    return _by_state(
+        {state: place for place, state in enumerate(ClusterListState)}, IntegerField()
+    )
+
+
+def _by_state(values: Mapping[ClusterListState, Any], field: "Field[Any, Any]") -> Case:
     now = datetime.now(UTC)
+    conditions = {
+        ClusterListState.LEAVING: Q(membership=Membership.LEAVING),
+        ClusterListState.NOT_ELIGIBLE: ~Q(verdict=""),
+        ClusterListState.HEARTBEAT_LATE: _LATE,
+        ClusterListState.NOT_OBSERVED: not_observed(now=now),
+        ClusterListState.UNHEALTHY: unhealthy(now=now),
+        ClusterListState.WORKLOADS_FAILING: _WORKLOADS_FAILING,
+        ClusterListState.CORDONED: _is_cordoned(),
+        ClusterListState.JOINING: Q(membership=Membership.JOINING),
+        ClusterListState.NOT_MONITORED: _NOT_MONITORED,
+    }
     return Case(
-        When(membership=Membership.LEAVING, then=Value(ClusterListState.LEAVING.value)),
-        When(~Q(verdict=""), then=Value(ClusterListState.NOT_ELIGIBLE.value)),
-        When(_LATE, then=Value(ClusterListState.HEARTBEAT_LATE.value)),
-        When(not_observed(now=now), then=Value(ClusterListState.NOT_OBSERVED.value)),
-        When(unhealthy(now=now), then=Value(ClusterListState.UNHEALTHY.value)),
-        When(_WORKLOADS_FAILING, then=Value(ClusterListState.WORKLOADS_FAILING.value)),
-        When(_is_cordoned(), then=Value(ClusterListState.CORDONED.value)),
-        When(membership=Membership.JOINING, then=Value(ClusterListState.JOINING.value)),
-        When(_NOT_MONITORED, then=Value(ClusterListState.NOT_MONITORED.value)),
-        default=Value(ClusterListState.READY.value),
-        output_field=CharField(),
+        *(When(one, then=Value(values[state])) for state, one in conditions.items()),
+        default=Value(values[ClusterListState.READY]),
+        output_field=field,
     )
 
 
