@@ -12,6 +12,8 @@ from django.db.models import (
     CharField,
     Count,
     F,
+    Field,
+    IntegerField,
     OuterRef,
     Q,
     QuerySet,
@@ -166,9 +168,25 @@ def clusters_matching(wanted: ClusterFilter) -> QuerySet[MemberCluster]:
 
 
 def list_state(*, now: datetime | None = None) -> Case:
-    """Return the expression of the state of a cluster, as it is now: the first condition that holds."""
+    """Return the expression of the state of a cluster, as it is now."""
+    values = {state: state.value for state in ClusterListState}
+    return _by_state(values, CharField(), now)
+
+
+def list_rank() -> Case:
+    """Return the expression of the place of the state of a cluster: the best comes first."""
+    places = {state: place for place, state in enumerate(ClusterListState)}
+    return _by_state(places, IntegerField())
+
+
+def _by_state(
+    values: Mapping[ClusterListState, Any],
+    field: "Field[Any, Any]",
+    now: datetime | None = None,
+) -> Case:
+    """Return the expression of the value of the first state whose condition holds."""
     now = now or datetime.now(UTC)
-    conditions: dict[ClusterListState, Q] = {
+    conditions = {
         ClusterListState.LEAVING: Q(membership=Membership.LEAVING),
         ClusterListState.NOT_ELIGIBLE: ~Q(verdict="") & ~_AWAITS_FIRST_HEARTBEAT,
         ClusterListState.HEARTBEAT_LATE: Q(verdict="", unanswered_since__isnull=False),
@@ -181,9 +199,9 @@ def list_state(*, now: datetime | None = None) -> Case:
         ClusterListState.NOT_MONITORED: _NOT_MONITORED,
     }
     return Case(
-        *(When(one, then=Value(state.value)) for state, one in conditions.items()),
-        default=Value(ClusterListState.READY.value),
-        output_field=CharField(),
+        *(When(one, then=Value(values[state])) for state, one in conditions.items()),
+        default=Value(values[ClusterListState.READY]),
+        output_field=field,
     )
 
 

@@ -153,6 +153,11 @@ class Cluster(msgspec.Struct, frozen=True, gc=False):
         return msgspec.structs.replace(self, **changes)
 
 
+_beside_taints = itemgetter(
+    *(place for place, name in enumerate(Cluster._fields) if name != "taints")
+)
+
+
 class DuplicateClusterError(ValueError):
     """Two clusters of one fleet have the same name."""
 
@@ -361,7 +366,7 @@ class Fleet:
         moved = {
             position: cluster
             for position, cluster in after.items()
-            if cluster._replace(taints=before[position].taints) != before[position]
+            if _beside_taints(cluster) != _beside_taints(before[position])
         }
         fleet._texts = _patched(
             self._texts, before, moved, lambda read: _texts_reader(*read)

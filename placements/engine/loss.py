@@ -92,14 +92,12 @@ def without(cycle: Cycle, *clusters: str) -> Cycle:
     """Return the cycle that follows the eviction from these clusters."""
     names = frozenset(clusters)
     bindings = tuple(
-        binding._replace(
-            state=BindingState.UNSCHEDULED, previous_state=BindingState.BOUND
-        )
+        binding.unscheduled(BindingState.BOUND)
         if binding.cluster in names and binding.is_active
         else binding
         for binding in cycle.bindings
     )
-    return replace(cycle, bindings=bindings)
+    return cycle.with_bindings(bindings)
 
 
 def decisions_until_rest(start: Cycle) -> list[Decision]:
@@ -112,7 +110,7 @@ def decisions_until_rest(start: Cycle) -> list[Decision]:
     if not profile_of(start).chooses_again and not start.binding_classes.obsolete:
         return chain
     while len(chain) < MOST_CYCLES and _has_changes(chain[-1]):
-        following = schedule(replace(start, bindings=chain[-1].bindings_after))
+        following = schedule(start.with_bindings(chain[-1].bindings_after))
         if not _has_changes(following):
             break
         chain.append(following)
@@ -226,6 +224,12 @@ class PlacementLoss:
     objects: int = 0
     message: str = ""
     elsewhere: int = 0
+
+    def with_message(self, message: str) -> "PlacementLoss":
+        # `replace` would lose what is computed already.
+        row = PlacementLoss.__new__(PlacementLoss)
+        row.__dict__.update(self.__dict__, message=message)
+        return row
 
     @cached_property
     def joins(self) -> tuple[str, ...]:

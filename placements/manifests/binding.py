@@ -59,6 +59,17 @@ class PlacedBinding(NamedTuple):
         """Return whether the cluster has, or is about to have, the resources."""
         return self.state is not BindingState.UNSCHEDULED
 
+    def unscheduled(self, previous: BindingState) -> "PlacedBinding":
+        return PlacedBinding(
+            self.cluster,
+            BindingState.UNSCHEDULED,
+            self.is_current,
+            self.topology_spread_score,
+            self.affinity_score,
+            previous,
+            self.is_deleting,
+        )
+
 
 @dataclass(frozen=True)
 class BindingsByClass:
@@ -80,7 +91,7 @@ def classify_bindings(
     classes: tuple[list[PlacedBinding], ...] = ([], [], [], [])
     current, obsolete, dangling, unscheduled = classes
     for binding in bindings:
-        if not binding.is_active:
+        if binding.state is BindingState.UNSCHEDULED:
             unscheduled.append(binding)
         elif binding.cluster not in staying:
             dangling.append(binding)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import chain
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from django.db.models import (
@@ -70,7 +71,7 @@ from placements.models import (
     WaitingRemoval,
 )
 from placements.services.overrides.queries import Applying, applying_to, frozen_of
-from placements.services.snapshots import hash_of
+from placements.services.snapshots import JoinedNames, hash_of
 
 _UNREACHABLE = (EligibilityKind.STALE_HEARTBEAT, EligibilityKind.NO_AGENT)
 _PHASES = {phase.value: phase for phase in Phase}
@@ -196,17 +197,14 @@ def load_rollout_context(
 
     A plan needs only those columns of bindings that the state has: a large placement has thousands.
     """
-    own = Binding.objects.filter(placement=placement).order_by("cluster_name")
-    names = set(BindingColumns._fields)
-    read = _TEXTS
+    own = Binding.objects.filter(placement=placement).order_by()
     if plans:
-        names -= BindingColumns._field_defaults.keys()
-        read = _PLANNED
-    rows = own.values_list(
-        *(read.get(name, name) for name in BindingColumns._fields if name in names)
-    )
-    bindings = tuple(BindingColumns(*values) for values in rows)
-    members = _members(own.order_by())
+        bindings = _planned(own)
+    else:
+        columns = (_TEXTS.get(name, name) for name in BindingColumns._fields)
+        rows = own.order_by("cluster_name").values_list(*columns)
+        bindings = tuple(BindingColumns(*values) for values in rows)
+    members = _members(own)
     target = target_of(placement)
     overrides = applying_to(placement.full_name, target)
     manifest = parse_placement(placement.document)
@@ -250,6 +248,19 @@ def load_rollout_context(
     )
 
 
+def _planned(bindings: QuerySet[Binding]) -> tuple[BindingColumns, ...]:
+    """Return bindings by cluster name as a plan reads them, without keys: most differ in nothing else."""
+    names = BindingColumns._fields[2 : -len(BindingColumns._field_defaults)]
+    columns = (_PLANNED.get(name, F(name)) for name in names)
+    alike = bindings.values_list(*columns).annotate(names=JoinedNames("cluster_name"))
+    planned = (
+        BindingColumns(0, name, *values)
+        for *values, clusters in alike
+        for name in clusters.split(",")
+    )
+    return tuple(sorted(planned, key=itemgetter(1)))
+
+
 def _has_left(binding: BindingColumns, members: Mapping[str, Member]) -> bool:
     """Return whether a binding ended because its cluster left the fleet."""
     member = members.get(binding.cluster_name, _UNKNOWN_MEMBER)
@@ -268,10 +279,15 @@ def _members(bindings: QuerySet[Binding]) -> Mapping[str, Member]:
         When(verdict__in=_UNREACHABLE, then=F("verdict_since")),
         output_field=DateTimeField(null=True),
     )
-    rows = MemberCluster.objects.filter(
-        name__in=bindings.values("cluster_name")
-    ).annotate(unreachable_since=unreachable_since)
-    return {values[0]: Member(*values) for values in rows.values_list(*Member._fields)}
+    rows = MemberCluster.objects.filter(name__in=bindings.values("cluster_name"))
+    alike = rows.annotate(unreachable_since=unreachable_since).values_list(
+        *Member._fields[1:]
+    )
+    return {
+        name: Member(name, *values)
+        for *values, names in alike.annotate(names=JoinedNames("name"))
+        for name in names.split(",")
+    }
 
 
 def cluster_state(

@@ -12,12 +12,16 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import cached_property
+from functools import cached_property, lru_cache
+from itertools import repeat
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from django.core.cache import caches
-from django.db.models import Count, Q, QuerySet, TextField
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models import Aggregate, Count, Q, QuerySet, TextField
 from django.db.models.functions import Cast
+from django.db.models.sql.compiler import SQLCompiler
 from django.utils import timezone
 
 from clusters.fleet import Fleet, collector_paused
@@ -135,8 +139,15 @@ def inputs_of(
     Two more if some rules read the counts of other placements and the sets of clusters. A placement deleted
     meanwhile is omitted. `now` is by default this moment.
     """
-    for placement, snapshot, rows, cycle in _loaded(placements, view.fleet, now=now):
-        yield CycleInputs(placement, snapshot, rows, view, cycle)
+    snapshots = _latest_snapshots(placements)
+    bindings = Binding.objects.filter(placement__in=snapshots)
+    rows: dict[int, list[BindingInput]] = {pk: [] for pk in snapshots}
+    for row in _rows_of(bindings.order_by("placement", "cluster_name")):
+        rows[row.placement_id].append(row)
+    values = {pk: binding_values(rows[pk], one) for pk, one in snapshots.items()}
+    for placement, cycle in _cycles(placements, view.fleet, snapshots, values, now):
+        snapshot = snapshots[placement.pk]
+        yield CycleInputs(placement, snapshot, rows[placement.pk], view, cycle)
 
 
 def cycles_of(
@@ -150,37 +161,37 @@ def cycles_of(
     Two more if some rules read the counts of other placements and the sets of clusters. A placement deleted
     meanwhile is omitted. `where` is which of the bindings are read: a large placement has thousands.
     """
-    for placement, _, _, cycle in _loaded(placements, fleet, where=where):
-        yield placement, cycle
+    snapshots = _latest_snapshots(placements)
+    rows = Binding.objects.filter(where, placement__in=snapshots)
+    bindings = _bindings_of(rows, {one.pk for one in snapshots.values()})
+    return _cycles(placements, fleet, snapshots, bindings)
 
 
-def _loaded(
-    placements: Collection[Placement],
-    fleet: Fleet,
-    *,
-    where: Q = _EVERYWHERE,
-    now: datetime | None = None,
-) -> Iterator[tuple[Placement, PolicySnapshot, Sequence[BindingInput], Cycle]]:
+def _latest_snapshots(placements: Iterable[Placement]) -> dict[int, PolicySnapshot]:
     ids = [placement.pk for placement in placements]
     latest = PolicySnapshot.objects.filter(placement__in=ids, is_latest=True)
-    snapshots = {snapshot.placement_id: snapshot for snapshot in latest}
-    bindings = Binding.objects.filter(where, placement__in=ids)
-    rows: dict[int, list[BindingInput]] = {pk: [] for pk in ids}
-    for row in _rows_of(bindings.order_by("placement", "cluster_name")):
-        rows[row.placement_id].append(row)
+    return {snapshot.placement_id: snapshot for snapshot in latest}
+
+
+def _cycles(
+    placements: Iterable[Placement],
+    fleet: Fleet,
+    snapshots: Mapping[int, PolicySnapshot],
+    bindings: Mapping[int, tuple[BindingValue, ...]],
+    now: datetime | None = None,
+) -> Iterator[tuple[Placement, Cycle]]:
     hub = HubInputs(now)
     for placement in placements:
         if snapshot := snapshots.get(placement.pk):
-            own = rows[placement.pk]
             cycle = Cycle(
                 fleet,
                 policy_of(snapshot, placement.number_of_clusters),
-                binding_values(own, snapshot),
+                bindings.get(placement.pk, ()),
                 Semantics(snapshot.semantics),
                 snapshot.options,
                 placement.resource_namespace,
             )
-            yield placement, snapshot, own, hub.completed(cycle, placement.namespace)
+            yield placement, hub.completed(cycle, placement.namespace)
 
 
 def draft_cycle(
@@ -189,14 +200,13 @@ def draft_cycle(
     """Return the cycle that would run if the draft were saved over `saved`, or as a new placement."""
     bindings: tuple[BindingValue, ...] = ()
     if saved is not None:
-        rows = _rows_of(
-            Binding.objects.filter(placement=saved).order_by("cluster_name")
-        )
         # A live hub may have none yet, or one that is not understood.
         kept = [one for one in saved.policy_snapshots.all() if one.is_latest]
         # A draft that creates a new policy snapshot makes every binding obsolete.
         is_same = bool(kept) and content_hash(draft) == kept[0].content_hash
-        bindings = binding_values(rows, kept[0] if is_same else None)
+        rows = Binding.objects.filter(placement=saved)
+        current = {kept[0].pk} if is_same else set[int]()
+        bindings = _bindings_of(rows, current).get(saved.pk, ())
     cycle = Cycle(
         fleet,
         draft.spec.policy,
@@ -254,39 +264,77 @@ def policy_of(snapshot: PolicySnapshot, number: int | None) -> PlacementPolicy:
 
 def _rows_of(rows: QuerySet[Binding]) -> Iterator[BindingInput]:
     """Return the columns of bindings; scores are read as text, since most are equal."""
-    names = (*BindingInput._fields[:-1], _SCORE_TEXT)
-    scores: dict[str | None, Any] = {None: None}
     with collector_paused():
-        tuples = list(
-            rows.annotate(**{_SCORE_TEXT: Cast(_SCORE, TextField())}).values_list(
-                *names
-            )
-        )
+        tuples = list(rows.values_list(*BindingInput._fields[:-1], _SCORE_TEXT))
     for *values, text in tuples:
-        if text not in scores:
-            scores[text] = json.loads(text)
-        yield BindingInput._make((*values, scores[text]))
+        yield BindingInput._make((*values, _score_from(text)))
 
 
-_SCORE, _SCORE_TEXT = "topology_spread_score", "score_text"
+_SCORE_TEXT = Cast("topology_spread_score", TextField())
+
+
+@lru_cache(maxsize=10_000)
+def _score_from(text: str | None) -> Any:
+    score = json.loads(text or "null")
+    return tuple(score) if isinstance(score, list) else score
+
+
+class JoinedNames(Aggregate):
+    """The names of a group of clusters with commas, which no name has."""
+
+    function = "GROUP_CONCAT"
+    output_field = TextField()
+
+    def as_postgresql(
+        self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **more: Any
+    ) -> tuple[str, Sequence[Any]]:
+        more["template"] = "STRING_AGG(%(expressions)s, ',')"
+        return self.as_sql(compiler, connection, **more)
+
+
+def _bindings_of(
+    rows: QuerySet[Binding], current: Collection[int]
+) -> dict[int, tuple[BindingValue, ...]]:
+    """Return bindings by placement, by cluster name; those of other policy snapshots are obsolete.
+
+    Most of a placement differ in nothing but the cluster, so the database groups them.
+    """
+    columns = (*BindingInput._fields[3:-1], _SCORE_TEXT)
+    grouped = rows.order_by().values_list("placement_id", *columns)
+    found: dict[int, list[BindingValue]] = {}
+    with collector_paused():
+        for pk, state, previous, snapshot, affinity, text, names in grouped.annotate(
+            names=JoinedNames("cluster_name")
+        ):
+            shared = (
+                _STATES[state],
+                snapshot in current,
+                _score_from(text),
+                affinity,
+                _STATES[previous],
+                False,
+            )
+            alike = zip(names.split(","), *map(repeat, shared), strict=False)
+            found.setdefault(pk, []).extend(map(BindingValue._make, alike))
+        return {
+            pk: tuple(sorted(values, key=itemgetter(0))) for pk, values in found.items()
+        }
 
 
 def binding_values(
-    rows: Iterable[BindingInput], latest: PolicySnapshot | None
+    rows: Iterable[BindingInput], latest: PolicySnapshot
 ) -> tuple[BindingValue, ...]:
     """Return bindings as values; those of another snapshot than the latest are obsolete."""
-    latest_id = latest.pk if latest else None
     return tuple(
         BindingValue(
             row.cluster_name,
             _STATES[row.state],
-            is_current=row.policy_snapshot_id == latest_id,
-            topology_spread_score=tuple(score) if isinstance(score, list) else score,
+            is_current=row.policy_snapshot_id == latest.pk,
+            topology_spread_score=row.topology_spread_score,
             affinity_score=row.affinity_score,
             previous_state=_STATES[row.previous_state],
         )
         for row in rows
-        for score in (row.topology_spread_score,)
     )
 
 

@@ -1,6 +1,7 @@
 """The loss of clusters in each variant, over all placements; nothing is written."""
 
 from collections.abc import Collection
+from unittest.mock import Mock
 
 import pytest
 
@@ -10,7 +11,8 @@ from placements.engine.loss import LossVariant, PlacementLoss
 from placements.explain.loss import difference_note, emptied_domains
 from placements.manifests.placement import SEMANTICS_ANNOTATION
 from placements.models import Binding, Decision, Placement
-from placements.services.loss.evaluation import chosen_clusters, losses
+from placements.services.loss import evaluation
+from placements.services.loss.evaluation import chosen_clusters, losses, losses_at
 from placements.services.loss.queries import worst_domain
 from placements.services.loss.report import start_report
 from placements.services.placements import save_placement
@@ -141,6 +143,20 @@ def test_changes_nothing(east: tuple[str, ...]) -> None:
         Decision.objects.count(),
     )
     assert after == before
+
+
+def test_a_newer_version_evaluates_only_what_has_other_inputs(
+    east: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    losses_at("1", east)
+    counted = Mock(wraps=evaluation.loss)
+    monkeypatch.setattr(evaluation, "loss", counted)
+    Placement.objects.filter(name="web").update(number_of_clusters=4)
+
+    impacts = losses_at("2", east)
+
+    assert {each.args[0].name for each in counted.call_args_list} == {"web"}
+    assert impacts == losses(east)
 
 
 @pytest.mark.nightly

@@ -101,7 +101,7 @@ def plan_waves(state: RolloutState) -> WavePlan:
     `state.with_wanted(...)`.
     """
     clusters = tuple(
-        replace(one, retry_at=None, phase_changed_at=None, unanswered_since=None)
+        one._replace(retry_at=None, phase_changed_at=None, unanswered_since=None)
         if one.retry_at or one.unanswered_since or state.late_at(one)
         else one
         for one in state.clusters

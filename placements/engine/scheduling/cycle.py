@@ -1,10 +1,11 @@
 """One scheduling cycle: all inputs of a decision, and nothing else."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from itertools import pairwise
+from operator import itemgetter
 from types import MappingProxyType
 from typing import Any
 
@@ -22,6 +23,8 @@ from placements.manifests.ocm_options import OcmOptions, parse_ocm_options
 from placements.manifests.policy import PlacementPolicy
 
 NO_CLUSTERS: Codes = np.zeros(0, dtype=np.int32)
+_OF_FLEET = ("binding_classes", "placed", "was_here", "is_active", "is_placed")
+_OF_BINDINGS = ("live_bindings", "placed_before", *_OF_FLEET)
 NO_OPTIONS: Mapping[str, object] = MappingProxyType({})
 
 
@@ -64,9 +67,10 @@ class Cycle:
 
     def __post_init__(self) -> None:
         clusters = [binding.cluster for binding in self.live_bindings]
-        for name, following in pairwise(clusters):
-            if name == following:
-                raise DuplicateBindingError(name)
+        if len(set(clusters)) < len(clusters):
+            raise DuplicateBindingError(
+                next(name for name, other in pairwise(clusters) if name == other)
+            )
 
     @cached_property
     def ocm_options(self) -> OcmOptions:
@@ -75,32 +79,40 @@ class Cycle:
 
     def with_balance(self, counts: Mapping[str, int]) -> "Cycle":
         """Return the cycle with the counts of other placements among its options, which stay validated."""
-        cycle = replace(self, options={**self.options, "balance": counts})
-        cycle.__dict__["ocm_options"] = self.ocm_options.model_copy(
-            update={"balance": counts}
+        options = self.ocm_options.model_copy(update={"balance": counts})
+        return self._with(
+            (), options={**self.options, "balance": counts}, ocm_options=options
         )
-        return cycle
 
     def on(self, fleet: Fleet) -> "Cycle":
         """Return the cycle on another fleet: its bindings are sorted and its options are read already."""
+        if fleet is self.fleet:
+            return self
+        return self._with(_OF_FLEET, fleet=fleet)
+
+    def with_bindings(self, bindings: tuple[PlacedBinding, ...]) -> "Cycle":
+        """Return the cycle with other bindings, one for a cluster: its options are read already."""
+        return self._with(_OF_BINDINGS, bindings=bindings)
+
+    def _with(self, outdated: Collection[str], **changes: Any) -> "Cycle":
+        """Return the cycle with these changes and what is computed already, without what is outdated."""
         cycle = Cycle.__new__(Cycle)
-        cycle.__dict__.update(self.__dict__, fleet=fleet)
-        for name in ("binding_classes", "placed", "was_here", "is_active", "is_placed"):
-            cycle.__dict__.pop(name, None)
+        kept = {key: one for key, one in self.__dict__.items() if key not in outdated}
+        cycle.__dict__.update(kept, **changes)
         return cycle
 
     def rescheduled(self) -> "Cycle":
         """Return the cycle as rescheduling runs it: no cluster is kept, each counts as placed before."""
         obsolete = tuple(one._replace(is_current=False) for one in self.bindings)
-        return replace(self, bindings=obsolete, batch=None)
+        return self._with(_OF_BINDINGS, bindings=obsolete, batch=None)
 
     @cached_property
     def live_bindings(self) -> tuple[PlacedBinding, ...]:
         """Return the bindings that are not being deleted, by cluster name."""
         live = (binding for binding in self.bindings if not binding.is_deleting)
-        return tuple(sorted(live, key=lambda binding: binding.cluster))
+        return tuple(sorted(live, key=itemgetter(0)))
 
-    @property
+    @cached_property
     def placed_before(self) -> frozenset[str]:
         """Return the clusters with an active binding."""
         return frozenset(one.cluster for one in self.live_bindings if one.is_active)

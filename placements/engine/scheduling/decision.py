@@ -187,10 +187,7 @@ class Decision:
         before = {binding.cluster: binding for binding in self.cycle.live_bindings}
         after = dict(before)
         for name in self.unscheduled:
-            binding = before[name]
-            after[name] = binding._replace(
-                state=BindingState.UNSCHEDULED, previous_state=binding.state
-            )
+            after[name] = before[name].unscheduled(before[name].state)
         for one in self.picked:
             old, state = before.get(one.cluster), BindingState.SCHEDULED
             if old is not None:

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from django.db.models import (
-    Case,
     Count,
     Exists,
     Expression,
@@ -17,11 +16,10 @@ from django.db.models import (
     QuerySet,
     Subquery,
     Value,
-    When,
 )
 from django.db.models.functions import Coalesce
 
-from clusters.filters import ClusterListState, label_of, list_state
+from clusters.filters import label_of, list_rank, list_state
 from clusters.models import MemberCluster
 from placements.engine.advice.diagnosis import outdated
 from placements.engine.balance import exceeded_limits
@@ -82,12 +80,8 @@ def in_order(
     column = _COLUMNS.get(field)
     if column is None:
         return rows, "name", "name"
-    ranks = [
-        When(how=state.value, then=Value(place))
-        for place, state in enumerate(ClusterListState)
-    ]
     expressions: dict[str, Callable[[], Expression]] = {
-        "rank": lambda: Case(*ranks, output_field=IntegerField()),
+        "rank": list_rank,
         "beat": lambda: Coalesce("heartbeat_at", Value(_NEVER)),
         "placed": placed_count,
         "stale_picks": _stale,

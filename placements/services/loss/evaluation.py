@@ -68,7 +68,10 @@ class Impact:
     ) -> "Impact":
         """Order the rows, with their messages."""
         worst_first = sorted(
-            (replace(row, message=row.message or loss_message(row)) for row in rows),
+            (
+                row if row.message else row.with_message(loss_message(row))
+                for row in rows
+            ),
             key=lambda row: (
                 _RANKS[row.impact],
                 not row.exceeded_limits,
@@ -178,11 +181,22 @@ def impact_on(
     )
 
 
+# By placement: what was evaluated, and the variants by which it is affected.
+_Worse = dict[int, tuple[EvaluatedPlacement, dict[LossVariant, PlacementLoss]]]
+
+
 def losses(clusters: Collection[str]) -> dict[LossVariant, Impact]:
     """Return what the loss of clusters does, in each variant, on at most 2,000 placements by name.
 
     Their decisions are those on the whole fleet.
     """
+    return _losses(clusters, {})[0]
+
+
+def _losses(
+    clusters: Collection[str], known: _Worse
+) -> tuple[dict[LossVariant, Impact], _Worse]:
+    """Return the same and what it is made of; what is `known` of these clusters is not evaluated again."""
     affected = affected_by_change(
         opens=True, label_keys=set(), property_names=frozenset()
     )
@@ -193,21 +207,33 @@ def losses(clusters: Collection[str]) -> dict[LossVariant, Impact]:
     ]
     placements = {*affected, *losing_a_cluster(clusters)}
     evaluated, not_evaluated = _evaluated(placements, most=MOST_IN_ANALYSIS)
-    rows: dict[LossVariant, list[PlacementLoss]] = {one: [] for one in LossVariant}
+    worse: _Worse = {}
     for placement, cycle in cycles_of(evaluated, fleet):
         facts = facts_of(placement, cycle)
-        for change in changes:
-            row = loss(facts, change)
-            if row.is_affected:
-                rows[change.variant].append(row)
-    return {
-        variant: Impact.of(worse, evaluated=len(evaluated), not_evaluated=not_evaluated)
-        for variant, worse in rows.items()
+        before, rows = known.get(placement.pk, (None, {}))
+        if before != facts:
+            every = {one.variant: loss(facts, one) for one in changes}
+            rows = {
+                variant: row.with_message(loss_message(row))
+                for variant, row in every.items()
+                if row.is_affected
+            }
+        worse[placement.pk] = facts, rows
+    impacts = {
+        variant: Impact.of(
+            [rows[variant] for _, rows in worse.values() if variant in rows],
+            evaluated=len(evaluated),
+            not_evaluated=not_evaluated,
+        )
+        for variant in LossVariant
     }
+    return impacts, worse
 
 
 _lock = Lock()
-_latest: LatestByHub[tuple[object, dict[LossVariant, Impact]]] = LatestByHub()
+_latest: LatestByHub[tuple[object, str, dict[LossVariant, Impact], _Worse]] = (
+    LatestByHub()
+)
 _LARGEST_KEPT = 10_000
 """Of a larger fleet nothing is kept: the decisions hold all bindings."""
 
@@ -215,17 +241,19 @@ _LARGEST_KEPT = 10_000
 def losses_at(version: str, clusters: Collection[str]) -> dict[LossVariant, Impact]:
     """Return the same; this process keeps the latest result while the `version` of the hub is the same.
 
-    A page shows it by variant, by impact and by placement.
+    A page shows it by variant, by impact and by placement. At another version of the hub, which moves with
+    everything that a worker writes, only placements with other inputs are evaluated again.
     """
     fleet = current_fleet().fleet
-    key = (fleet, version, frozenset(clusters))
+    key = (fleet, frozenset(clusters))
     kept = _latest.get()
-    if kept is None or kept[0] != key:
-        kept = key, losses(clusters)
+    known = kept[3] if kept is not None and kept[0] == key else {}
+    if kept is None or kept[:2] != (key, version):
+        kept = key, version, *_losses(clusters, known)
         if len(fleet) <= _LARGEST_KEPT:
             with _lock:
                 _latest.put(kept)
-    return kept[1]
+    return kept[2]
 
 
 def _evaluated(placements: Collection[int], *, most: int) -> tuple[list[Any], int]:

@@ -70,12 +70,12 @@ def clusters(draw: st.DrawFn, name: str, *, calm: bool) -> ClusterState:
     running = draw(versions) if phase in STARTED else None
     facts = ClusterState(name, wanted, running, phase)
     if phase is Phase.APPLIED and draw(st.booleans()):
-        facts = replace(facts, untrackable_since=after(draw(st.integers(-20, 0))))
+        facts = facts._replace(untrackable_since=after(draw(st.integers(-20, 0))))
     if phase in (Phase.FAILED, Phase.REMOVE_FAILED):
-        facts = replace(facts, attempts=1, retry_at=after(draw(st.integers(-5, 5))))
+        facts = facts._replace(attempts=1, retry_at=after(draw(st.integers(-5, 5))))
     if not calm and draw(st.integers(0, 4)) == 0:
         facts = (
-            lost(facts) if draw(st.booleans()) else replace(facts, is_in_fleet=False)
+            lost(facts) if draw(st.booleans()) else facts._replace(is_in_fleet=False)
         )
     return facts
 

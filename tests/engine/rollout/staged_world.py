@@ -9,7 +9,7 @@ Every run goes through its JSON form between two steps, as a restart would do.
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -175,8 +175,7 @@ class World:
             return
         self.tried[name] = attempt
         log.append(name)
-        self.clusters[name] = replace(
-            self.clusters[name],
+        self.clusters[name] = self.clusters[name]._replace(
             phase=phase,
             running=version,
             attempts=attempt,
@@ -202,8 +201,8 @@ class World:
             self.failures[name] -= 1
             following = Phase.FAILED
         if following:
-            self.clusters[name] = replace(
-                fact, phase=following, phase_changed_at=self.now
+            self.clusters[name] = fact._replace(
+                phase=following, phase_changed_at=self.now
             )
 
     def approve(self, stage: str, when: str) -> None:
@@ -212,8 +211,8 @@ class World:
 
     def reach(self, name: str, *, reachable: bool) -> None:
         """Lose a cluster, or find it again."""
-        self.clusters[name] = replace(
-            self.clusters[name], unreachable_since=None if reachable else self.now
+        self.clusters[name] = self.clusters[name]._replace(
+            unreachable_since=None if reachable else self.now
         )
 
     def go_on(self, *, times: int = 200) -> StagedUpdateResult:

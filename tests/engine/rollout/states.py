@@ -47,7 +47,7 @@ def cluster(
     **facts: object,
 ) -> ClusterState:
     """Make a cluster in any phase."""
-    return replace(ClusterState(name, wants, runs, phase), **facts)  # type: ignore[arg-type]
+    return ClusterState(name, wants, runs, phase)._replace(**facts)  # type: ignore[arg-type]
 
 
 def available(name: str, runs: str = OLD, *, wants: str | None = NEW) -> ClusterState:
@@ -72,12 +72,12 @@ def empty(name: str) -> ClusterState:
 
 def gone(facts: ClusterState) -> ClusterState:
     """Make a cluster that left the fleet of one."""
-    return replace(facts, is_in_fleet=False)
+    return facts._replace(is_in_fleet=False)
 
 
 def lost(facts: ClusterState, since: datetime = NOON) -> ClusterState:
     """Make a cluster out of reach of one."""
-    return replace(facts, unreachable_since=since)
+    return facts._replace(unreachable_since=since)
 
 
 def state(

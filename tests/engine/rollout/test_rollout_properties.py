@@ -45,7 +45,7 @@ def _calmed(world: World) -> World:
     world.state = replace(
         world.state,
         clusters=tuple(
-            replace(each, unreachable_since=None, is_in_fleet=True, retry_at=None)
+            each._replace(unreachable_since=None, is_in_fleet=True, retry_at=None)
             for each in world.state.clusters
         ),
     )
@@ -163,7 +163,7 @@ def test_waves_are_what_repeated_syncs_would_start(rollout: RolloutState) -> Non
 
     world = replace(
         rollout,
-        clusters=tuple(replace(each, retry_at=None) for each in rollout.clusters),
+        clusters=tuple(each._replace(retry_at=None) for each in rollout.clusters),
     )
     waves: list[Wave] = []
     for _ in range(40):

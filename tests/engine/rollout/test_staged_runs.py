@@ -264,7 +264,7 @@ def test_an_unreachable_cluster_is_passed_over_until_it_is_back() -> None:
 def test_a_cluster_without_a_driver_is_not_monitored() -> None:
     world = of_three(3)
     without = seen("c1", Phase.NOT_STARTED, "", START, unreachable_since=START)
-    world.clusters["c1"] = replace(without, has_driver=False)
+    world.clusters["c1"] = without._replace(has_driver=False)
 
     held = world.go_on(times=20)
 

@@ -92,11 +92,11 @@ class World:
     def lose(self, name: str) -> None:
         """Put a cluster out of reach; what it does is not known until it is back."""
         if self.clusters[name].is_reachable:
-            self.put(replace(self.clusters[name], unreachable_since=self.state.at))
+            self.put(self.clusters[name]._replace(unreachable_since=self.state.at))
 
     def find(self, name: str) -> None:
         """Bring a cluster back; what was in flight there ends a moment later."""
-        self.put(replace(self.clusters[name], unreachable_since=None))
+        self.put(self.clusters[name]._replace(unreachable_since=None))
         if name in self.ends:
             self.ends[name] = max(self.ends[name], self.state.at + timedelta(seconds=1))
 
@@ -109,16 +109,15 @@ class World:
 
     def _start(self, action: Action) -> None:
         self.starts.append(((self.state.at - NOON).total_seconds(), action))
-        facts = replace(
-            self.clusters[action.cluster],
+        facts = self.clusters[action.cluster]._replace(
             untrackable_since=None,
             attempts=action.attempt,
             retry_at=None,
         )
         if isinstance(action, StartUpdate):
-            facts = replace(facts, running=action.version, phase=Phase.APPLYING)
+            facts = facts._replace(running=action.version, phase=Phase.APPLYING)
         else:
-            facts = replace(facts, phase=Phase.REMOVING)
+            facts = facts._replace(phase=Phase.REMOVING)
         self.put(facts)
         self._expect(facts)
 
@@ -149,14 +148,14 @@ class World:
                 Phase.FAILED if facts.phase is Phase.APPLYING else Phase.REMOVE_FAILED
             )
             due = self.state.at + retry_delay(facts.attempts)
-            return replace(facts, phase=failed, retry_at=due)
+            return facts._replace(phase=failed, retry_at=due)
         if facts.phase is Phase.REMOVING:
-            return replace(facts, phase=Phase.REMOVED, running=None)
+            return facts._replace(phase=Phase.REMOVED, running=None)
         if facts.phase is Phase.APPLIED:
-            return replace(facts, phase=Phase.AVAILABLE)
+            return facts._replace(phase=Phase.AVAILABLE)
         self.changes[facts.name, facts.running] += 1
         since = self.state.at if self.timed and facts.running not in self.bad else None
-        return replace(facts, phase=Phase.APPLIED, untrackable_since=since)
+        return facts._replace(phase=Phase.APPLIED, untrackable_since=since)
 
 
 def check_start(state: RolloutState, action: Action) -> None:
