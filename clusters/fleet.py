@@ -153,8 +153,8 @@ class Cluster(msgspec.Struct, frozen=True, gc=False):
         return msgspec.structs.replace(self, **changes)
 
 
-_beside_taints = itemgetter(
-    *(place for place, name in enumerate(Cluster._fields) if name != "taints")
+_beside_taints = attrgetter(
+    *(name for name in Cluster.__struct_fields__ if name != "taints")
 )
 
 
