@@ -148,8 +148,7 @@ class Cluster(msgspec.Struct, frozen=True, gc=False):
     def is_leaving(self) -> bool:
         return self.eligibility.kind is EligibilityKind.LEAVING
 
-    def _replace(self, **changes: Any) -> "Cluster":
-        """Return the cluster with other values, by the name that this has for named tuples."""
+    def with_changes(self, **changes: Any) -> "Cluster":
         return msgspec.structs.replace(self, **changes)
 
 
@@ -312,7 +311,7 @@ class Fleet:
                 *(one for one in cluster.taints if (one.key, one.value) in names),
             )
             if taints != cluster.taints:
-                changed.append(cluster._replace(taints=taints))
+                changed.append(cluster.with_changes(taints=taints))
         if not changed:
             return self
         fleet = self.with_clusters(changed)

@@ -82,7 +82,7 @@ def cordoned(fleet: Fleet, *names: str) -> Fleet:
     at = fleet.positions
     members = [fleet.clusters[at[name]] for name in set(names) if name in at]
     return fleet.with_clusters(
-        member._replace(taints=(*member.taints, CORDON))
+        member.with_changes(taints=(*member.taints, CORDON))
         for member in members
         if CORDON not in member.taints
     )

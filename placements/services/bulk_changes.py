@@ -272,7 +272,7 @@ def _changed(
     if action.name == "leave":
         if cluster.eligibility == leaving():
             return cluster, "", ""
-        return cluster._replace(eligibility=leaving()), "Leaves the fleet", ""
+        return cluster.with_changes(eligibility=leaving()), "Leaves the fleet", ""
     if action.name == "cancel-drain":
         return cluster, "Stops evicting", ""
     if action.name == "labels":
@@ -300,7 +300,7 @@ def _relabeled(
         elif before != value:
             words.append(f"{key}: {before} → {value}")
             conflicts.append(f"Replaces {key}={before}")
-    return cluster._replace(labels=labels), ", ".join(words), ", ".join(conflicts)
+    return cluster.with_changes(labels=labels), ", ".join(words), ", ".join(conflicts)
 
 
 def _retainted(
@@ -323,7 +323,7 @@ def _retainted(
     words += [
         f"− {_taint_words(taint)}" for taint in cluster.taints if taint not in taints
     ]
-    return cluster._replace(taints=taints), ", ".join(words)
+    return cluster.with_changes(taints=taints), ", ".join(words)
 
 
 def _taint_words(taint: Taint) -> str:

@@ -141,8 +141,14 @@ def inputs_of(
     """
     snapshots = _latest_snapshots(placements)
     bindings = Binding.objects.filter(placement__in=snapshots)
+    columns = (*BindingInput._fields[:-1], _SCORE_TEXT)
     rows: dict[int, list[BindingInput]] = {pk: [] for pk in snapshots}
-    for row in _rows_of(bindings.order_by("placement", "cluster_name")):
+    with collector_paused():
+        tuples = list(
+            bindings.order_by("placement", "cluster_name").values_list(*columns)
+        )
+    for *values, text in tuples:
+        row = BindingInput._make((*values, _score_from(text)))
         rows[row.placement_id].append(row)
     values = {pk: binding_values(rows[pk], one) for pk, one in snapshots.items()}
     for placement, cycle in _cycles(placements, view.fleet, snapshots, values, now):
@@ -262,15 +268,8 @@ def policy_of(snapshot: PolicySnapshot, number: int | None) -> PlacementPolicy:
     return parse_policy(snapshot.policy_for(number), semantics=semantics)
 
 
-def _rows_of(rows: QuerySet[Binding]) -> Iterator[BindingInput]:
-    """Return the columns of bindings; scores are read as text, since most are equal."""
-    with collector_paused():
-        tuples = list(rows.values_list(*BindingInput._fields[:-1], _SCORE_TEXT))
-    for *values, text in tuples:
-        yield BindingInput._make((*values, _score_from(text)))
-
-
 _SCORE_TEXT = Cast("topology_spread_score", TextField())
+"""Most scores are equal, so that few texts are parsed."""
 
 
 @lru_cache(maxsize=10_000)

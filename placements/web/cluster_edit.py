@@ -44,7 +44,7 @@ def _cordon_impact(cluster: MemberCluster, *, is_cordoned: bool) -> Impact:
     taints = dict.fromkeys((*before.taints, _CORDON))
     if not is_cordoned:
         del taints[_CORDON]
-    return impact_of([before._replace(taints=tuple(taints))])
+    return impact_of([before.with_changes(taints=tuple(taints))])
 
 
 _IMPACTS: dict[str, Callable[[MemberCluster], Impact]] = {

@@ -187,7 +187,9 @@ def test_columns_in_which_nothing_changed_are_shared() -> None:
     )
     region, cpu = one.label("region"), one.property("cpu")
 
-    cordoned = one.with_clusters([one.clusters[0]._replace(taints=(taint("cordon"),))])
+    cordoned = one.with_clusters(
+        [one.clusters[0].with_changes(taints=(taint("cordon"),))]
+    )
 
     assert cordoned.label("tier") is one.label("tier")
     assert cordoned.label("region") is region

@@ -207,7 +207,7 @@ def _rare() -> Iterator[Decision]:
                 Cycle(clusters, pick_n(1), placed[:1], semantics, batch=batch)
             )
         if semantics is not OCM:
-            seen = cluster("a")._replace(namespaces=SeenNamespaces(frozenset()))
+            seen = cluster("a").with_changes(namespaces=SeenNamespaces(frozenset()))
             yield schedule(
                 Cycle(
                     fleet(seen, "b"), pick_n(2), semantics=semantics, namespace="shop"

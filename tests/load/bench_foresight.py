@@ -103,7 +103,7 @@ def _drifted(clusters: int, keys: int, shape: str) -> Cycle:
     rng = random.Random(5)
     fleet = decision.cycle.fleet
     moved = [
-        one._replace(labels={**one.labels, key: fleet.label(key).values[0]})
+        one.with_changes(labels={**one.labels, key: fleet.label(key).values[0]})
         for key in problem.keys
         for one in rng.sample(fleet.clusters, clusters // 20 // keys)
     ]
@@ -199,10 +199,10 @@ def _incremental() -> Iterator[Goal]:
     selected = set(decision.picked_names)
     others = [one for one in fleet.clusters if one.name not in selected][:200]
     changed = [
-        one._replace(labels={**one.labels, "stage": "changed"}) for one in others
+        one.with_changes(labels={**one.labels, "stage": "changed"}) for one in others
     ]
     patched, _ = _seconds(lambda: fleet.with_clusters(changed[:1]), 3)
-    joins = others[0]._replace(labels={**others[0].labels, "tier": "edge"})
+    joins = others[0].with_changes(labels={**others[0].labels, "tier": "edge"})
     after = replace(cycle, fleet=fleet.with_clusters([joins]))
     fresh = iter([replace(after) for _ in range(3)])
     whole, full_cycle = _seconds(lambda: schedule(next(fresh)), 3)

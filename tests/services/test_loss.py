@@ -87,7 +87,7 @@ def test_a_cordon_moves_no_existing_placement(web: Placement) -> None:
     fleet = current_fleet().fleet
     here = fleet.clusters[fleet.positions["nimblefox"]]
 
-    impact = impact_of([here._replace(taints=(Taint("cordon-key"),))])
+    impact = impact_of([here.with_changes(taints=(Taint("cordon-key"),))])
 
     assert (impact.rows, impact.evaluated, placed(web)) == (
         (),
@@ -109,8 +109,8 @@ def test_looks_only_at_those_that_read_what_changed() -> None:
     fleet = current_fleet().fleet
     here = fleet.clusters[fleet.positions["jumpingcat"]]
 
-    other = impact_of([here._replace(labels={**here.labels, "team": "b"})])
-    tier = impact_of([here._replace(labels={**here.labels, "tier": "edge"})])
+    other = impact_of([here.with_changes(labels={**here.labels, "team": "b"})])
+    tier = impact_of([here.with_changes(labels={**here.labels, "tier": "edge"})])
 
     assert (other.rows, other.evaluated) == ((), 0)
     assert [(row.placement, row.joins, row.is_fulfilled) for row in tier.rows] == [
@@ -176,7 +176,7 @@ def test_foretells_what_the_scheduler_then_does(change: Callable[[], Any]) -> No
 
 def _changed(name: str, **changes: Any) -> Impact:
     fleet = current_fleet().fleet
-    return impact_of([fleet.clusters[fleet.positions[name]]._replace(**changes)])
+    return impact_of([fleet.clusters[fleet.positions[name]].with_changes(**changes)])
 
 
 @pytest.mark.parametrize(
@@ -280,7 +280,9 @@ def test_writes_nothing() -> None:
 
 def _relabeled(name: str, labels: dict[str, str]) -> Impact:
     fleet = current_fleet().fleet
-    return impact_of([fleet.clusters[fleet.positions[name]]._replace(labels=labels)])
+    return impact_of(
+        [fleet.clusters[fleet.positions[name]].with_changes(labels=labels)]
+    )
 
 
 def test_a_label_alone_exceeds_a_hard_limit_without_any_move() -> None:

@@ -43,7 +43,7 @@ def fleet() -> None:
     joined("d", env="prod")
     cordon(["b"], by=None, now=NOW)
     MemberCluster.objects.filter(name="a").update(
-        driver="simulated"
+        driver="simulated", has_reported=True
     )  # the others are not monitored
 
 

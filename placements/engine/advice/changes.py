@@ -131,7 +131,7 @@ def with_label(cycle: Cycle, name: str, key: str, value: str) -> Cycle:
     cluster = cycle.fleet.clusters[cycle.fleet.positions[name]]
     labels = {**cluster.labels, key: value}
     return replace(
-        cycle, fleet=cycle.fleet.with_cluster(cluster._replace(labels=labels))
+        cycle, fleet=cycle.fleet.with_cluster(cluster.with_changes(labels=labels))
     )
 
 
@@ -139,5 +139,6 @@ def with_eligible(cycle: Cycle, name: str) -> Cycle:
     """Return the cycle in which a cluster reports all that makes it eligible."""
     cluster = cycle.fleet.clusters[cycle.fleet.positions[name]]
     return replace(
-        cycle, fleet=cycle.fleet.with_cluster(cluster._replace(eligibility=ELIGIBLE))
+        cycle,
+        fleet=cycle.fleet.with_cluster(cluster.with_changes(eligibility=ELIGIBLE)),
     )

@@ -362,7 +362,7 @@ def failing_runs(before: Manifest, after: Manifest) -> tuple[str, ...]:
     if cluster is None:
         return ()
     sides = [
-        cluster._replace(labels=dict(mapping_at(one, "metadata", "labels")))
+        cluster.with_changes(labels=dict(mapping_at(one, "metadata", "labels")))
         for one in (before, after)
     ]
     bindings = Binding.objects.filter(cluster_name=name)

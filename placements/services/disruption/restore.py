@@ -109,7 +109,7 @@ def uncordoned(fleet: Fleet, name: str) -> Fleet:
         (CORDON_KEY, CORDON_VALUE),
     )
     changed = [
-        one._replace(
+        one.with_changes(
             taints=tuple(
                 taint for taint in one.taints if (taint.key, taint.value) != cordon
             )

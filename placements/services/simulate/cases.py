@@ -334,7 +334,7 @@ class _Hub:
         else:
             key, field = _FIELDS[operation]
             new = parse_case_cluster({"name": name, key: change.get(key)}, path=path)
-            self.clusters[name] = self.clusters[name]._replace(
+            self.clusters[name] = self.clusters[name].with_changes(
                 **{field: getattr(new, field)}
             )
 

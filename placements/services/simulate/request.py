@@ -137,7 +137,7 @@ def read_fleet(
         for one in entries
     )
     fleet = fleet.with_clusters(
-        one._replace(managed=ManagedObject({}, scores[one.name]))
+        one.with_changes(managed=ManagedObject({}, scores[one.name]))
         for one in fleet
         if one.managed is None and one.name in scores
     )
@@ -163,7 +163,7 @@ def read_fleet(
 
 def _ready(member: MemberClusterManifest) -> Cluster:
     """Return a cluster of another system, or of a table: nothing there says whether it is ready."""
-    return member.cluster(now=_LONG_AGO)._replace(eligibility=ELIGIBLE)
+    return member.cluster(now=_LONG_AGO).with_changes(eligibility=ELIGIBLE)
 
 
 def _warnings(notes: Iterable[ImportNote]) -> tuple[ManifestWarning, ...]:

@@ -347,7 +347,7 @@ def _fixed(case: Case, fix: Fix) -> Case:
     for name, key, value in fix.labels:
         labels.setdefault(name, {})[key] = value
     clusters = [
-        one._replace(
+        one.with_changes(
             labels={
                 key: value
                 for key, value in {**one.labels, **labels.get(one.name, {})}.items()

@@ -27,7 +27,7 @@ def _without_east() -> Fleet:
 
 def _with_east_cordoned() -> Fleet:
     return Fleet(
-        one._replace(taints=(taint("cordoned"),))
+        one.with_changes(taints=(taint("cordoned"),))
         if one.labels["region"] == "east"
         else one
         for one in NINE
@@ -39,7 +39,9 @@ def _with_east_cordoned() -> Fleet:
 
 def _drained() -> Fleet:
     return NINE.with_cluster(
-        NINE.clusters[NINE.positions["nimblefox"]]._replace(taints=(taint("drain"),))
+        NINE.clusters[NINE.positions["nimblefox"]].with_changes(
+            taints=(taint("drain"),)
+        )
     )
 
 

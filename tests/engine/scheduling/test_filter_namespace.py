@@ -22,11 +22,11 @@ from tests.builders import cluster, fleet, labelled, pick_all, pick_n, taint
 
 def seeing(name: str, *names: str, tainted: bool = False, **labels: str) -> Cluster:
     one = cluster(name, labels, taints=[taint("gpu")] if tainted else [])
-    return one._replace(namespaces=SeenNamespaces(frozenset(names)))
+    return one.with_changes(namespaces=SeenNamespaces(frozenset(names)))
 
 
 FLEET = fleet(
-    cluster("blind")._replace(namespaces=SeenNamespaces()),
+    cluster("blind").with_changes(namespaces=SeenNamespaces()),
     seeing("empty"),
     seeing("full", "shop", "web"),
     "silent",
@@ -80,7 +80,7 @@ def test_it_does_not_apply_to_cluster_scoped_placements() -> None:
     decision = schedule(cycle(pick_all(), namespace=""))
 
     assert decision.picked_names == ("blind", "empty", "full", "silent")
-    plain = Fleet(one._replace(namespaces=None) for one in FLEET)
+    plain = Fleet(one.with_changes(namespaces=None) for one in FLEET)
     assert decision.id == schedule(cycle(pick_all(), namespace="", one=plain)).id
 
 

@@ -187,18 +187,22 @@ def _change(cycle: Cycle, rng: random.Random) -> tuple[list[Cluster], bool, set[
         labels = {**one.labels, key: rng.choice(LABELS[key])}
         if rng.random() < 0.3:
             del labels[key]
-        return [one._replace(labels=labels)], False, set()
+        return [one.with_changes(labels=labels)], False, set()
     if kind == "taint":
-        return [one._replace(taints=rng.choice([(), (taint("gpu"),)]))], False, set()
+        return (
+            [one.with_changes(taints=rng.choice([(), (taint("gpu"),)]))],
+            False,
+            set(),
+        )
     if kind == "property":
         return (
-            [one._replace(properties={"cpu": rng.choice(["1", "3", MALFORMED])})],
+            [one.with_changes(properties={"cpu": rng.choice(["1", "3", MALFORMED])})],
             False,
             set(),
         )
     if kind == "eligibility":
         verdict = rng.choice([None, EligibilityKind.UNHEALTHY, EligibilityKind.LEAVING])
-        changed = one._replace(eligibility=Eligibility(verdict))
+        changed = one.with_changes(eligibility=Eligibility(verdict))
         return [changed], changed.is_leaving or one.is_leaving, set()
     return [], True, {one.name}
 
