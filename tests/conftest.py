@@ -222,13 +222,16 @@ def _remember_flush(using: str, **_signal: object) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+def pytest_runtest_teardown(
+    item: pytest.Item, nextitem: pytest.Item | None
+) -> Iterator[None]:
     """Make the roles and the local hub of the migrations again where they were deleted.
 
     A test with real transactions ends with an empty database, and on several cores any test may come next.
+    After the last one the tables are removed.
     """
     yield
-    if flushed:
+    if flushed and nextitem:
         with item.config.stash[blocking_manager_key].unblock():
             restore_migrated_rows()
         flushed.clear()
