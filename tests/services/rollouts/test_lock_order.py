@@ -89,8 +89,9 @@ def _until_others_wait(acting: "list[Future[None]]") -> None:
                 "SELECT pg_stat_clear_snapshot()"
             )  # else a transaction sees what it saw first
             cursor.execute(
-                "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
-            )
+                "SELECT count(*) FROM pg_stat_activity"
+                " WHERE wait_event_type = 'Lock' AND datname = current_database()"
+            )  # other processes have databases of their own, and wait there
             if cursor.fetchone()[0] == len(acting):
                 return
     acting[-1].result(timeout=0)
