@@ -51,6 +51,7 @@ from placements.api.serializers import (
     Texts,
     WarningSerializer,
     enum,
+    fields_of,
     json_field,
     map_of,
     names,
@@ -61,13 +62,10 @@ from placements.engine.exact.model import STAGES
 from placements.engine.exact.record import (
     REQUEST_OPTIONS,
     ExactRecord,
-    ExactVerdict,
-    OpenReason,
-    PickOrder,
 )
 from placements.engine.scheduling.decision import Decision
-from placements.engine.scheduling.outcome import Outcome, Outcomes
-from placements.engine.scheduling.replay import Replay
+from placements.engine.scheduling.outcome import ClusterOutcome, Outcome, Outcomes
+from placements.engine.scheduling.replay import Candidate, Replay, RoundSummary
 from placements.engine.scheduling.warnings import decision_warnings
 from placements.explain.advice import trap_sentences
 from placements.explain.decision_document import (
@@ -105,13 +103,10 @@ class ReasonSerializer(CamelCaseSerializer):
     words = serializers.CharField()
 
 
+@fields_of(ClusterOutcome, "cluster", "outcome", "round", "stays", "reasons")
 class OutcomeSerializer(CamelCaseSerializer):
     """The outcome of a cluster, with its reasons."""
 
-    cluster = serializers.CharField()
-    outcome = enum(Outcome)
-    round = serializers.IntegerField(allow_null=True)
-    stays = serializers.BooleanField()
     reasons = ReasonSerializer(many=True)
 
 
@@ -124,18 +119,14 @@ class CutSerializer(CamelCaseSerializer):
     decided_by = serializers.CharField(allow_null=True)
 
 
+@fields_of(
+    Candidate,
+    decided_by="The score that put the winner before it; null for the winner.",
+)
 class CandidateSerializer(CamelCaseSerializer):
     """A cluster in a round; without a rank it could not be picked."""
 
-    cluster = serializers.CharField()
-    rank = serializers.IntegerField(allow_null=True)
     topology_spread_score = Score()
-    affinity_score = serializers.FloatField()
-    was_here = serializers.IntegerField()
-    decided_by = serializers.CharField(
-        allow_null=True,
-        help_text="The score that put the winner before it; null for the winner.",
-    )
     constraints = serializers.ListField(
         child=AnyObject(), help_text="The facts of each constraint."
     )
@@ -149,6 +140,21 @@ class CandidateSerializer(CamelCaseSerializer):
     )
 
 
+@fields_of(
+    RoundSummary,
+    "round",
+    "groups",
+    "groups_count",
+    "measures",
+    "skew_before",
+    "skew_after",
+    "winner",
+    "runner_up",
+    "decided_by",
+    "cut",
+    "candidates",
+    "candidates_count",
+)
 class RoundSerializer(CamelCaseSerializer):
     """One round: the domains and their skew, the winner and the runner-up."""
 
@@ -165,9 +171,6 @@ class RoundSerializer(CamelCaseSerializer):
     )
     skew_before = Numbers()
     skew_after = Numbers()
-    winner = serializers.CharField(allow_null=True)
-    runner_up = serializers.CharField(allow_null=True)
-    decided_by = serializers.CharField(allow_null=True)
     cut = CutSerializer(required=False)
     candidates = CandidateSerializer(many=True, required=False)
     candidates_count = serializers.IntegerField(required=False)
@@ -188,6 +191,28 @@ _SCORES = {
 }
 
 
+@fields_of(
+    Decision,
+    "api_version",
+    "kind",
+    "id",
+    "semantics",
+    "fulfilled",
+    "picked",
+    "kept",
+    "unscheduled",
+    "not_found",
+    "scores",
+    "condition",
+    "warnings",
+    "traps",
+    "exact",
+    "cycles",
+    "number_of_rounds",
+    "number_of_clusters",
+    "rounds",
+    "outcomes",
+)
 class DecisionSerializer(CamelCaseSerializer):
     """The record of a decision; rounds and outcomes of a large one have their own addresses."""
 
@@ -197,9 +222,6 @@ class DecisionSerializer(CamelCaseSerializer):
     semantics = enum(Semantics)
     fulfilled = serializers.BooleanField()
     picked = names()
-    kept = names()
-    unscheduled = names()
-    not_found = names()
     scores = json_field(map_of(_SCORES))(
         help_text="Of the clusters selected in this cycle."
     )
@@ -276,32 +298,46 @@ class AdviceSerializer(CamelCaseSerializer):
     not_tried = PolicyChangeSerializer(many=True)
 
 
+@fields_of(
+    ExactRecord,
+    "id",
+    "decision",
+    "verdict",
+    "reason",
+    "wanted",
+    "most",
+    "most_with_moves",
+    "picks",
+    "sequence",
+    "columns",
+    "missed",
+    "instead_of",
+    "order",
+    "conflict",
+    "corrections",
+    "shopping",
+    "classes",
+    "seconds",
+    "nodes",
+    "cut_stages",
+    reason="Why it is open.",
+    most_with_moves="The number that is possible where selected clusters may leave, if more.",
+    picks="The best set, without clusters that stay.",
+    sequence="An order of it in which every prefix keeps the hard limits.",
+    missed="Only in the exact set.",
+    instead_of="Only in the greedy set.",
+    cut_stages="Stages that a limit cut.",
+)
 class ExactSerializer(CamelCaseSerializer):
     """The result of an exact search."""
 
-    id = serializers.CharField()
-    decision = serializers.CharField()
-    verdict = enum(ExactVerdict)
-    reason = enum(OpenReason, allow_null=True, help_text="Why it is open.")
-    wanted = serializers.IntegerField()
     most = serializers.ListField(
         child=serializers.IntegerField(),
         help_text="The least and the most that may be possible, clusters that stay included.",
     )
-    most_with_moves = serializers.IntegerField(
-        allow_null=True,
-        help_text="The number that is possible where selected clusters may leave, if more.",
-    )
-    picks = names(help_text="The best set, without clusters that stay.")
-    sequence = names(
-        help_text="An order of it in which every prefix keeps the hard limits."
-    )
     columns = json_field(map_of(map_of({"type": "integer"})))(
         allow_null=True, help_text="What the greedy and the exact set reach."
     )
-    missed = names(help_text="Only in the exact set.")
-    instead_of = names(help_text="Only in the greedy set.")
-    order = enum(PickOrder)
     conflict = AnyValue(
         help_text="The smallest conflicts: lists of filters and constraints."
     )
@@ -310,9 +346,6 @@ class ExactSerializer(CamelCaseSerializer):
         help_text="The fewest clusters whose addition makes the number possible."
     )
     classes = AnyValue(help_text="Clusters that agree in all topology keys.")
-    seconds = serializers.FloatField()
-    nodes = serializers.IntegerField()
-    cut_stages = names(help_text="Stages that a limit cut.")
 
 
 class ExactInputSerializer(CamelCaseSerializer):

@@ -43,6 +43,7 @@ from placements.api.serializers import (
     PlacementLossSerializer,
     RowSerializer,
     Text,
+    fields_of,
     json_field,
     names,
     text,
@@ -66,7 +67,7 @@ from placements.services.disruption.queries import (
     numbers_facts,
     step_sentence,
 )
-from placements.services.disruption.restore import Return, bring_back
+from placements.services.disruption.restore import BringBackRow, bring_back
 from placements.services.results import get_placement
 from placements.services.rollouts.operations import abandon_cluster, inject_faults
 from placements.services.status import manifest_of
@@ -212,12 +213,10 @@ class DrainOptionsSerializer(CamelCaseSerializer):
     )
 
 
+@fields_of(BringBackRow, "placement", "how", "message", "fresh")
 class PlacementRestoreSerializer(CamelCaseSerializer):
     """Whether and how a placement would return to a cluster, and what that would change."""
 
-    placement = serializers.CharField()
-    how = serializers.ChoiceField([str(one) for one in Return])
-    message = serializers.CharField()
     fresh = PlacementLossSerializer()
 
 

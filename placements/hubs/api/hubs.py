@@ -52,6 +52,7 @@ from placements.api.serializers import (
     CamelCaseSerializer,
     ConditionField,
     RowSerializer,
+    fields_of,
     names,
     number,
     text,
@@ -80,7 +81,7 @@ from placements.hubs.queries import (
 )
 from placements.hubs.replay.observed_decisions import HubSide, hub_side_of
 from placements.hubs.writing.catalogue import ACTIONS, action_named, refusal_of_write
-from placements.hubs.writing.operations import WritePreview
+from placements.hubs.writing.operations import ResultDifference, WritePreview
 from placements.hubs.writing.planning import WritePlan
 from placements.models import ReplayInputs
 from placements.services.decisions.records import cycles_of, recorded
@@ -527,15 +528,9 @@ class NewHubWriteSerializer(CamelCaseSerializer):
         return fields
 
 
+@fields_of(ResultDifference, by_hub="Added by the hub: a default, or a webhook.")
 class ResultDifferenceSerializer(CamelCaseSerializer):
     """A field that the write changes."""
-
-    path = serializers.CharField()
-    before = serializers.CharField(allow_blank=True)
-    after = serializers.CharField(allow_blank=True)
-    by_hub = serializers.BooleanField(
-        help_text="Added by the hub: a default, or a webhook."
-    )
 
 
 class WritePreviewSerializer(CamelCaseSerializer):
