@@ -65,7 +65,7 @@ from placements.engine.exact.record import (
 )
 from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.outcome import ClusterOutcome, Outcome, Outcomes
-from placements.engine.scheduling.replay import Candidate, Replay, RoundSummary
+from placements.engine.scheduling.replay import Candidate, Replay
 from placements.engine.scheduling.warnings import decision_warnings
 from placements.explain.advice import trap_sentences
 from placements.explain.decision_document import (
@@ -140,21 +140,6 @@ class CandidateSerializer(CamelCaseSerializer):
     )
 
 
-@fields_of(
-    RoundSummary,
-    "round",
-    "groups",
-    "groups_count",
-    "measures",
-    "skew_before",
-    "skew_after",
-    "winner",
-    "runner_up",
-    "decided_by",
-    "cut",
-    "candidates",
-    "candidates_count",
-)
 class RoundSerializer(CamelCaseSerializer):
     """One round: the domains and their skew, the winner and the runner-up."""
 
@@ -171,6 +156,9 @@ class RoundSerializer(CamelCaseSerializer):
     )
     skew_before = Numbers()
     skew_after = Numbers()
+    winner = serializers.CharField(allow_null=True)
+    runner_up = serializers.CharField(allow_null=True)
+    decided_by = serializers.CharField(allow_null=True)
     cut = CutSerializer(required=False)
     candidates = CandidateSerializer(many=True, required=False)
     candidates_count = serializers.IntegerField(required=False)
@@ -191,28 +179,6 @@ _SCORES = {
 }
 
 
-@fields_of(
-    Decision,
-    "api_version",
-    "kind",
-    "id",
-    "semantics",
-    "fulfilled",
-    "picked",
-    "kept",
-    "unscheduled",
-    "not_found",
-    "scores",
-    "condition",
-    "warnings",
-    "traps",
-    "exact",
-    "cycles",
-    "number_of_rounds",
-    "number_of_clusters",
-    "rounds",
-    "outcomes",
-)
 class DecisionSerializer(CamelCaseSerializer):
     """The record of a decision; rounds and outcomes of a large one have their own addresses."""
 
@@ -222,6 +188,9 @@ class DecisionSerializer(CamelCaseSerializer):
     semantics = enum(Semantics)
     fulfilled = serializers.BooleanField()
     picked = names()
+    kept = names()
+    unscheduled = names()
+    not_found = names()
     scores = json_field(map_of(_SCORES))(
         help_text="Of the clusters selected in this cycle."
     )
