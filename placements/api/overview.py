@@ -10,6 +10,7 @@ from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from clusters.drivers.base import ObjectRef
 from clusters.hub_queries import hubs_with_role
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id
 from fleetui.task_queue import WorkerState, worker_state
@@ -125,13 +126,9 @@ class SearchRolloutSerializer(CamelCaseSerializer):
     number = serializers.IntegerField()
 
 
+@fields_of(ObjectRef)
 class SearchResourceSerializer(CamelCaseSerializer):
     """A resource in a search result."""
-
-    group = serializers.CharField()
-    kind = serializers.CharField()
-    namespace = serializers.CharField()
-    name = serializers.CharField()
 
 
 @fields_of(HubResult, number="Of a rollout.")

@@ -9,6 +9,7 @@ from typing import Any, TypeVar, get_args, get_type_hints
 from drf_spectacular.utils import extend_schema_field, inline_serializer
 from rest_framework import serializers
 
+from clusters.drivers.base import ObjectRef
 from clusters.filters import ClusterListState
 from clusters.fleet import EligibilityKind
 from clusters.models import MemberCluster
@@ -557,13 +558,10 @@ class PlacementSerializer(RowSerializer):
         return latest.record.decision_id if latest else None
 
 
+@fields_of(ObjectRef, "group", "kind", "namespace", "name", "messages")
 class ObjectWarningsSerializer(CamelCaseSerializer):
     """An object that an API server warned of, with its messages."""
 
-    group = serializers.CharField(allow_blank=True)
-    kind = serializers.CharField()
-    namespace = serializers.CharField(allow_blank=True)
-    name = serializers.CharField()
     messages = serializers.ListField(child=serializers.CharField())
 
 

@@ -43,6 +43,8 @@ OTHER_CLUSTER = "other-cluster"
 """What a caller confirms to connect a member to another cluster than before."""
 IDENTITY = "identity"
 """The step that reads which cluster it is."""
+_MARKS = {True: "ok", False: "failed", None: "-"}
+_OPTIONS = {FAILED_CHECK: "--confirm", OTHER_CLUSTER: "--other-cluster"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,17 @@ class CheckStep:
     @property
     def is_optional(self) -> bool:
         return self.access is not None and self.access.is_optional
+
+    @property
+    def line(self) -> str:
+        """Return the step as commands print it, with the hint where it failed."""
+        words = f"{_MARKS[self.ok]:7}{self.step}: {self.message}"
+        return f"{words} ({self.hint})" if self.hint and not self.ok else words
+
+
+def how_to_confirm(confirm: str) -> str:
+    """Return what commands print of a check that failed, by what a caller would confirm."""
+    return f"The check failed, and nothing was saved; repeat the command with {_OPTIONS[confirm]} to save it"
 
 
 class StepFailed(Exception):

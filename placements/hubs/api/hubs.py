@@ -10,6 +10,7 @@ from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from clusters.drivers.base import ObjectRef
 from clusters.hub_queries import UnknownHubError, live_hub, visible_hub, visible_hubs
 from clusters.hub_state import HubState
 from clusters.models import HubStream, HubWrite
@@ -195,13 +196,10 @@ class HubStreamListSerializer(CamelCaseSerializer):
     items = HubStreamSerializer(many=True)
 
 
+@fields_of(ObjectRef, "group", "kind", "namespace", "name", "paths", "reason")
 class UnresolvedObjectSerializer(CamelCaseSerializer):
     """An object of the mirror that is not shown, or not completely."""
 
-    group = serializers.CharField(allow_blank=True)
-    kind = serializers.CharField()
-    namespace = serializers.CharField(allow_blank=True)
-    name = serializers.CharField()
     paths = serializers.ListField(
         child=serializers.CharField(),
         source="not_understood",

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clusters.columns import ABSENT, Bools, Codes, Floats, Ints, LabelColumn
+from fleetui.grouping import grouped
 from placements.engine.scheduling.spread.base import (
     DIGITS,
     ConstraintVerdict,
@@ -272,9 +273,10 @@ def _level_scores(groups: Groups, gaps: Ints, unit: NDArray[Any]) -> NDArray[Any
 
 def _families(groups: Groups, contends: Bools) -> Iterable[list[int]]:
     siblings = groups.siblings.tolist()
-    families: dict[int, list[int]] = {}
-    for one in np.flatnonzero(groups.is_reached(contends)).tolist():
-        families.setdefault(siblings[one], []).append(one)
+    families = grouped(
+        (siblings[one], one)
+        for one in np.flatnonzero(groups.is_reached(contends)).tolist()
+    )
     return families.values()
 
 
