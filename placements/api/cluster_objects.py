@@ -50,7 +50,6 @@ class DifferenceSerializer(CamelCaseSerializer):
 class LiveStateSerializer(CamelCaseSerializer):
     """An object as it was last read on its cluster."""
 
-    is_present = serializers.BooleanField()
     readiness = serializers.ChoiceField(
         [*map(str, Readiness), ""], help_text="Empty: missing, or not readable."
     )

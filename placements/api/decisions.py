@@ -56,7 +56,7 @@ from placements.api.serializers import (
     map_of,
     names,
 )
-from placements.engine.advice.search import why_not
+from placements.engine.advice.search import Suggestion, why_not
 from placements.engine.checks.examination import fleet_warnings
 from placements.engine.exact.model import STAGES
 from placements.engine.exact.record import (
@@ -65,9 +65,10 @@ from placements.engine.exact.record import (
 )
 from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.outcome import ClusterOutcome, Outcome, Outcomes
-from placements.engine.scheduling.replay import Candidate, Replay
+from placements.engine.scheduling.replay import Candidate, Cut, Replay
 from placements.engine.scheduling.warnings import decision_warnings
 from placements.explain.advice import trap_sentences
+from placements.explain.comparison import Divergence
 from placements.explain.decision_document import (
     MOST_FACTS,
     advice_document,
@@ -110,13 +111,12 @@ class OutcomeSerializer(CamelCaseSerializer):
     reasons = ReasonSerializer(many=True)
 
 
+@fields_of(Cut, "picked", "last_in", "first_out", "decided_by")
 class CutSerializer(CamelCaseSerializer):
     """Where a round without constraints stopped: the last cluster that was picked, and the next one."""
 
     picked = serializers.IntegerField()
     last_in = serializers.CharField(allow_null=True)
-    first_out = serializers.CharField(allow_null=True)
-    decided_by = serializers.CharField(allow_null=True)
 
 
 @fields_of(
@@ -236,6 +236,7 @@ class PolicyChangeSerializer(CamelCaseSerializer):
     words = serializers.CharField()
 
 
+@fields_of(Suggestion, "change", "up_to", "gains", "losses")
 class SuggestionSerializer(CamelCaseSerializer):
     """A change that was evaluated."""
 
@@ -243,8 +244,6 @@ class SuggestionSerializer(CamelCaseSerializer):
     up_to = PolicyChangeSerializer(
         allow_null=True, help_text="The furthest change with the same effect."
     )
-    gains = names()
-    losses = names()
 
 
 class AdviceSerializer(CamelCaseSerializer):
@@ -337,17 +336,21 @@ class SearchStartedSerializer(CamelCaseSerializer):
     id = serializers.CharField()
 
 
+@fields_of(
+    Divergence,
+    "semantics",
+    "place",
+    "by_name",
+    "words",
+    place="null: the same clusters in the same order.",
+)
 class DivergenceSerializer(CamelCaseSerializer):
     """The first difference between two scheduling rules, and its reason."""
 
     semantics = serializers.CharField()
-    place = serializers.IntegerField(
-        allow_null=True, help_text="null: the same clusters in the same order."
-    )
     by_name = serializers.BooleanField(
         help_text="Whether only the order of names differs there."
     )
-    words = serializers.CharField()
 
 
 class ComparisonSerializer(CamelCaseSerializer):

@@ -422,16 +422,21 @@ class PlacementDisruptionViewSet(BaseViewSet):
         return Response(status=204)
 
 
+@fields_of(
+    BudgetState,
+    "name",
+    "limit",
+    "numbers",
+    "problem",
+    limit="Such as `maxUnavailable 1`.",
+    problem="Why it allows nothing at all.",
+)
 class BudgetStateSerializer(CamelCaseSerializer):
     """A disruption budget, and what it allows now."""
 
     name = serializers.CharField()
-    limit = serializers.CharField(help_text="Such as `maxUnavailable 1`.")
     numbers = NumbersField(
         allow_null=True, help_text="Null where the budget allows nothing at all."
-    )
-    problem = serializers.CharField(
-        allow_blank=True, help_text="Why it allows nothing at all."
     )
 
     def to_representation(self, instance: BudgetState) -> dict[str, Any]:

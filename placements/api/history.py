@@ -39,13 +39,19 @@ class HistoryEntrySerializer(CamelCaseSerializer):
     )
 
 
-@fields_of(RevisionSide, "key", "title", "at", "by", "sentence", "decision")
+@fields_of(
+    RevisionSide,
+    "key",
+    "title",
+    "at",
+    "by",
+    "sentence",
+    "decision",
+    sentence="The policy as a sentence; empty for resources.",
+)
 class RevisionSideSerializer(CamelCaseSerializer):
     """One side of a comparison."""
 
-    sentence = serializers.CharField(
-        help_text="The policy as a sentence; empty for resources."
-    )
     decision = serializers.CharField(
         help_text="The decision of the side; empty without one."
     )

@@ -31,7 +31,7 @@ from placements.services.dashboard.causes import attention
 from placements.services.dashboard.queries import Counts
 from placements.services.problems.inbox import inbox
 from placements.services.rollouts.queries import running_count
-from placements.services.searching import HubResult, find, find_on_hubs
+from placements.services.searching import HubResult, SearchResult, find, find_on_hubs
 from placements.services.workqueue import waiting_since
 
 MOST_CAUSES = 10
@@ -138,11 +138,18 @@ class HubResultSerializer(CamelCaseSerializer):
     noun = serializers.ChoiceField(["cluster", "placement", "decision", "rollout"])
 
 
+@fields_of(
+    SearchResult,
+    "clusters",
+    "placements",
+    "decisions",
+    "runs",
+    "resources",
+    "other_hubs",
+)
 class SearchResultSerializer(CamelCaseSerializer):
     """A search result, at most 20 of each kind."""
 
-    clusters = names()
-    placements = names()
     decisions = names()
     runs = SearchRolloutSerializer(many=True)
     resources = SearchResourceSerializer(many=True)

@@ -71,11 +71,17 @@ class ChangeSerializer(CamelCaseSerializer):
     revision = serializers.IntegerField(allow_null=True)
 
 
-@fields_of(CheckStep, "step", "ok", "message", "hint", "is_optional")
+@fields_of(
+    CheckStep,
+    "step",
+    "ok",
+    "message",
+    "hint",
+    "is_optional",
+    is_optional="The cluster works without it.",
+)
 class CheckStepSerializer(CamelCaseSerializer):
     """One step of the check of a connection; `ok` is null where it was not run."""
-
-    is_optional = serializers.BooleanField(help_text="The cluster works without it.")
 
 
 class UnscheduledPlacementSerializer(CamelCaseSerializer):

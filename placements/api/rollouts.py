@@ -58,11 +58,12 @@ from placements.api.serializers import (
     number,
     text,
 )
-from placements.engine.exact.moves import CurvePoint
+from placements.engine.exact.moves import CurvePoint, MovePlan
 from placements.engine.rollout.staged_run import (
     ClusterStep,
     RunStatus,
     Stage,
+    Wait,
     WaitReason,
 )
 from placements.explain.rollouts import (
@@ -114,7 +115,7 @@ from placements.services.rollouts.staged_runs import (
     save_run,
     save_strategy,
 )
-from placements.services.rollouts.stages import preview_of
+from placements.services.rollouts.stages import RunPreview, preview_of
 from placements.services.teams import of_placement, of_run, of_strategy
 
 
@@ -469,16 +470,23 @@ class CurvePointSerializer(CamelCaseSerializer):
     """The best set of clusters with at most `limit` moves."""
 
 
+@fields_of(
+    MovePlan,
+    "wanted",
+    "current",
+    "curve",
+    "chosen",
+    "is_cut",
+    "refusal",
+    "hub",
+    is_cut="The search ended before its result is proved.",
+)
 class MovePlanSerializer(CamelCaseSerializer):
     """What each number of moves reaches, and the chosen one."""
 
-    wanted = serializers.IntegerField()
     current = CurvePointSerializer()
     curve = CurvePointSerializer(many=True)
     chosen = CurvePointSerializer()
-    is_cut = serializers.BooleanField(
-        help_text="The search ended before its result is proved."
-    )
     refusal = serializers.CharField(
         allow_blank=True, help_text="Why these moves are not possible now."
     )
@@ -645,12 +653,17 @@ class StagePreviewSerializer(CamelCaseSerializer):
     clusters = names()
 
 
+@fields_of(
+    RunPreview,
+    "stages",
+    "deletions",
+    "problems",
+    deletions="The clusters that the last stage removes it from.",
+)
 class RunPreviewSerializer(CamelCaseSerializer):
     """The stages of a run that would start now, or why none can."""
 
     stages = StagePreviewSerializer(many=True)
-    deletions = names(help_text="The clusters that the last stage removes it from.")
-    problems = names()
 
 
 class StagedRunSerializer(RowSerializer):
@@ -677,12 +690,11 @@ class StagedRunSerializer(RowSerializer):
         )
 
 
+@fields_of(Wait, "stage", "clusters", "until")
 class WaitSerializer(CamelCaseSerializer):
     """One thing that a run waits for."""
 
-    stage = serializers.CharField(allow_blank=True)
     clusters = names()
-    until = serializers.DateTimeField(allow_null=True)
 
     def get_fields(
         self,
@@ -706,7 +718,6 @@ class StageClusterSerializer(CamelCaseSerializer):
     """A cluster of a stage, and its progress."""
 
     state = enum(["to come", "running", "failed", "done"])
-    retry_at = serializers.DateTimeField(allow_null=True)
 
 
 @fields_of(

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from functools import cached_property
 from types import NoneType
 from typing import Any, TypeVar, get_args, get_type_hints
 
@@ -21,7 +22,7 @@ from placements.api.manifest_schema import ObjectCondition, component, ref
 from placements.engine.limits import ExceededLimit
 from placements.engine.loss import PlacementImpact, PlacementLoss
 from placements.engine.rollout.state import FailureKind, Phase
-from placements.engine.status import HealthCounts, HealthLevel
+from placements.engine.status import HealthCounts, PlacementHealth
 from placements.explain.diff import unified_text
 from placements.manifests.policy import PlacementPolicy
 from placements.models import (
@@ -172,6 +173,11 @@ def fields_of(
     `attributes` have the order of the fields, by default that of the value; what the class declares stays.
     """
     types = get_type_hints(value)
+    properties: dict[str, Any] = {
+        name: getattr(member, "fget", None) or getattr(member, "func", None)
+        for name, member in vars(value).items()
+        if isinstance(member, property | cached_property)
+    }
 
     def add_fields(serializer: Described) -> Described:
         fields = serializer._declared_fields  # where REST framework has them
@@ -179,7 +185,7 @@ def fields_of(
             if name in fields:
                 fields[name] = fields.pop(name)
                 continue
-            kind = types[name]
+            kind = types.get(name) or get_type_hints(properties[name])["return"]
             options: dict[str, Any] = {"help_text": help_texts.get(name)}
             if NoneType in get_args(kind):
                 [kind] = {*get_args(kind)} - {NoneType}
@@ -342,20 +348,14 @@ class JoiningSerializer(CamelCaseSerializer):
     "objects_out_of_service",
     "exceeded_limits",
     "message",
+    objects_out_of_service="Those that no cluster has afterwards.",
 )
 class PlacementLossSerializer(CamelCaseSerializer):
     """What a change of the fleet, or its next decision, does to a placement."""
 
     fate = serializers.ChoiceField(list(PlacementImpact), source="impact")
-    joins = names()
-    leaves = names()
     scores = JoiningSerializer(
         many=True, help_text="Of `joins`, in the order of the rounds."
-    )
-    placed_before = serializers.IntegerField()
-    placed_after = serializers.IntegerField()
-    objects_out_of_service = serializers.IntegerField(
-        help_text="Those that no cluster has afterwards."
     )
     exceeded_limits = ExceededLimitSerializer(many=True)
 
@@ -504,11 +504,17 @@ class HealthCountsSerializer(CamelCaseSerializer):
     )
 
 
+@fields_of(
+    PlacementHealth,
+    "level",
+    "word",
+    "message",
+    "counts",
+    word="The status word of the pages.",
+)
 class HealthSerializer(CamelCaseSerializer):
     """The status of a placement: the worst of Scheduled, RolloutStarted, Applied and Available."""
 
-    level = serializers.ChoiceField([str(one) for one in HealthLevel])
-    word = serializers.CharField(help_text="The status word of the pages.")
     message = serializers.CharField(help_text="What makes it so; may be empty.")
     counts = HealthCountsSerializer()
 

@@ -58,6 +58,7 @@ from placements.api.serializers import (
     number,
     text,
 )
+from placements.explain.connections import PermissionRow
 from placements.hubs.api.objects import execute, response_to_sent
 from placements.hubs.connections.operations import (
     HubSpec,
@@ -212,11 +213,10 @@ class UnresolvedObjectSerializer(CamelCaseSerializer):
     )
 
 
+@fields_of(PermissionRow, "resource", "is_required", "verbs")
 class HubPermissionSerializer(CamelCaseSerializer):
     """What the account may do with a kind; null where the hub does not say it."""
 
-    resource = serializers.CharField()
-    is_required = serializers.BooleanField()
     verbs = serializers.DictField(child=serializers.BooleanField(allow_null=True))
 
 
