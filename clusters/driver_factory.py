@@ -14,8 +14,8 @@ from clusters.drivers.base import KUBERNETES, Driver
 from clusters.drivers.registry import DriverContext, driver_named
 from clusters.drivers.simulated.state import OWNERS, Stored
 from clusters.models import MemberCluster, SimulatedPlacement
+from fleetui.apimachinery.grouping import grouped
 from fleetui.bulk import GroupedWrites
-from fleetui.grouping import grouped
 from fleetui.threads import brief_connection
 
 MOST_FENCES = 1_000

@@ -24,10 +24,10 @@ from clusters.operations.edit import UnknownClusterError
 from clusters.operations.identity import record_identities
 from clusters.operations.join import CLUSTER, READY_WORDS, readings, set_eligibility
 from clusters.queries import LONGEST_GAP, stays_eligible
+from fleetui.apimachinery.grouping import grouped
 from fleetui.apimachinery.words import named_or_counted
 from fleetui.audit import AuditEvent, record_all
 from fleetui.changes import unnoticed
-from fleetui.grouping import grouped
 from fleetui.threads import close_connections
 
 USUAL_PERIOD = 60

@@ -9,8 +9,8 @@ from typing import Any
 from clusters.drivers.kubernetes.check import (
     FAILED_CHECK,
     OTHER_CLUSTER,
+    CheckResult,
     CheckStep,
-    how_to_confirm,
 )
 from clusters.kubeconfig_files import read_file, with_embedded_files
 from fleetui.apimachinery.errors import InvalidManifest
@@ -108,7 +108,7 @@ def join(console: Console, options: Namespace) -> None:
         if "steps" not in error.problem:
             raise
         _print_steps(console, error.problem["steps"])
-        words = how_to_confirm(error.problem["confirm"])
+        words = CheckResult((), error.problem["confirm"]).how_to_confirm
         raise RemoteError(words, returncode=UNCONFIRMED) from error
     _print_steps(console, saved["steps"])
     if saved["warning"]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from clusters.columns import ABSENT
 from clusters.fleet import CORDON_KEY, CORDON_VALUE, NO_SCHEDULE, Cluster, Fleet, Taint
-from fleetui.grouping import grouped
+from fleetui.apimachinery.grouping import grouped
 from placements.engine.balance import exceeded_limits
 from placements.engine.disruption import KeptReason
 from placements.engine.limits import ExceededLimit

@@ -6,8 +6,8 @@ from itertools import groupby
 from operator import attrgetter
 
 from clusters.fleet import EligibilityKind
+from fleetui.apimachinery.grouping import grouped
 from fleetui.apimachinery.words import counted, joined, names_and_more, plain_word
-from fleetui.grouping import grouped
 from placements.engine.advice.changes import Change, ChangeKind
 from placements.engine.advice.diagnosis import (
     favoured_without_key,

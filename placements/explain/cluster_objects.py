@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from clusters.drivers.kubernetes.targets import wave_of
 from clusters.drivers.readiness import Readiness
-from fleetui.grouping import grouped
+from fleetui.apimachinery.grouping import grouped
 from placements.engine.rollout.state import EMPTY, ObjectFault, Phase
 
 _UNAVAILABLE = {

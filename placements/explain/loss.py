@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from clusters.fleet import Fleet
+from fleetui.apimachinery.grouping import grouped
 from fleetui.apimachinery.words import counted, first_names, joined
-from fleetui.grouping import grouped
 from placements.engine.advice.diagnosis import pinned_groups
 from placements.engine.disruption import KeptReason
 from placements.engine.limits import balance_sentence

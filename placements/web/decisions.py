@@ -11,10 +11,10 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
+from fleetui.apimachinery.grouping import grouped
 from fleetui.apimachinery.model import DEFAULT_SEMANTICS
 from fleetui.apimachinery.words import counted
 from fleetui.apimachinery.yaml import dump_yaml
-from fleetui.grouping import grouped
 from fleetui.htmx import render_page, wants_fragment
 from fleetui.middleware import costly
 from fleetui.permissions import for_readers

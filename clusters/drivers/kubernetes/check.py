@@ -88,11 +88,6 @@ class CheckStep:
         return f"{words} ({self.hint})" if self.hint and not self.ok else words
 
 
-def how_to_confirm(confirm: str) -> str:
-    """Return what commands print of a check that failed, by what a caller would confirm."""
-    return f"The check failed, and nothing was saved; repeat the command with {_OPTIONS[confirm]} to save it"
-
-
 class StepFailed(Exception):
     """A step failed; those after it are not run."""
 
@@ -118,6 +113,12 @@ class CheckResult:
     def failed(self) -> list[CheckStep]:
         """Return the steps that failed, apart from permissions that are not required."""
         return [one for one in self.steps if one.ok is False and not one.is_optional]
+
+    @property
+    def how_to_confirm(self) -> str:
+        """Return what commands print after the steps of a check that failed."""
+        option = _OPTIONS[self.confirm]
+        return f"The check failed, and nothing was saved; repeat the command with {option} to save it"
 
 
 class ConnectionCheckFailed(FleetError):

@@ -8,7 +8,7 @@ import numpy as np
 
 from clusters.columns import ABSENT, Bools, Ints
 from clusters.fleet import Fleet
-from fleetui.grouping import grouped
+from fleetui.apimachinery.grouping import grouped
 from placements.engine.checks.findings import (
     Finding,
     Fix,

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 from clusters.fleet import Fleet
 from fleetui.apimachinery.errors import ManifestWarning, format_path
 from fleetui.apimachinery.fields import has_second_dash
+from fleetui.apimachinery.grouping import grouped
 from fleetui.apimachinery.words import names_and_more
-from fleetui.grouping import grouped
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.filters.cluster_sets import ClusterSetFilter

@@ -10,11 +10,11 @@ from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from clusters.drivers.base import ObjectRef
 from clusters.hub_queries import UnknownHubError, live_hub, visible_hub, visible_hubs
 from clusters.hub_state import HubState
 from clusters.models import HubStream, HubWrite
 from clusters.models.hubs import HubIdentity, HubMode
+from fleetui.apimachinery.secrets import HubObject
 from fleetui.hub_scope import LOCAL_HUB, in_hub
 from fleetui.pagination import page_of
 from fleetui.permissions import Role, has_role, may_administer_clusters, teams_of
@@ -58,7 +58,6 @@ from placements.api.serializers import (
     number,
     text,
 )
-from placements.explain.connections import PermissionRow
 from placements.hubs.api.objects import execute, response_to_sent
 from placements.hubs.connections.operations import (
     HubSpec,
@@ -197,7 +196,7 @@ class HubStreamListSerializer(CamelCaseSerializer):
     items = HubStreamSerializer(many=True)
 
 
-@fields_of(ObjectRef, "group", "kind", "namespace", "name", "paths", "reason")
+@fields_of(HubObject, "group", "kind", "namespace", "name", "paths", "reason")
 class UnresolvedObjectSerializer(CamelCaseSerializer):
     """An object of the mirror that is not shown, or not completely."""
 
@@ -213,10 +212,11 @@ class UnresolvedObjectSerializer(CamelCaseSerializer):
     )
 
 
-@fields_of(PermissionRow, "resource", "is_required", "verbs")
 class HubPermissionSerializer(CamelCaseSerializer):
     """What the account may do with a kind; null where the hub does not say it."""
 
+    resource = serializers.CharField()
+    is_required = serializers.BooleanField()
     verbs = serializers.DictField(child=serializers.BooleanField(allow_null=True))
 
 

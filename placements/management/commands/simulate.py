@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils.module_loading import import_string
 
+from fleetui.apimachinery.grouping import grouped
 from fleetui.apimachinery.model import SUPPORTED_SEMANTICS, Semantics
 from fleetui.apimachinery.yaml import dump_yaml
-from fleetui.grouping import grouped
 from placements.engine.advice.search import why_not
 from placements.engine.exact.record import (
     ExactVerdict,

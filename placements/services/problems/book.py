@@ -15,11 +15,11 @@ from django.urls import get_script_prefix
 from clusters.hub_queries import live_hub_keys
 from clusters.models import MemberCluster
 from fleetui import LOCAL_HUB_NAME
+from fleetui.apimachinery.grouping import grouped
 from fleetui.apimachinery.words import counted, names_and_more
 from fleetui.audit import AuditEvent, record_all
 from fleetui.bulk import batched
 from fleetui.changes import unnoticed
-from fleetui.grouping import grouped
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id, in_hub
 from fleetui.models import Event
 from placements.engine.problems import Noun, ProblemFacts, ProblemLevel, with_causes

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clusters.columns import ABSENT, Bools, Codes, Floats, Ints, LabelColumn
-from fleetui.grouping import grouped
+from fleetui.apimachinery.grouping import grouped
 from placements.engine.scheduling.spread.base import (
     DIGITS,
     ConstraintVerdict,

@@ -8,7 +8,6 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from clusters.connection_input import ConnectionInput
-from clusters.drivers.kubernetes.check import how_to_confirm
 from clusters.hub_queries import live_hub
 from clusters.kubeconfig_files import with_embedded_files
 from clusters.models.hubs import HubIdentity, HubMode
@@ -143,7 +142,7 @@ class Command(HubCommand):
             )
         except ConnectionCheckFailed as error:
             self.write_result(error.result)
-            words = how_to_confirm(error.result.confirm)
+            words = error.result.how_to_confirm
             raise CommandError(words, returncode=UNCONFIRMED) from error
         self.write_result(saved.result)
         for warning in saved.warnings:
