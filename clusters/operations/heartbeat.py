@@ -27,6 +27,7 @@ from clusters.queries import LONGEST_GAP, stays_eligible
 from fleetui.apimachinery.grouping import grouped
 from fleetui.apimachinery.words import named_or_counted
 from fleetui.audit import AuditEvent, record_all
+from fleetui.bulk import first_or_raise
 from fleetui.changes import unnoticed
 from fleetui.threads import close_connections
 
@@ -213,13 +214,12 @@ def report(
     """
     with transaction.atomic():
         state = lock_fleet()
-        row = (
-            MemberCluster.objects.filter(name=name)
-            .exclude(membership=Membership.LEAVING)
-            .first()
+        row = first_or_raise(
+            MemberCluster.objects.filter(name=name).exclude(
+                membership=Membership.LEAVING
+            ),
+            UnknownClusterError(name),
         )
-        if row is None:
-            raise UnknownClusterError(name)
         if not row.driver:
             row.driver, row.expects_report = REPORTED, True
             record_all(

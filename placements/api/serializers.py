@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, partial
 from types import NoneType
 from typing import Any, TypeVar, get_args, get_type_hints
 
@@ -190,9 +190,7 @@ def fields_of(
             if NoneType in get_args(kind):
                 [kind] = {*get_args(kind)} - {NoneType}
                 options["allow_null"] = True
-            fields[name] = (
-                _KINDS[kind](**options) if kind in _KINDS else enum(kind, **options)
-            )
+            fields[name] = _KINDS.get(kind, partial(enum, kind))(**options)
         return serializer
 
     return add_fields

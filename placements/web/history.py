@@ -193,9 +193,7 @@ def history(request: HttpRequest, name: str) -> HttpResponse:
             "target": target,
             "missing": at[1] if at and target is None else "",
             "rows": rows,
-            "sides": (("before", "from", 2), ("after", "to", 1))
-            if len(rows) > 1
-            else (),
+            "sides": (("before", "from", 2), ("after", "to", 1)),
             "earlier": shown.earlier,
             "later": shown.later,
         },
@@ -216,11 +214,8 @@ def _row(
     changes: list[FieldDifference] = []
     if before:
         old = snapshots.get(before.policy or 0)
-        changes += (
-            differences(_content(old), _content(new))
-            if old and new and old is not new
-            else []
-        )
+        if old and new and old is not new:
+            changes += differences(_content(old), _content(new))
         if one.decision and before.wanted != one.wanted:
             numbers = (
                 None if number is None else str(number)
