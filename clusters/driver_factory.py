@@ -14,6 +14,7 @@ from clusters.drivers.base import KUBERNETES, Driver
 from clusters.drivers.registry import DriverContext, driver_named
 from clusters.drivers.simulated.state import OWNERS, Stored
 from clusters.models import MemberCluster, SimulatedPlacement
+from fleetui.apimachinery.grouping import grouped
 from fleetui.bulk import GroupedWrites
 from fleetui.threads import brief_connection
 
@@ -119,10 +120,9 @@ def read_states(
     placements: Mapping[int, Collection[str]],
 ) -> dict[int, dict[str, Stored]]:
     """Return the states of placements on simulated clusters, both by the keys of the clusters; one query."""
-    clusters: dict[str, list[int]] = {}
-    for cluster_id, names in placements.items():
-        for name in names:
-            clusters.setdefault(name, []).append(cluster_id)
+    clusters = grouped(
+        (name, cluster_id) for cluster_id, names in placements.items() for name in names
+    )
     wanted = [
         Q(placement_name=name, cluster_id__in=pks) for name, pks in clusters.items()
     ]

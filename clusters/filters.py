@@ -29,7 +29,7 @@ from clusters.drivers.base import SIMULATED
 from clusters.fleet import CORDON_KEY, CORDON_VALUE, EligibilityKind
 from clusters.models import ClusterLabel, ClusterTaint, MemberCluster, Membership
 from clusters.observation import not_observed, unhealthy
-from fleetui.grouping import grouped
+from fleetui.apimachinery.grouping import grouped
 from fleetui.hub_scope import LOCAL_HUB
 from fleetui.prepared import PreparedQuery
 

@@ -8,6 +8,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from clusters.models import Hub, HubGrant
 from clusters.models.hubs import HubKind
 from fleetui.access.models import TeamGrant
+from fleetui.bulk import first_or_raise
 from fleetui.errors import UnknownObject
 from fleetui.hub_scope import scopes_disabled
 from fleetui.permissions import AnyUser, Role
@@ -67,10 +68,7 @@ live_hub_keys = PreparedQuery(lambda: live_hubs().values_list("pk", flat=True))
 
 def live_hub(name: str) -> Hub:
     """Return a live hub. Raise UnknownHubError."""
-    hub = live_hubs().filter(name=name).first()
-    if hub is None:
-        raise UnknownHubError(name)
-    return hub
+    return first_or_raise(live_hubs().filter(name=name), UnknownHubError(name))
 
 
 def visible_hubs(user: AnyUser) -> QuerySet[Hub]:
@@ -86,10 +84,7 @@ def visible_hubs(user: AnyUser) -> QuerySet[Hub]:
 
 def visible_hub(user: AnyUser, name: str) -> Hub:
     """Return a live hub that a person may see. Raise UnknownHubError."""
-    hub = visible_hubs(user).filter(name=name).first()
-    if hub is None:
-        raise UnknownHubError(name)
-    return hub
+    return first_or_raise(visible_hubs(user).filter(name=name), UnknownHubError(name))
 
 
 def hubs_with_role(user: AnyUser, *roles: Role) -> QuerySet[Hub]:

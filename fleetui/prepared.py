@@ -33,8 +33,9 @@ class PreparedQuery:
 
     def rows(self, *shape: Hashable, **values: Any) -> list[Any]:
         """Return what the query finds for these values. Raise ValueError if it does not use one of them."""
-        prepared = self._prepared.get(shape) or self._prepare(shape, values)
-        template, compiler, sql, sources = self._prepared[shape] = prepared
+        if shape not in self._prepared:
+            self._prepared[shape] = self._prepare(shape, values)
+        template, compiler, sql, sources = self._prepared[shape]
         # A compiler belongs to the connection of a thread.
         compiler = copy(compiler)
         compiler.connection = connections[template.db]

@@ -139,7 +139,7 @@ MAY_CHECK_FOR_THE_DOCUMENT = {
     "placements/services/resources/queries.py": "it alone may select no resources",
     "placements/services/status.py": "its status is written in its own terms",
     "placements/services/placements.py": "what may not be changed is a rule of each API",
-    "placements/web/editor_context.py": "shows in the editor as what a text was read",
+    "placements/web/editor.py": "shows in the editor as what a text was read",
     "placements/web/placements.py": "shows on the page which document was applied",
 }
 

@@ -36,7 +36,7 @@ from clusters.operations.join import (
 )
 from fleetui.apimachinery.words import named_or_counted
 from fleetui.audit import AuditEvent, actor_words, record, record_all
-from fleetui.bulk import batched, save_fields
+from fleetui.bulk import batched, first_or_raise, save_fields
 from fleetui.concurrency import check_revision
 from fleetui.errors import FleetError, UnknownObject
 from fleetui.threads import close_connections
@@ -273,9 +273,9 @@ def set_faults(
     Raises UnknownClusterError, NotSimulatedError, RevisionConflict, InvalidManifest.
     """
     lock_fleet()  # as every operation that counts revisions of clusters
-    row = MemberCluster.objects.filter(name=name).first()
-    if row is None:
-        raise UnknownClusterError(name)
+    row = first_or_raise(
+        MemberCluster.objects.filter(name=name), UnknownClusterError(name)
+    )
     check_revision(CLUSTER, name, expected=expected, revision=row.revision)
     before = faults_of(row)
     wanted = [dict(fault) for fault in faults]

@@ -24,10 +24,11 @@ from clusters.operations.edit import UnknownClusterError
 from clusters.operations.identity import record_identities
 from clusters.operations.join import CLUSTER, READY_WORDS, readings, set_eligibility
 from clusters.queries import LONGEST_GAP, stays_eligible
+from fleetui.apimachinery.grouping import grouped
 from fleetui.apimachinery.words import named_or_counted
 from fleetui.audit import AuditEvent, record_all
+from fleetui.bulk import first_or_raise
 from fleetui.changes import unnoticed
-from fleetui.grouping import grouped
 from fleetui.threads import close_connections
 
 USUAL_PERIOD = 60
@@ -213,13 +214,12 @@ def report(
     """
     with transaction.atomic():
         state = lock_fleet()
-        row = (
-            MemberCluster.objects.filter(name=name)
-            .exclude(membership=Membership.LEAVING)
-            .first()
+        row = first_or_raise(
+            MemberCluster.objects.filter(name=name).exclude(
+                membership=Membership.LEAVING
+            ),
+            UnknownClusterError(name),
         )
-        if row is None:
-            raise UnknownClusterError(name)
         if not row.driver:
             row.driver, row.expects_report = REPORTED, True
             record_all(

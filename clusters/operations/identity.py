@@ -17,8 +17,8 @@ from clusters.kubernetes_drivers import member_id
 from clusters.models import FormerMember, MemberCluster
 from clusters.operations.change_log import lock_fleet
 from clusters.operations.join import CLUSTER
+from fleetui.apimachinery.grouping import grouped
 from fleetui.audit import AuditEvent, record_all
-from fleetui.grouping import grouped
 
 
 class AlreadyJoined(Exception):

@@ -15,6 +15,7 @@ from fleetui.access.audit import record_access
 from fleetui.access.models import LONGEST_TOKEN_NAME, SCOPES, ApiToken, ServiceAccount
 from fleetui.access.notices import send_notice
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.bulk import first_or_raise
 from fleetui.errors import FleetError, UnknownObject
 from fleetui.permissions import set_scopes
 
@@ -203,9 +204,10 @@ def visible_tokens(user: User) -> QuerySet[ApiToken]:
 def revoke_token(number: int, *, by: User, now: datetime) -> ApiToken:
     """Delete a token; it is refused from the next request on. Raise UnknownTokenError."""
     with transaction.atomic():
-        row = visible_tokens(by).filter(pk=number).first()
-        if row is None:
-            raise UnknownTokenError(f"API token {number} not found")
+        row = first_or_raise(
+            visible_tokens(by).filter(pk=number),
+            UnknownTokenError(f"API token {number} not found"),
+        )
         ApiToken.objects.filter(pk=number).delete()
         record_access(
             "token revoked", str(row), by=by, details={"prefix": row.prefix}, now=now

@@ -31,6 +31,7 @@ from fleetui.apimachinery.errors import (
 )
 from fleetui.apimachinery.patches import merged
 from fleetui.apimachinery.words import split_full_name
+from fleetui.bulk import first_or_raise
 from fleetui.concurrency import RevisionConflict
 from fleetui.hub_backend import current_backend
 from fleetui.hub_scope import LOCAL_HUB, UNKNOWN_HUB, current_hub_id
@@ -281,10 +282,10 @@ class BaseViewSet(GenericViewSet[Any]):
 
     def get_object(self) -> Any:
         """Return the object that the path names. Raise `not_found`."""
-        row = self.get_queryset().filter(**self.key()).first()
-        if row is None:
-            raise type(self).not_found(*self.key().values())
-        return row
+        return first_or_raise(
+            self.get_queryset().filter(**self.key()),
+            type(self).not_found(*self.key().values()),
+        )
 
     def manifest_and_status(self, row: Any) -> tuple[Any, dict[str, Any] | None]:
         """Return the manifest as it was applied, and its status where it has one."""

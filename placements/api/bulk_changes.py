@@ -13,7 +13,7 @@ from clusters.filters import ClusterFilter, ClusterFilterState, closed_filters
 from clusters.fleet import EligibilityKind
 from clusters.importing import ImportChoices
 from clusters.operations.importing import import_members, preview_import
-from clusters.operations.join import JoinOutcome
+from clusters.operations.join import JoinOutcome, JoinResult
 from clusters.queries import cluster_of
 from fleetui.permissions import may_administer_clusters, may_operate
 from placements.api.base import BaseViewSet, UserPermission, actor, query_params
@@ -24,11 +24,13 @@ from placements.api.serializers import (
     LABEL_PATCH,
     CamelCaseSerializer,
     PlacementLossSerializer,
+    fields_of,
     json_field,
     names,
 )
 from placements.services.bulk_changes import (
     BULK_ACTIONS,
+    ClusterChange,
     change_clusters,
     preview_change,
     read_options,
@@ -92,18 +94,13 @@ class BulkChangeInputSerializer(CamelCaseSerializer):
     )
 
 
+@fields_of(
+    ClusterChange,
+    conflict="A reason to check the change first.",
+    refusal="In a dry run: why the action is not possible on any cluster.",
+)
 class ClusterChangeSerializer(CamelCaseSerializer):
     """What changes on one cluster; empty if nothing."""
-
-    name = serializers.CharField()
-    change = serializers.CharField(allow_blank=True)
-    conflict = serializers.CharField(
-        allow_blank=True, help_text="A reason to check the change first."
-    )
-    refusal = serializers.CharField(
-        allow_blank=True,
-        help_text="In a dry run: why the action is not possible on any cluster.",
-    )
 
 
 class BulkChangeSerializer(CamelCaseSerializer):
@@ -162,15 +159,15 @@ class BulkChangeViewSet(BaseViewSet):
         return Response(BulkChangeSerializer(document).data)
 
 
+@fields_of(
+    JoinResult,
+    "name",
+    "result",
+    "detail",
+    detail="In a dry run: what changes, and the result of the check of its connection.",
+)
 class ImportedClusterSerializer(CamelCaseSerializer):
     """What an import did with one cluster, or in a dry run what it would do."""
-
-    name = serializers.CharField()
-    result = serializers.ChoiceField(list(map(str, JoinOutcome)))
-    detail = serializers.CharField(
-        allow_blank=True,
-        help_text="In a dry run: what changes, and the result of the check of its connection.",
-    )
 
 
 class ImportNoteSerializer(CamelCaseSerializer):

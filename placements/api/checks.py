@@ -15,10 +15,10 @@ from placements.api.serializers import (
     AnyValue,
     CamelCaseSerializer,
     RowSerializer,
-    enum,
+    fields_of,
     names,
 )
-from placements.engine.checks.findings import Severity
+from placements.engine.checks.findings import Finding
 from placements.explain.checks import finding_document
 from placements.models import StoredChecksFile
 from placements.services.assertions import save_checks_file, stored_file
@@ -56,17 +56,24 @@ class FixSerializer(CamelCaseSerializer):
     labels = FixLabelSerializer(many=True)
 
 
+@fields_of(
+    Finding,
+    "rule",
+    "title",
+    "severity",
+    "placement",
+    "path",
+    "message",
+    "evidence",
+    "fix",
+)
 class CausedFindingSerializer(CamelCaseSerializer):
     """What a rule found."""
 
-    rule = serializers.CharField()
     title = serializers.CharField()
-    severity = enum([str(one) for one in Severity])
     placement = serializers.CharField(
         allow_blank=True, help_text="Empty for a finding about the fleet."
     )
-    path = serializers.CharField()
-    message = serializers.CharField()
     evidence = EvidenceSerializer(many=True)
     fix = FixSerializer(allow_null=True)
 

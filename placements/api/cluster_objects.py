@@ -5,88 +5,86 @@ from datetime import datetime
 from rest_framework import serializers
 
 from clusters.drivers.readiness import Readiness
-from placements.api.serializers import CamelCaseSerializer, Text
+from placements.api.serializers import CamelCaseSerializer, Text, fields_of
 from placements.explain.cluster_objects import (
     ClusterObject,
-    DifferenceType,
-    ObjectState,
+    Difference,
+    FieldValues,
+    LiveState,
 )
-from placements.explain.dry_runs import DryRunOutcome, DryRunResult
+from placements.explain.dry_runs import DryRunAnswer, DryRunResult, RefusedObject
 
 
+@fields_of(FieldValues, path="A JSON pointer.")
 class FieldValuesSerializer(CamelCaseSerializer):
     """A field that differs; a value is JSON, empty where the field is missing."""
 
-    path = serializers.CharField(help_text="A JSON pointer.")
-    in_member = serializers.CharField(allow_blank=True)
-    in_hub = serializers.CharField(allow_blank=True)
 
-
+@fields_of(
+    Difference,
+    "cluster",
+    "type",
+    "group",
+    "version",
+    "kind",
+    "namespace",
+    "name",
+    "member_generation",
+    "since",
+    "observed_at",
+    "differing_fields",
+    "is_degraded",
+    "is_truncated",
+    member_generation="Null: missing on the cluster.",
+    since="When the object was first found to differ.",
+    is_degraded="All fields were compared: the dry run was rejected.",
+    is_truncated="There are more differences than listed.",
+)
 class DifferenceSerializer(CamelCaseSerializer):
     """The differences of one object between its cluster and the hub."""
 
-    cluster = serializers.CharField()
-    type = serializers.ChoiceField(list(map(str, DifferenceType)))
-    group = serializers.CharField(allow_blank=True)
-    version = serializers.CharField()
-    kind = serializers.CharField()
-    namespace = serializers.CharField(allow_blank=True)
-    name = serializers.CharField()
-    member_generation = serializers.IntegerField(
-        allow_null=True, help_text="Null: missing on the cluster."
-    )
-    since = serializers.DateTimeField(
-        help_text="When the object was first found to differ."
-    )
-    observed_at = serializers.DateTimeField()
     differing_fields = FieldValuesSerializer(many=True, source="fields")
-    is_degraded = serializers.BooleanField(
-        help_text="All fields were compared: the dry run was rejected."
-    )
-    is_truncated = serializers.BooleanField(
-        help_text="There are more differences than listed."
-    )
 
 
+@fields_of(LiveState, "is_present", "uid", "readiness", "reason", "hint", "since")
 class LiveStateSerializer(CamelCaseSerializer):
     """An object as it was last read on its cluster."""
 
-    is_present = serializers.BooleanField()
-    uid = serializers.CharField(allow_blank=True)
     readiness = serializers.ChoiceField(
         [*map(str, Readiness), ""], help_text="Empty: missing, or not readable."
     )
-    reason = serializers.CharField(allow_blank=True)
-    hint = serializers.CharField(allow_blank=True)
     since = serializers.DateTimeField(
         source="since_time", help_text="Since when it is in this state."
     )
 
 
+@fields_of(
+    ClusterObject,
+    "group",
+    "version",
+    "kind",
+    "namespace",
+    "name",
+    "wave",
+    "state",
+    "reason",
+    "message",
+    "hint",
+    "differences",
+    "live",
+    "envelope",
+    "observed_at",
+    wave="Objects are applied by wave, from 0.",
+    reason="Such as `ManifestApplyFailed`.",
+    message="The message of the cluster.",
+    envelope="Kind and name of the envelope that wraps it on the hub.",
+)
 class ClusterObjectSerializer(CamelCaseSerializer):
     """One object of a placement on a cluster, as last observed."""
 
-    group = serializers.CharField(allow_blank=True)
-    version = serializers.CharField(allow_blank=True)
-    kind = serializers.CharField()
-    namespace = serializers.CharField(allow_blank=True)
-    name = serializers.CharField()
-    wave = serializers.IntegerField(help_text="Objects are applied by wave, from 0.")
-    state = serializers.ChoiceField(list(map(str, ObjectState)))
-    reason = serializers.CharField(
-        allow_blank=True, help_text="Such as `ManifestApplyFailed`."
-    )
-    message = serializers.CharField(
-        allow_blank=True, help_text="The message of the cluster."
-    )
-    hint = serializers.CharField(allow_blank=True)
     differences = DifferenceSerializer(many=True)
     live = LiveStateSerializer(
         allow_null=True, help_text="Null where objects are not read one by one."
-    )
-    envelope = serializers.CharField(
-        allow_blank=True,
-        help_text="Kind and name of the envelope that wraps it on the hub.",
     )
     observed_at = serializers.SerializerMethodField()
 
@@ -123,35 +121,21 @@ class DryRunInputSerializer(CamelCaseSerializer):
     )
 
 
+@fields_of(RefusedObject)
 class RefusedObjectSerializer(CamelCaseSerializer):
     """An object that a cluster would refuse, with its message."""
 
-    group = serializers.CharField(allow_blank=True)
-    kind = serializers.CharField()
-    namespace = serializers.CharField(allow_blank=True)
-    name = serializers.CharField()
-    reason = serializers.CharField()
-    message = serializers.CharField()
 
-
+@fields_of(
+    DryRunAnswer,
+    unchecked="Not tried: what they need does not exist yet.",
+    warnings="What the API server warns of, by object.",
+)
 class DryRunAnswerSerializer(CamelCaseSerializer):
     """What applying the edit would do on one cluster."""
 
-    placement = serializers.CharField()
-    cluster = serializers.CharField()
-    outcome = serializers.ChoiceField(list(map(str, DryRunOutcome)))
-    message = serializers.CharField(allow_blank=True)
     refusals = RefusedObjectSerializer(many=True)
     changes = DifferenceSerializer(many=True)
-    removed = serializers.ListField(child=serializers.CharField())
-    unchecked = serializers.ListField(
-        child=serializers.CharField(),
-        help_text="Not tried: what they need does not exist yet.",
-    )
-    warnings = serializers.ListField(
-        child=serializers.CharField(),
-        help_text="What the API server warns of, by object.",
-    )
 
 
 class DryRunSerializer(CamelCaseSerializer):

@@ -51,25 +51,24 @@ from placements.api.serializers import (
     Texts,
     WarningSerializer,
     enum,
+    fields_of,
     json_field,
     map_of,
     names,
 )
-from placements.engine.advice.search import why_not
+from placements.engine.advice.search import Suggestion, why_not
 from placements.engine.checks.examination import fleet_warnings
 from placements.engine.exact.model import STAGES
 from placements.engine.exact.record import (
     REQUEST_OPTIONS,
     ExactRecord,
-    ExactVerdict,
-    OpenReason,
-    PickOrder,
 )
 from placements.engine.scheduling.decision import Decision
-from placements.engine.scheduling.outcome import Outcome, Outcomes
-from placements.engine.scheduling.replay import Replay
+from placements.engine.scheduling.outcome import ClusterOutcome, Outcome, Outcomes
+from placements.engine.scheduling.replay import Candidate, Cut, Replay
 from placements.engine.scheduling.warnings import decision_warnings
 from placements.explain.advice import trap_sentences
+from placements.explain.comparison import Divergence
 from placements.explain.decision_document import (
     MOST_FACTS,
     advice_document,
@@ -105,37 +104,29 @@ class ReasonSerializer(CamelCaseSerializer):
     words = serializers.CharField()
 
 
+@fields_of(ClusterOutcome, "cluster", "outcome", "round", "stays", "reasons")
 class OutcomeSerializer(CamelCaseSerializer):
     """The outcome of a cluster, with its reasons."""
 
-    cluster = serializers.CharField()
-    outcome = enum(Outcome)
-    round = serializers.IntegerField(allow_null=True)
-    stays = serializers.BooleanField()
     reasons = ReasonSerializer(many=True)
 
 
+@fields_of(Cut, "picked", "last_in", "first_out", "decided_by")
 class CutSerializer(CamelCaseSerializer):
     """Where a round without constraints stopped: the last cluster that was picked, and the next one."""
 
     picked = serializers.IntegerField()
     last_in = serializers.CharField(allow_null=True)
-    first_out = serializers.CharField(allow_null=True)
-    decided_by = serializers.CharField(allow_null=True)
 
 
+@fields_of(
+    Candidate,
+    decided_by="The score that put the winner before it; null for the winner.",
+)
 class CandidateSerializer(CamelCaseSerializer):
     """A cluster in a round; without a rank it could not be picked."""
 
-    cluster = serializers.CharField()
-    rank = serializers.IntegerField(allow_null=True)
     topology_spread_score = Score()
-    affinity_score = serializers.FloatField()
-    was_here = serializers.IntegerField()
-    decided_by = serializers.CharField(
-        allow_null=True,
-        help_text="The score that put the winner before it; null for the winner.",
-    )
     constraints = serializers.ListField(
         child=AnyObject(), help_text="The facts of each constraint."
     )
@@ -245,6 +236,7 @@ class PolicyChangeSerializer(CamelCaseSerializer):
     words = serializers.CharField()
 
 
+@fields_of(Suggestion, "change", "up_to", "gains", "losses")
 class SuggestionSerializer(CamelCaseSerializer):
     """A change that was evaluated."""
 
@@ -252,8 +244,6 @@ class SuggestionSerializer(CamelCaseSerializer):
     up_to = PolicyChangeSerializer(
         allow_null=True, help_text="The furthest change with the same effect."
     )
-    gains = names()
-    losses = names()
 
 
 class AdviceSerializer(CamelCaseSerializer):
@@ -276,32 +266,46 @@ class AdviceSerializer(CamelCaseSerializer):
     not_tried = PolicyChangeSerializer(many=True)
 
 
+@fields_of(
+    ExactRecord,
+    "id",
+    "decision",
+    "verdict",
+    "reason",
+    "wanted",
+    "most",
+    "most_with_moves",
+    "picks",
+    "sequence",
+    "columns",
+    "missed",
+    "instead_of",
+    "order",
+    "conflict",
+    "corrections",
+    "shopping",
+    "classes",
+    "seconds",
+    "nodes",
+    "cut_stages",
+    reason="Why it is open.",
+    most_with_moves="The number that is possible where selected clusters may leave, if more.",
+    picks="The best set, without clusters that stay.",
+    sequence="An order of it in which every prefix keeps the hard limits.",
+    missed="Only in the exact set.",
+    instead_of="Only in the greedy set.",
+    cut_stages="Stages that a limit cut.",
+)
 class ExactSerializer(CamelCaseSerializer):
     """The result of an exact search."""
 
-    id = serializers.CharField()
-    decision = serializers.CharField()
-    verdict = enum(ExactVerdict)
-    reason = enum(OpenReason, allow_null=True, help_text="Why it is open.")
-    wanted = serializers.IntegerField()
     most = serializers.ListField(
         child=serializers.IntegerField(),
         help_text="The least and the most that may be possible, clusters that stay included.",
     )
-    most_with_moves = serializers.IntegerField(
-        allow_null=True,
-        help_text="The number that is possible where selected clusters may leave, if more.",
-    )
-    picks = names(help_text="The best set, without clusters that stay.")
-    sequence = names(
-        help_text="An order of it in which every prefix keeps the hard limits."
-    )
     columns = json_field(map_of(map_of({"type": "integer"})))(
         allow_null=True, help_text="What the greedy and the exact set reach."
     )
-    missed = names(help_text="Only in the exact set.")
-    instead_of = names(help_text="Only in the greedy set.")
-    order = enum(PickOrder)
     conflict = AnyValue(
         help_text="The smallest conflicts: lists of filters and constraints."
     )
@@ -310,9 +314,6 @@ class ExactSerializer(CamelCaseSerializer):
         help_text="The fewest clusters whose addition makes the number possible."
     )
     classes = AnyValue(help_text="Clusters that agree in all topology keys.")
-    seconds = serializers.FloatField()
-    nodes = serializers.IntegerField()
-    cut_stages = names(help_text="Stages that a limit cut.")
 
 
 class ExactInputSerializer(CamelCaseSerializer):
@@ -335,17 +336,21 @@ class SearchStartedSerializer(CamelCaseSerializer):
     id = serializers.CharField()
 
 
+@fields_of(
+    Divergence,
+    "semantics",
+    "place",
+    "by_name",
+    "words",
+    place="null: the same clusters in the same order.",
+)
 class DivergenceSerializer(CamelCaseSerializer):
     """The first difference between two scheduling rules, and its reason."""
 
     semantics = serializers.CharField()
-    place = serializers.IntegerField(
-        allow_null=True, help_text="null: the same clusters in the same order."
-    )
     by_name = serializers.BooleanField(
         help_text="Whether only the order of names differs there."
     )
-    words = serializers.CharField()
 
 
 class ComparisonSerializer(CamelCaseSerializer):

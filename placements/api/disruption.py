@@ -43,6 +43,7 @@ from placements.api.serializers import (
     PlacementLossSerializer,
     RowSerializer,
     Text,
+    fields_of,
     json_field,
     names,
     text,
@@ -66,7 +67,7 @@ from placements.services.disruption.queries import (
     numbers_facts,
     step_sentence,
 )
-from placements.services.disruption.restore import Return, bring_back
+from placements.services.disruption.restore import BringBackRow, bring_back
 from placements.services.results import get_placement
 from placements.services.rollouts.operations import abandon_cluster, inject_faults
 from placements.services.status import manifest_of
@@ -212,12 +213,10 @@ class DrainOptionsSerializer(CamelCaseSerializer):
     )
 
 
+@fields_of(BringBackRow, "placement", "how", "message", "fresh")
 class PlacementRestoreSerializer(CamelCaseSerializer):
     """Whether and how a placement would return to a cluster, and what that would change."""
 
-    placement = serializers.CharField()
-    how = serializers.ChoiceField([str(one) for one in Return])
-    message = serializers.CharField()
     fresh = PlacementLossSerializer()
 
 
@@ -423,16 +422,21 @@ class PlacementDisruptionViewSet(BaseViewSet):
         return Response(status=204)
 
 
+@fields_of(
+    BudgetState,
+    "name",
+    "limit",
+    "numbers",
+    "problem",
+    limit="Such as `maxUnavailable 1`.",
+    problem="Why it allows nothing at all.",
+)
 class BudgetStateSerializer(CamelCaseSerializer):
     """A disruption budget, and what it allows now."""
 
     name = serializers.CharField()
-    limit = serializers.CharField(help_text="Such as `maxUnavailable 1`.")
     numbers = NumbersField(
         allow_null=True, help_text="Null where the budget allows nothing at all."
-    )
-    problem = serializers.CharField(
-        allow_blank=True, help_text="Why it allows nothing at all."
     )
 
     def to_representation(self, instance: BudgetState) -> dict[str, Any]:

@@ -11,10 +11,12 @@ from fleetui.apimachinery.errors import InvalidManifest
 from placements.api.base import FullNameViewSet, page_response, query_params
 from placements.api.filters import HistoryQuery, NoQuery
 from placements.api.schema import operation, page_serializer
-from placements.api.serializers import AnyObject, CamelCaseSerializer, names
+from placements.api.serializers import AnyObject, CamelCaseSerializer, fields_of
+from placements.explain.decision_diffs import DecisionDiff, GroupCount, Shift
 from placements.models import Decision
 from placements.services.history.compare import (
     IncomparableRevisionsError,
+    RevisionSide,
     UnknownRevisionError,
     compare,
 )
@@ -37,29 +39,30 @@ class HistoryEntrySerializer(CamelCaseSerializer):
     )
 
 
+@fields_of(
+    RevisionSide,
+    "key",
+    "title",
+    "at",
+    "by",
+    "sentence",
+    "decision",
+    sentence="The policy as a sentence; empty for resources.",
+)
 class RevisionSideSerializer(CamelCaseSerializer):
     """One side of a comparison."""
 
-    key = serializers.CharField()
-    title = serializers.CharField()
-    at = serializers.DateTimeField()
-    by = serializers.CharField()
-    sentence = serializers.CharField(
-        help_text="The policy as a sentence; empty for resources."
-    )
     decision = serializers.CharField(
         help_text="The decision of the side; empty without one."
     )
 
 
+@fields_of(Shift)
 class ReasonChangeSerializer(CamelCaseSerializer):
     """A cluster that stays for another reason."""
 
-    cluster = serializers.CharField()
-    before = serializers.CharField()
-    after = serializers.CharField()
 
-
+@fields_of(GroupCount, "key", "group", "before", "after", "clusters")
 class DomainChangeSerializer(CamelCaseSerializer):
     """The number of clusters of a domain that have the placement."""
 
@@ -67,17 +70,12 @@ class DomainChangeSerializer(CamelCaseSerializer):
     group = serializers.CharField(
         allow_null=True, help_text="Null: clusters without the label."
     )
-    before = serializers.IntegerField()
-    after = serializers.IntegerField()
-    clusters = serializers.IntegerField()
 
 
+@fields_of(DecisionDiff, "joins", "leaves", "stays", "other_reasons", "groups")
 class DecisionDiffSerializer(CamelCaseSerializer):
     """The differences of two decisions."""
 
-    joins = names()
-    leaves = names()
-    stays = names()
     other_reasons = ReasonChangeSerializer(many=True)
     groups = DomainChangeSerializer(many=True)
 

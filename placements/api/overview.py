@@ -10,40 +10,49 @@ from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from clusters.drivers.base import ObjectRef
 from clusters.hub_queries import hubs_with_role
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id
 from fleetui.task_queue import WorkerState, worker_state
 from placements.api.base import BaseViewSet, MayRead, query_params
 from placements.api.filters import InboxQuery, NoQuery, SearchQuery
 from placements.api.schema import documented
-from placements.api.serializers import CamelCaseSerializer, names, number, text
-from placements.engine.problems import Noun, ProblemLevel
+from placements.api.serializers import (
+    CamelCaseSerializer,
+    fields_of,
+    names,
+    number,
+    text,
+)
+from placements.engine.problems import Cause, ProblemFacts
 from placements.models import ProblemKind
 from placements.services.dashboard import queries
 from placements.services.dashboard.causes import attention
+from placements.services.dashboard.queries import Counts
 from placements.services.problems.inbox import inbox
 from placements.services.rollouts.queries import running_count
-from placements.services.searching import find, find_on_hubs
+from placements.services.searching import HubResult, SearchResult, find, find_on_hubs
 from placements.services.workqueue import waiting_since
 
 MOST_CAUSES = 10
 
 
+@fields_of(
+    Cause,
+    "key",
+    "level",
+    "name",
+    "message",
+    "since",
+    "summary",
+    "effects",
+    key="Kind and name: `cluster/NAME`, `placement/NAME`, or a group.",
+    level="`failed`, `attention`, `unknown`, `progress`, `outdated` or `suspended`.",
+    summary="Counts of rollouts and placements; empty without any.",
+)
 class AttentionSerializer(CamelCaseSerializer):
     """An object that needs attention, with what follows from it."""
 
-    key = serializers.CharField(
-        help_text="Kind and name: `cluster/NAME`, `placement/NAME`, or a group."
-    )
-    level = serializers.CharField(
-        help_text="`failed`, `attention`, `unknown`, `progress`, `outdated` or `suspended`."
-    )
-    name = serializers.CharField()
-    message = serializers.CharField()
-    since = serializers.DateTimeField(allow_null=True)
-    summary = serializers.CharField(
-        help_text="Counts of rollouts and placements; empty without any."
-    )
     effects = serializers.ListField(child=serializers.CharField())
 
 
@@ -67,32 +76,39 @@ class WorkerStateSerializer(CamelCaseSerializer):
     )
 
 
+@fields_of(
+    Counts,
+    "clusters",
+    "placements",
+    "not_fulfilled",
+    "selectors_at_fault",
+    "being_decided",
+    "not_eligible",
+    "not_observed",
+    "unhealthy",
+    "workloads_failing",
+    "leaving",
+    "joining",
+    "heartbeat_late",
+    "cordoned",
+    "not_monitored",
+    "ready",
+    "runs_running",
+    "runs_waiting",
+    "attention",
+    "worker",
+    not_observed="Clusters whose last observation is too old.",
+    unhealthy="Clusters that report themselves unhealthy and can still be selected.",
+    workloads_failing="Clusters that are the only ones on which several placements fail.",
+    ready="The states of clusters do not overlap: their numbers sum to `clusters`.",
+)
 class OverviewSerializer(CamelCaseSerializer):
     """The numbers of the overview."""
 
-    clusters = serializers.IntegerField()
-    placements = serializers.IntegerField()
     not_fulfilled = number("unfulfilled")
     selectors_at_fault = number("invalid")
     being_decided = number("pending")
-    not_eligible = serializers.IntegerField()
-    not_observed = serializers.IntegerField(
-        help_text="Clusters whose last observation is too old."
-    )
-    unhealthy = serializers.IntegerField(
-        help_text="Clusters that report themselves unhealthy and can still be selected."
-    )
-    workloads_failing = serializers.IntegerField(
-        help_text="Clusters that are the only ones on which several placements fail."
-    )
-    leaving = serializers.IntegerField()
-    joining = serializers.IntegerField()
     heartbeat_late = number("late")
-    cordoned = serializers.IntegerField()
-    not_monitored = serializers.IntegerField()
-    ready = serializers.IntegerField(
-        help_text="The states of clusters do not overlap: their numbers sum to `clusters`."
-    )
     runs_running = serializers.IntegerField()
     runs_waiting = serializers.IntegerField(
         help_text="Rollouts that need a decision of a user."
@@ -110,29 +126,30 @@ class SearchRolloutSerializer(CamelCaseSerializer):
     number = serializers.IntegerField()
 
 
+@fields_of(ObjectRef)
 class SearchResourceSerializer(CamelCaseSerializer):
     """A resource in a search result."""
 
-    group = serializers.CharField()
-    kind = serializers.CharField()
-    namespace = serializers.CharField()
-    name = serializers.CharField()
 
-
+@fields_of(HubResult, number="Of a rollout.")
 class HubResultSerializer(CamelCaseSerializer):
     """A result on another hub."""
 
-    hub = serializers.CharField()
     noun = serializers.ChoiceField(["cluster", "placement", "decision", "rollout"])
-    name = serializers.CharField()
-    number = serializers.IntegerField(allow_null=True, help_text="Of a rollout.")
 
 
+@fields_of(
+    SearchResult,
+    "clusters",
+    "placements",
+    "decisions",
+    "runs",
+    "resources",
+    "other_hubs",
+)
 class SearchResultSerializer(CamelCaseSerializer):
     """A search result, at most 20 of each kind."""
 
-    clusters = names()
-    placements = names()
     decisions = names()
     runs = SearchRolloutSerializer(many=True)
     resources = SearchResourceSerializer(many=True)
@@ -208,17 +225,27 @@ class OverviewViewSet(BaseViewSet):
         )
 
 
+@fields_of(
+    ProblemFacts,
+    "kind",
+    "hub",
+    "noun",
+    "name",
+    "level",
+    "message",
+    "since",
+    "path",
+    "following",
+    kind=f"One of {', '.join(ProblemKind.values)}.",
+    noun="What the name is of.",
+    name="Of a rollout with its number: `web/3`.",
+    path="The address of its page.",
+)
 class InboxItemSerializer(CamelCaseSerializer):
     """Something that needs attention."""
 
-    kind = serializers.CharField(help_text=f"One of {', '.join(ProblemKind.values)}.")
     hub = serializers.CharField(help_text="Its hub; `local` is the hub of the console.")
-    noun = serializers.ChoiceField(list(Noun), help_text="What the name is of.")
-    name = serializers.CharField(help_text="Of a rollout with its number: `web/3`.")
-    level = serializers.ChoiceField(list(ProblemLevel))
-    message = serializers.CharField()
     since = serializers.DateTimeField()
-    path = serializers.CharField(help_text="The address of its page.")
     following = serializers.ListField(
         child=serializers.CharField(),
         help_text="The objects whose problems follow from it.",

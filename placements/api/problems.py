@@ -20,6 +20,7 @@ from rest_framework.exceptions import APIException, ValidationError
 from rest_framework.utils.encoders import JSONEncoder
 from rest_framework.views import set_rollback
 
+from clusters.drivers.kubernetes.check import CheckStep
 from clusters.operations.connection import FAILED_CHECK, ConnectionCheckFailed
 from clusters.operations.importing import ImportCheckFailed
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
@@ -31,6 +32,7 @@ from placements.api.preconditions import StaleResourceVersion
 from placements.api.serializers import (
     AppliedDocumentSerializer,
     CamelCaseSerializer,
+    fields_of,
     names,
     text,
 )
@@ -42,16 +44,21 @@ _MOST_ERRORS = 200
 Plain = dict[str, Any]
 
 
+@fields_of(
+    FieldError,
+    "path",
+    "code",
+    "message",
+    "allowed",
+    "line",
+    "document",
+    path="The field, such as `spec.policy.numberOfClusters`.",
+    code="A stable code, for programs.",
+    allowed="What is allowed, if that can be listed.",
+)
 class FieldErrorSerializer(CamelCaseSerializer):
     """One error in the request."""
 
-    path = serializers.CharField(
-        help_text="The field, such as `spec.policy.numberOfClusters`."
-    )
-    code = serializers.CharField(help_text="A stable code, for programs.")
-    message = serializers.CharField()
-    allowed = serializers.CharField(help_text="What is allowed, if that can be listed.")
-    line = serializers.IntegerField(allow_null=True)
     document = serializers.CharField(required=False, help_text="The part of the body.")
 
 
@@ -64,14 +71,17 @@ class ChangeSerializer(CamelCaseSerializer):
     revision = serializers.IntegerField(allow_null=True)
 
 
+@fields_of(
+    CheckStep,
+    "step",
+    "ok",
+    "message",
+    "hint",
+    "is_optional",
+    is_optional="The cluster works without it.",
+)
 class CheckStepSerializer(CamelCaseSerializer):
     """One step of the check of a connection; `ok` is null where it was not run."""
-
-    step = serializers.CharField()
-    ok = serializers.BooleanField(allow_null=True)
-    message = serializers.CharField()
-    hint = serializers.CharField(allow_blank=True)
-    is_optional = serializers.BooleanField(help_text="The cluster works without it.")
 
 
 class UnscheduledPlacementSerializer(CamelCaseSerializer):

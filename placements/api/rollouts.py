@@ -53,11 +53,19 @@ from placements.api.serializers import (
     RowSerializer,
     Text,
     enum,
+    fields_of,
     names,
     number,
     text,
 )
-from placements.engine.rollout.staged_run import RunStatus, WaitReason
+from placements.engine.exact.moves import CurvePoint, MovePlan
+from placements.engine.rollout.staged_run import (
+    ClusterStep,
+    RunStatus,
+    Stage,
+    Wait,
+    WaitReason,
+)
 from placements.explain.rollouts import (
     eta_document,
     result_sentences,
@@ -89,6 +97,7 @@ from placements.services.rollouts.operations import (
     set_state,
 )
 from placements.services.rollouts.queries import (
+    ClusterInRun,
     UnknownRunError,
     approval_manifest,
     approvals_matching,
@@ -106,7 +115,7 @@ from placements.services.rollouts.staged_runs import (
     save_run,
     save_strategy,
 )
-from placements.services.rollouts.stages import preview_of
+from placements.services.rollouts.stages import RunPreview, preview_of
 from placements.services.teams import of_placement, of_run, of_strategy
 
 
@@ -148,28 +157,27 @@ class RolloutRowSerializer(RowSerializer):
         return len(row.waves)
 
 
+@fields_of(
+    ClusterInRun,
+    "cluster",
+    "wave",
+    "phase",
+    "since",
+    "running",
+    "wanted",
+    "attempts",
+    "retry_at",
+    "message",
+    "block",
+    "why",
+    wave="As planned; null if it joined later.",
+    phase="After the rollout has ended: the last phase.",
+    running="Such as `revision 4`.",
+    block="What blocks the cluster; empty when nothing does.",
+    why="The same as a sentence, and what unblocks it.",
+)
 class RolloutClusterSerializer(CamelCaseSerializer):
     """One cluster of a rollout: its progress, the version that it runs and the one that it is to run."""
-
-    cluster = serializers.CharField()
-    wave = serializers.IntegerField(
-        allow_null=True, help_text="As planned; null if it joined later."
-    )
-    phase = serializers.CharField(
-        help_text="After the rollout has ended: the last phase."
-    )
-    since = serializers.DateTimeField(allow_null=True)
-    running = serializers.CharField(allow_null=True, help_text="Such as `revision 4`.")
-    wanted = serializers.CharField(allow_null=True)
-    attempts = serializers.IntegerField()
-    retry_at = serializers.DateTimeField(allow_null=True)
-    message = serializers.CharField()
-    block = serializers.CharField(
-        help_text="What blocks the cluster; empty when nothing does."
-    )
-    why = serializers.CharField(
-        help_text="The same as a sentence, and what unblocks it."
-    )
 
 
 class EtaRemainingSerializer(CamelCaseSerializer):
@@ -457,29 +465,28 @@ _rolling = partial(
 )
 
 
+@fields_of(CurvePoint)
 class CurvePointSerializer(CamelCaseSerializer):
     """The best set of clusters with at most `limit` moves."""
 
-    limit = serializers.IntegerField()
-    placed = serializers.IntegerField()
-    hard_excess = serializers.IntegerField()
-    excess = serializers.IntegerField()
-    stale = serializers.IntegerField()
-    skew = serializers.IntegerField()
-    affinity = serializers.IntegerField()
-    moves = serializers.IntegerField()
 
-
+@fields_of(
+    MovePlan,
+    "wanted",
+    "current",
+    "curve",
+    "chosen",
+    "is_cut",
+    "refusal",
+    "hub",
+    is_cut="The search ended before its result is proved.",
+)
 class MovePlanSerializer(CamelCaseSerializer):
     """What each number of moves reaches, and the chosen one."""
 
-    wanted = serializers.IntegerField()
     current = CurvePointSerializer()
     curve = CurvePointSerializer(many=True)
     chosen = CurvePointSerializer()
-    is_cut = serializers.BooleanField(
-        help_text="The search ended before its result is proved."
-    )
     refusal = serializers.CharField(
         allow_blank=True, help_text="Why these moves are not possible now."
     )
@@ -646,12 +653,17 @@ class StagePreviewSerializer(CamelCaseSerializer):
     clusters = names()
 
 
+@fields_of(
+    RunPreview,
+    "stages",
+    "deletions",
+    "problems",
+    deletions="The clusters that the last stage removes it from.",
+)
 class RunPreviewSerializer(CamelCaseSerializer):
     """The stages of a run that would start now, or why none can."""
 
     stages = StagePreviewSerializer(many=True)
-    deletions = names(help_text="The clusters that the last stage removes it from.")
-    problems = names()
 
 
 class StagedRunSerializer(RowSerializer):
@@ -678,12 +690,11 @@ class StagedRunSerializer(RowSerializer):
         )
 
 
+@fields_of(Wait, "stage", "clusters", "until")
 class WaitSerializer(CamelCaseSerializer):
     """One thing that a run waits for."""
 
-    stage = serializers.CharField(allow_blank=True)
     clusters = names()
-    until = serializers.DateTimeField(allow_null=True)
 
     def get_fields(
         self,
@@ -691,40 +702,51 @@ class WaitSerializer(CamelCaseSerializer):
         return {"for": enum(WaitReason), **super().get_fields()}
 
 
+@fields_of(
+    ClusterStep,
+    "name",
+    "state",
+    "version",
+    "started_at",
+    "done_at",
+    "failed_at",
+    "failures",
+    "retry_at",
+    version="Empty: the placement is removed from the cluster.",
+)
 class StageClusterSerializer(CamelCaseSerializer):
     """A cluster of a stage, and its progress."""
 
-    name = serializers.CharField()
     state = enum(["to come", "running", "failed", "done"])
-    version = serializers.CharField(
-        help_text="Empty: the placement is removed from the cluster."
-    )
-    started_at = serializers.DateTimeField(allow_null=True)
-    done_at = serializers.DateTimeField(allow_null=True)
-    failed_at = serializers.DateTimeField(allow_null=True)
-    failures = serializers.IntegerField()
-    retry_at = serializers.DateTimeField(allow_null=True)
 
 
+@fields_of(
+    Stage,
+    "name",
+    "state",
+    "at_once",
+    "needs_approval_before",
+    "needs_approval_after",
+    "approved_before",
+    "approved_after",
+    "wait_seconds",
+    "updated_at",
+    "ended_at",
+    "clusters",
+    updated_at="When its last cluster was updated.",
+)
 class StageSerializer(CamelCaseSerializer):
     """One stage of a run; the last one removes the placement from clusters that are no longer selected."""
 
-    name = serializers.CharField()
     state = enum(
         ["to come", "current", "skipped", "done", "aborted", "failed", "not reached"]
     )
     at_once = serializers.IntegerField(
         help_text="The number of clusters that may be updated concurrently."
     )
-    needs_approval_before = serializers.BooleanField()
-    needs_approval_after = serializers.BooleanField()
     approved_before = serializers.DateTimeField(allow_null=True)
     approved_after = serializers.DateTimeField(allow_null=True)
     wait_seconds = serializers.IntegerField()
-    updated_at = serializers.DateTimeField(
-        allow_null=True, help_text="When its last cluster was updated."
-    )
-    ended_at = serializers.DateTimeField(allow_null=True)
     clusters = StageClusterSerializer(many=True)
 
 

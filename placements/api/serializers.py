@@ -1,23 +1,28 @@
 """Fields of requests and responses: the base classes, manifests and their parts, and rows of lists."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from typing import Any
+from functools import cached_property, partial
+from types import NoneType
+from typing import Any, TypeVar, get_args, get_type_hints
 
 from drf_spectacular.utils import extend_schema_field, inline_serializer
 from rest_framework import serializers
 
+from clusters.drivers.base import ObjectRef
 from clusters.filters import ClusterListState
 from clusters.fleet import EligibilityKind
 from clusters.models import MemberCluster
 from clusters.observation import silence_of, unhealthy_since
 from clusters.operations.edit import not_ready_at
+from fleetui.apimachinery.errors import ManifestWarning
 from fleetui.models import AuditEventType, Event
 from placements.api.manifest_schema import ObjectCondition, component, ref
-from placements.engine.loss import PlacementImpact
+from placements.engine.limits import ExceededLimit
+from placements.engine.loss import PlacementImpact, PlacementLoss
 from placements.engine.rollout.state import FailureKind, Phase
-from placements.engine.status import HealthLevel
+from placements.engine.status import HealthCounts, PlacementHealth
 from placements.explain.diff import unified_text
 from placements.manifests.policy import PlacementPolicy
 from placements.models import (
@@ -149,6 +154,48 @@ def enum(values: Iterable[str], **options: Any) -> serializers.ChoiceField:
     return serializers.ChoiceField([str(value) for value in values], **options)
 
 
+_KINDS: dict[Any, Callable[..., serializers.Field[Any, Any, Any, Any]]] = {
+    str: serializers.CharField,
+    int: serializers.IntegerField,
+    bool: serializers.BooleanField,
+    float: serializers.FloatField,
+    datetime: serializers.DateTimeField,
+    tuple[str, ...]: names,
+}
+Described = TypeVar("Described", bound=type[CamelCaseSerializer])
+
+
+def fields_of(
+    value: type, /, *attributes: str, **help_texts: str
+) -> Callable[[Described], Described]:
+    """Return a decorator that adds, for responses, a field for each attribute of a value, by its type.
+
+    `attributes` have the order of the fields, by default that of the value; what the class declares stays.
+    """
+    types = get_type_hints(value)
+    properties: dict[str, Any] = {
+        name: getattr(member, "fget", None) or getattr(member, "func", None)
+        for name, member in vars(value).items()
+        if isinstance(member, property | cached_property)
+    }
+
+    def add_fields(serializer: Described) -> Described:
+        fields = serializer._declared_fields  # where REST framework has them
+        for name in attributes or types:
+            if name in fields:
+                fields[name] = fields.pop(name)
+                continue
+            kind = types.get(name) or get_type_hints(properties[name])["return"]
+            options: dict[str, Any] = {"help_text": help_texts.get(name)}
+            if NoneType in get_args(kind):
+                [kind] = {*get_args(kind)} - {NoneType}
+                options["allow_null"] = True
+            fields[name] = _KINDS.get(kind, partial(enum, kind))(**options)
+        return serializer
+
+    return add_fields
+
+
 class TaintSerializer(CamelCaseSerializer):
     """A taint of a cluster."""
 
@@ -232,12 +279,9 @@ class EligibilitySerializer(ObservedClusterSerializer):
         return not_ready_at(row, now=datetime.now(UTC))
 
 
+@fields_of(ManifestWarning)
 class WarningSerializer(CamelCaseSerializer):
     """A warning about a document that was accepted."""
-
-    code = serializers.CharField()
-    path = serializers.CharField()
-    message = serializers.CharField()
 
 
 class AppliedDocumentSerializer(CamelCaseSerializer):
@@ -265,19 +309,19 @@ class AppliedDocumentSerializer(CamelCaseSerializer):
     warnings = WarningSerializer(many=True)
 
 
+@fields_of(
+    ExceededLimit,
+    "topology_key",
+    "max_skew",
+    "skew",
+    "fullest_domain",
+    "fullest_count",
+    "emptiest_domain",
+    "emptiest_count",
+    emptiest_domain="Empty while there are fewer domains than minDomains.",
+)
 class ExceededLimitSerializer(CamelCaseSerializer):
     """A `DoNotSchedule` constraint that what is placed exceeds."""
-
-    topology_key = serializers.CharField()
-    max_skew = serializers.IntegerField()
-    skew = serializers.IntegerField()
-    fullest_domain = serializers.CharField()
-    fullest_count = serializers.IntegerField()
-    emptiest_domain = serializers.CharField(
-        allow_blank=True,
-        help_text="Empty while there are fewer domains than minDomains.",
-    )
-    emptiest_count = serializers.IntegerField()
 
 
 class JoiningSerializer(CamelCaseSerializer):
@@ -288,25 +332,30 @@ class JoiningSerializer(CamelCaseSerializer):
     affinity_score = serializers.FloatField(allow_null=True)
 
 
+@fields_of(
+    PlacementLoss,
+    "placement",
+    "fate",
+    "was_fulfilled",
+    "is_fulfilled",
+    "joins",
+    "leaves",
+    "scores",
+    "placed_before",
+    "placed_after",
+    "objects_out_of_service",
+    "exceeded_limits",
+    "message",
+    objects_out_of_service="Those that no cluster has afterwards.",
+)
 class PlacementLossSerializer(CamelCaseSerializer):
     """What a change of the fleet, or its next decision, does to a placement."""
 
-    placement = serializers.CharField()
     fate = serializers.ChoiceField(list(PlacementImpact), source="impact")
-    was_fulfilled = serializers.BooleanField(allow_null=True)
-    is_fulfilled = serializers.BooleanField()
-    joins = names()
-    leaves = names()
     scores = JoiningSerializer(
         many=True, help_text="Of `joins`, in the order of the rounds."
     )
-    placed_before = serializers.IntegerField()
-    placed_after = serializers.IntegerField()
-    objects_out_of_service = serializers.IntegerField(
-        help_text="Those that no cluster has afterwards."
-    )
     exceeded_limits = ExceededLimitSerializer(many=True)
-    message = serializers.CharField(allow_blank=True)
 
 
 class ObjectChangeSerializer(CamelCaseSerializer):
@@ -421,42 +470,49 @@ class ResourceSerializer(RowSerializer):
         )
 
 
+@fields_of(
+    HealthCounts,
+    "wanted",
+    "scheduled",
+    "rollout_started",
+    "applied",
+    "available",
+    "pending",
+    "in_progress",
+    "not_available",
+    "unreachable",
+    "not_observed",
+    "not_monitored",
+    "not_ready",
+    "failed",
+    "differs",
+    pending="Nothing is started there yet.",
+    not_available="Applied, and not available for too long.",
+    not_observed="Their last observation is too old.",
+    not_monitored="Without a driver nothing is applied.",
+    not_ready="Applied, on a reachable cluster that is unhealthy or cannot be selected.",
+    differs="ReportDiff found differences there, and applied nothing.",
+)
 class HealthCountsSerializer(CamelCaseSerializer):
     """How many clusters are wanted and meet each condition; the states, from `available` on, sum up."""
 
-    wanted = serializers.IntegerField()
-    scheduled = serializers.IntegerField()
     rollout_started = serializers.IntegerField(source="started")
-    applied = serializers.IntegerField()
-    available = serializers.IntegerField()
-    pending = serializers.IntegerField(help_text="Nothing is started there yet.")
     in_progress = serializers.IntegerField(
         source="in_flight", help_text="Being applied, or not available yet."
     )
-    not_available = serializers.IntegerField(
-        help_text="Applied, and not available for too long."
-    )
-    unreachable = serializers.IntegerField()
-    not_observed = serializers.IntegerField(
-        help_text="Their last observation is too old."
-    )
-    not_monitored = serializers.IntegerField(
-        help_text="Without a driver nothing is applied."
-    )
-    not_ready = serializers.IntegerField(
-        help_text="Applied, on a reachable cluster that is unhealthy or cannot be selected."
-    )
-    failed = serializers.IntegerField()
-    differs = serializers.IntegerField(
-        help_text="ReportDiff found differences there, and applied nothing."
-    )
 
 
+@fields_of(
+    PlacementHealth,
+    "level",
+    "word",
+    "message",
+    "counts",
+    word="The status word of the pages.",
+)
 class HealthSerializer(CamelCaseSerializer):
     """The status of a placement: the worst of Scheduled, RolloutStarted, Applied and Available."""
 
-    level = serializers.ChoiceField([str(one) for one in HealthLevel])
-    word = serializers.CharField(help_text="The status word of the pages.")
     message = serializers.CharField(help_text="What makes it so; may be empty.")
     counts = HealthCountsSerializer()
 
@@ -506,13 +562,10 @@ class PlacementSerializer(RowSerializer):
         return latest.record.decision_id if latest else None
 
 
+@fields_of(ObjectRef, "group", "kind", "namespace", "name", "messages")
 class ObjectWarningsSerializer(CamelCaseSerializer):
     """An object that an API server warned of, with its messages."""
 
-    group = serializers.CharField(allow_blank=True)
-    kind = serializers.CharField()
-    namespace = serializers.CharField(allow_blank=True)
-    name = serializers.CharField()
     messages = serializers.ListField(child=serializers.CharField())
 
 

@@ -6,7 +6,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from clusters.drivers.kubernetes.check import FAILED_CHECK, OTHER_CLUSTER
+from clusters.drivers.kubernetes.check import (
+    FAILED_CHECK,
+    OTHER_CLUSTER,
+    CheckResult,
+    CheckStep,
+)
 from clusters.kubeconfig_files import read_file, with_embedded_files
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.words import names_and_more
@@ -17,8 +22,6 @@ from placements.client.operations import path_to
 from placements.client.output import Console
 from placements.services.fleet.forms import read_cluster
 
-_MARKS = {True: "ok", False: "failed", None: "-"}
-_OPTIONS = {FAILED_CHECK: "--confirm", OTHER_CLUSTER: "--other-cluster"}
 _MOST_NAMES = 5
 
 
@@ -105,11 +108,8 @@ def join(console: Console, options: Namespace) -> None:
         if "steps" not in error.problem:
             raise
         _print_steps(console, error.problem["steps"])
-        option = _OPTIONS[error.problem["confirm"]]
-        raise RemoteError(
-            f"The check failed, and nothing was saved; repeat the command with {option} to save it",
-            returncode=UNCONFIRMED,
-        ) from error
+        words = CheckResult((), error.problem["confirm"]).how_to_confirm
+        raise RemoteError(words, returncode=UNCONFIRMED) from error
     _print_steps(console, saved["steps"])
     if saved["warning"]:
         console.err.write(f"Warning: {saved['warning']}\n")
@@ -119,5 +119,6 @@ def join(console: Console, options: Namespace) -> None:
 
 def _print_steps(console: Console, steps: Sequence[Mapping[str, Any]]) -> None:
     for one in steps:
-        hint = f" ({one['hint']})" if one["hint"] and not one["ok"] else ""
-        console.line(f"{_MARKS[one['ok']]:7}{one['step']}: {one['message']}{hint}")
+        console.line(
+            CheckStep(one["step"], one["ok"], one["message"], one["hint"]).line
+        )

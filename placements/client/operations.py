@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from fleetui.grouping import grouped
+from fleetui.apimachinery.grouping import grouped
 
 FILE = Path(__file__).with_name("operations.json")
 _KEY = re.compile(r"\{(\w+)\}")

@@ -14,6 +14,7 @@ import numpy as np
 
 from clusters.columns import ABSENT
 from clusters.fleet import CORDON_KEY, CORDON_VALUE, NO_SCHEDULE, Cluster, Fleet, Taint
+from fleetui.apimachinery.grouping import grouped
 from placements.engine.balance import exceeded_limits
 from placements.engine.disruption import KeptReason
 from placements.engine.limits import ExceededLimit
@@ -575,10 +576,11 @@ def domains_of(
     for key in keys:
         paired = pair_key(key)
         column = fleet.label(paired or key)
-        members: dict[int, list[str]] = {}
-        for name, code in zip(fleet.names, column.codes.tolist(), strict=True):
-            if code != ABSENT:
-                members.setdefault(code, []).append(name)
+        members = grouped(
+            (code, name)
+            for name, code in zip(fleet.names, column.codes.tolist(), strict=True)
+            if code != ABSENT
+        )
         values = enumerate(column.values[:MOST_DOMAINS])
         domains = [
             LostDomain(key, value, tuple(members[code])) for code, value in values

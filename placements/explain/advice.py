@@ -6,6 +6,7 @@ from itertools import groupby
 from operator import attrgetter
 
 from clusters.fleet import EligibilityKind
+from fleetui.apimachinery.grouping import grouped
 from fleetui.apimachinery.words import counted, joined, names_and_more, plain_word
 from placements.engine.advice.changes import Change, ChangeKind
 from placements.engine.advice.diagnosis import (
@@ -158,10 +159,11 @@ def _grouped_sentences(changes: Sequence[Change]) -> list[str]:
         return joined([*names[:_ALTERNATIVES_SHOWN], *more], "or")
 
     leaving = [one.facts["cluster"] for one in changes if one.kind is ChangeKind.LEAVE]
-    labels: dict[str, list[str]] = {}
-    for one in changes:
-        if one.kind is ChangeKind.LABEL:
-            labels.setdefault(one.facts["key"], []).append(one.facts["value"])
+    labels = grouped(
+        (one.facts["key"], one.facts["value"])
+        for one in changes
+        if one.kind is ChangeKind.LABEL
+    )
     sentences = [
         f"another label {key}: {either(values)}" for key, values in labels.items()
     ]

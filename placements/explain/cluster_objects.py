@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from clusters.drivers.kubernetes.targets import wave_of
 from clusters.drivers.readiness import Readiness
+from fleetui.apimachinery.grouping import grouped
 from placements.engine.rollout.state import EMPTY, ObjectFault, Phase
 
 _UNAVAILABLE = {
@@ -253,11 +254,10 @@ def cluster_objects(
     `is_nothing_sent`: the version was not sent at all, as an override failed or the call was rejected.
     """
     errors = {(one.group, one.kind, one.namespace, one.name): one for one in failed}
-    by_object: dict[tuple[str, str, str, str], list[Difference]] = {}
-    for each in differences:
-        by_object.setdefault(
-            (each.group, each.kind, each.namespace, each.name), []
-        ).append(each)
+    by_object = grouped(
+        ((each.group, each.kind, each.namespace, each.name), each)
+        for each in differences
+    )
     usual = (
         ObjectState.PENDING
         if phase in EMPTY or is_nothing_sent

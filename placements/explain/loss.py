@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from clusters.fleet import Fleet
+from fleetui.apimachinery.grouping import grouped
 from fleetui.apimachinery.words import counted, first_names, joined
 from placements.engine.advice.diagnosis import pinned_groups
 from placements.engine.disruption import KeptReason
@@ -71,11 +72,10 @@ def stuck_words(decision: Decision) -> str:
         )
     if decision.is_failed:
         return headline(decision)
-    by_count: dict[tuple[int, bool], list[str]] = {}
-    for one in pinned_groups(decision):
-        by_count.setdefault((one.count, one.has_candidates), []).append(
-            f"{one.topology_key}={one.group}"
-        )
+    by_count = grouped(
+        ((one.count, one.has_candidates), f"{one.topology_key}={one.group}")
+        for one in pinned_groups(decision)
+    )
     sentences = []
     for (count, has_candidates), groups in by_count.items():
         stays = f"{joined(groups[:NAMES_SHOWN])} {verb(len(groups), 'stays')}"

@@ -6,18 +6,46 @@ from typing import Any
 
 from django.urls import URLPattern, URLResolver
 
-from clusters.models import Hub
+from clusters.credentials import expiry_notice
+from clusters.models import Hub, HubCredential
 from fleetui.hub_backend import HubBackend
-from fleetui.hub_scope import HubDecidesError
-from placements.engine.problems import ProblemFacts
+from fleetui.hub_scope import HubDecidesError, current_hub_id
+from placements.engine.problems import Noun, ProblemFacts, ProblemLevel
 from placements.hubs import abilities, urls
 from placements.hubs.actions import OPERATIONS
 from placements.hubs.api.objects import handler_of, mirrored_metadata
-from placements.hubs.explain.connections import ShownHub, shown_hub
-from placements.hubs.problems import problems_of_hub
+from placements.hubs.explain.connections import STATES, ShownHub, shown_hub
 from placements.hubs.projection.operations import hubs_with_changes
-from placements.hubs.queries import summary_of
+from placements.hubs.queries import HEALTHY_STATES, state_of, summary_of
 from placements.hubs.replay.observed_decisions import hubs_to_observe
+from placements.models import ProblemKind
+from placements.services.problems.parts import page
+from placements.services.problems.sources import of_credential
+
+
+def problems_of_hub(now: datetime) -> Iterator[ProblemFacts]:
+    hub = Hub.objects.get(pk=current_hub_id())
+    state, reason, since = state_of(hub, now=now)
+    if state not in HEALTHY_STATES and not hub.is_paused:
+        level, word = STATES[state]
+        yield ProblemFacts(
+            ProblemKind.HUB_NOT_LIVE,
+            f"{ProblemKind.HUB_NOT_LIVE}/{hub.name}",
+            Noun.HUB,
+            hub.name,
+            ProblemLevel(level),
+            f"{word}: {reason}." if reason else f"{word}.",
+            page("hub-about", hub.name),
+            since,
+            state,
+        )
+    for credential in HubCredential.objects.filter(
+        expires_at__isnull=False, hub=hub
+    ).defer("ciphertext"):
+        if notice := expiry_notice(credential, now=now):
+            yield of_credential(
+                Noun.HUB, hub.name, credential, notice, page("hub-about", hub.name), {}
+            )
 
 
 class LiveHubBackend(HubBackend):

@@ -83,10 +83,10 @@ def run_diff(options: dict[str, Any], stderr: OutputWrapper) -> tuple[str, int]:
         status = _NOT_DETERMINED
     note = ""
     if status == 1 and os.environ.get(APPROVED) == "true":
-        note, status = (
-            "The broken gates were approved by the label `placement-impact-approved`.",
-            0,
+        note = (
+            "The broken gates were approved by the label `placement-impact-approved`."
         )
+        status = 0
     for one in impact.notes:
         stderr.write(f"{one.file}:{one.line}: {one.message}")
     match options["output"]:

@@ -39,6 +39,7 @@ from clusters.queries import current_fleet, load_fleet
 from fleetui.access.secret_values import plain_manifest
 from fleetui.apimachinery.effort import TooMuchWorkError
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, ManifestWarning
+from fleetui.apimachinery.grouping import grouped
 from fleetui.apimachinery.kinds import (
     APPROVAL_KIND,
     BUDGET_KIND,
@@ -62,7 +63,6 @@ from fleetui.apimachinery.yaml import Document, attach_lines
 from fleetui.bulk import (
     batched,
 )
-from fleetui.grouping import grouped
 from fleetui.middleware import RequestTooLongError
 from fleetui.models import Event
 from fleetui.permissions import check_change

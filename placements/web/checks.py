@@ -10,10 +10,10 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_safe
 
 from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.apimachinery.grouping import grouped
 from fleetui.apimachinery.words import counted
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.concurrency import RevisionConflict
-from fleetui.grouping import grouped
 from fleetui.htmx import render_page
 from fleetui.middleware import costly
 from fleetui.permissions import for_operators, for_readers

@@ -1,6 +1,7 @@
 """The page of one decision: its replay, an explanation for one cluster, and all clusters or one chart."""
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 from functools import cached_property
 from typing import Any
@@ -10,12 +11,15 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
+from fleetui.apimachinery.grouping import grouped
 from fleetui.apimachinery.model import DEFAULT_SEMANTICS
 from fleetui.apimachinery.words import counted
-from fleetui.grouping import grouped
+from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.htmx import render_page, wants_fragment
 from fleetui.middleware import costly
 from fleetui.permissions import for_readers
+from placements.engine.advice.changes import ChangeKind
+from placements.engine.advice.search import Suggestion, evaluated_decision
 from placements.engine.checks import examination
 from placements.engine.exact.record import ExactRecord
 from placements.engine.scheduling.decision import CycleKind
@@ -24,15 +28,18 @@ from placements.engine.scheduling.outcome import Outcome, Outcomes
 from placements.engine.scheduling.profile import profile_of
 from placements.engine.scheduling.reason import ReasonCode
 from placements.engine.scheduling.replay import Replay
-from placements.explain.advice import FixLine, fix_lines
+from placements.explain.advice import (
+    FixLine,
+    change_words,
+    effects_words,
+    failure_sentences,
+    fix_lines,
+    plausible,
+    untried_sentences,
+)
 from placements.explain.charts.figure import Chart
 from placements.explain.charts.lanes import lanes_figure
-from placements.explain.charts.outcomes import (
-    RULES,
-    FunnelStage,
-    funnel_chart,
-    stages,
-)
+from placements.explain.charts.outcomes import RULES, FunnelStage, funnel_chart, stages
 from placements.explain.charts.scores import affinity_chart, build_up_chart
 from placements.explain.decision_document import outcome_document
 from placements.explain.decision_tables import (
@@ -42,7 +49,12 @@ from placements.explain.decision_tables import (
     rows_csv,
     rows_of,
 )
-from placements.explain.decisions import removal_words, step_sentences, step_title
+from placements.explain.decisions import (
+    course_sentences,
+    removal_words,
+    step_sentences,
+    step_title,
+)
 from placements.explain.exact import exact_sentences, shopping_sentence
 from placements.explain.steps import (
     FEW_CLUSTERS,
@@ -84,9 +96,15 @@ from placements.services.decisions.records import (
     ranking_decision,
     readable_decisions,
 )
-from placements.services.decisions.why_not import NOT_IN_FLEET
+from placements.services.decisions.why_not import (
+    NOT_IN_FLEET,
+    Document,
+    decided_document,
+    draft_with,
+    state_today,
+)
 from placements.templatetags.fleet import run_address
-from placements.web.outcomes import OutcomeTable, outcome_table
+from placements.web.outcomes import OutcomeRow, OutcomeTable, outcome_row, outcome_table
 from placements.web.request import (
     UnknownWord,
     as_file,
@@ -95,7 +113,85 @@ from placements.web.request import (
     unknown_words,
     word_from,
 )
-from placements.web.why_not import Explanation, explanation_of, today_words
+
+
+@dataclass(frozen=True, slots=True)
+class Help:
+    """One change that would select the cluster: a draft of the placement, or a cluster to change."""
+
+    words: str
+    effects: str
+    manifest: str
+    cluster_url: str
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    today: str
+    outcome: OutcomeRow
+    course: list[str]
+    helps: list[Help]
+    fails: list[str]
+    untried: list[str]
+    is_placed: bool
+    is_rescheduled: bool
+    build_up: Chart | None
+
+
+def today_words(view: DecisionView, cluster: str) -> str:
+    return state_today(
+        cluster,
+        was_in_fleet=cluster in view.value.cycle.fleet.positions,
+        decided_at=view.row.created_at,
+        now=datetime.now(UTC),
+    )
+
+
+def explanation_of(view: DecisionView, cluster: str) -> Explanation:
+    """Return everything about one cluster of the decision's fleet. Raise KeyError for any other."""
+    advice = view.advice(cluster)
+    evaluated = (
+        evaluated_decision(view.value, cluster) if advice.is_rescheduled else view.value
+    )
+    chart = build_up_chart(evaluated, cluster)
+    helps = plausible(advice.helps)
+    document = decided_document(view) if helps else None
+    return Explanation(
+        today_words(view, cluster),
+        outcome_row(advice.outcome),
+        course_sentences(evaluated, cluster),
+        [_help(document, one) for one in helps],
+        failure_sentences(advice.fails),
+        untried_sentences(advice.not_tried),
+        is_placed=not advice.is_rescheduled
+        and advice.outcome.outcome in (Outcome.PICKED, Outcome.KEPT),
+        is_rescheduled=advice.is_rescheduled,
+        build_up=chart
+        if chart and len(chart.rows) > 2 and any(points for _, points in chart.rows)
+        else None,
+    )
+
+
+def _help(document: Document | None, one: Suggestion) -> Help:
+    change, facts, address = one.change, one.change.facts, ""
+    if change.kind is ChangeKind.LABEL:
+        address = reverse(
+            "web:cluster-edit",
+            args=[facts["cluster"]],
+            query={"label": f"{facts['key']}={facts['value']}"},
+        )
+    elif change.kind is ChangeKind.LEAVE:
+        address = reverse("web:cluster-leave", args=[facts["cluster"]])
+    elif change.kind is ChangeKind.REPORT:
+        address = reverse("web:cluster", args=[facts["cluster"]])
+    draft = draft_with(document, change) if document else None
+    return Help(
+        change_words(change),
+        effects_words(one),
+        dump_yaml(draft) if draft else "",
+        address,
+    )
+
 
 FORMATS = ("csv", "json")
 # Parts of the page that htmx fetches separately: `?panel=issues`.

@@ -5,6 +5,7 @@ from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_safe
 
 from fleetui.apimachinery.yaml import dump_yaml
+from fleetui.bulk import first_or_raise
 from fleetui.htmx import render_page
 from fleetui.permissions import for_readers
 from placements.models import DisruptionBudget, Eviction
@@ -76,9 +77,10 @@ def disruptions(request: HttpRequest) -> HttpResponse:
 @require_safe
 def budget(request: HttpRequest, name: str) -> HttpResponse:
     """Show a budget: its limit, its arithmetic now, the last evictions of its placement."""
-    row = DisruptionBudget.objects.filter(name=name).first()
-    if row is None:
-        raise Http404(f"Disruption budget {name} not found on the hub.")
+    row = first_or_raise(
+        DisruptionBudget.objects.filter(name=name),
+        Http404(f"Disruption budget {name} not found on the hub."),
+    )
     [state] = budget_states([row])
     evictions = list(
         evictions_matching(placement=name).order_by("-id")[:MOST_OF_A_BUDGET]

@@ -1,10 +1,10 @@
 """The history of a placement: its snapshots and decisions, and any two of them compared."""
 
 import re
+from bisect import bisect
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from itertools import pairwise
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
@@ -13,6 +13,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_http_methods, require_safe
 
 from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.apimachinery.grouping import grouped
 from fleetui.apimachinery.model import Semantics
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.concurrency import RevisionConflict
@@ -76,7 +77,6 @@ from placements.web.rollouts import RunRow, run_rows
 _CHANGES_SHOWN, _LATER_SHOWN, _NAMES_SHOWN = 4, 2, 20
 _KEY = re.compile("[a-z0-9-]{1,40}")
 _POLICY = re.compile("p([0-9]{1,9})")
-_NEVER = datetime.max.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,26 +122,28 @@ def history(request: HttpRequest, name: str) -> HttpResponse:
     # Runs of an earlier placement of this name belong to none of these revisions.
     kind = None if placement.runs_made else RunKind.STAGED
     runs = run_rows(placement.full_name, most=4 * PAGE_SIZE, kind=kind)
-    ends = {one.at: newer.at for newer, one in pairwise(revisions)}
+    # A decision or rollout belongs to the last revision that began before it.
+    starts = [one.at for one in reversed(revisions)]
     changing = (
         placement.decisions.filter(CHANGES_CLUSTERS)
         .order_by("-number")
         .values_list("number", "created_at")
     )
+    changes = grouped((bisect(starts, at), number) for number, at in changing)
+    rollouts = {bisect(starts, row.began_at): row for row in reversed(runs)}
     later = {
         one.at: [
             number
-            for number, at in changing
-            if one.at <= at < ends.get(one.at, _NEVER)
-            and (not one.decision or one.decision.number != number)
+            for number in changes.get(bisect(starts, one.at), ())
+            if not one.decision or one.decision.number != number
         ]
         for one in page
     }
-    decision_numbers = [placement.decisions_made]
-    for numbers in later.values():
-        decision_numbers += numbers[:_LATER_SHOWN]
+    shown_numbers = [number for one in later.values() for number in one[:_LATER_SHOWN]]
     decisions = list(
-        placement.decisions.filter(number__in=decision_numbers)
+        placement.decisions.filter(
+            number__in=[placement.decisions_made, *shown_numbers]
+        )
         .select_related("record")
         .defer("record__content")
         .order_by("-number")
@@ -154,23 +156,17 @@ def history(request: HttpRequest, name: str) -> HttpResponse:
         if snapshot
     ]
     has_content = load_contents(list(dict.fromkeys(compared)))
+    restored = {at: dump_yaml(document) for at, document in restores.items()}
     rows = [
         _row(
             placement,
             one,
             snapshots,
             has_content,
-            dump_yaml(restores[one.at]) if one.at in restores else "",
+            restored.get(one.at, ""),
             [decision for decision in decisions if decision.number in later[one.at]],
             len(later[one.at]),
-            next(
-                (
-                    run
-                    for run in runs
-                    if one.at <= run.began_at < ends.get(one.at, _NEVER)
-                ),
-                None,
-            ),
+            rollouts.get(bisect(starts, one.at)),
         )
         for one in page
     ]
@@ -197,9 +193,7 @@ def history(request: HttpRequest, name: str) -> HttpResponse:
             "target": target,
             "missing": at[1] if at and target is None else "",
             "rows": rows,
-            "sides": (("before", "from", 2), ("after", "to", 1))
-            if len(rows) > 1
-            else (),
+            "sides": (("before", "from", 2), ("after", "to", 1)),
             "earlier": shown.earlier,
             "later": shown.later,
         },
@@ -220,11 +214,8 @@ def _row(
     changes: list[FieldDifference] = []
     if before:
         old = snapshots.get(before.policy or 0)
-        changes += (
-            differences(_content(old), _content(new))
-            if old and new and old is not new
-            else []
-        )
+        if old and new and old is not new:
+            changes += differences(_content(old), _content(new))
         if one.decision and before.wanted != one.wanted:
             numbers = (
                 None if number is None else str(number)

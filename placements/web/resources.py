@@ -13,6 +13,7 @@ from django.views.decorators.http import (
 
 from fleetui.apimachinery.secrets import HubObject
 from fleetui.apimachinery.yaml import dump_yaml
+from fleetui.bulk import first_or_raise
 from fleetui.htmx import render_page
 from fleetui.permissions import for_operators, for_readers
 from placements.models import Override, Placement, Resource
@@ -90,10 +91,10 @@ def _get_resource(
     """Return a resource by the parts of its address, where `_` is an empty part. Raises Http404."""
     key = {"group": group, "namespace": namespace}
     plain = {field: "" if value == "_" else value for field, value in key.items()}
-    row = Resource.objects.filter(kind=kind, name=name, **plain).first()
-    if row is None:
-        raise Http404(f"{kind} {name} not found on the hub.")
-    return row
+    return first_or_raise(
+        Resource.objects.filter(kind=kind, name=name, **plain),
+        Http404(f"{kind} {name} not found on the hub."),
+    )
 
 
 @for_readers
@@ -196,9 +197,10 @@ def show_override(
 ) -> HttpResponse:
     """Show an override: the resources and clusters that it changes, its snapshots, its manifest."""
     own = "" if namespace == "_" else namespace
-    row = Override.objects.filter(kind=kind, namespace=own, name=name).first()
-    if row is None:
-        raise Http404(f"{kind} {name} not found on the hub.")
+    row = first_or_raise(
+        Override.objects.filter(kind=kind, namespace=own, name=name),
+        Http404(f"{kind} {name} not found on the hub."),
+    )
     return render(
         request,
         "overrides/override.html",

@@ -16,9 +16,9 @@ from django.utils.text import capfirst
 from django.views.decorators.http import require_http_methods, require_safe
 
 from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.apimachinery.grouping import grouped
 from fleetui.apimachinery.words import counted, full_name
 from fleetui.concurrency import RevisionConflict
-from fleetui.grouping import grouped
 from fleetui.htmx import render_page, wants_fragment
 from fleetui.middleware import costly
 from fleetui.pagination import Page

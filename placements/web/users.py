@@ -19,6 +19,7 @@ from fleetui.access.tokens import (
 )
 from fleetui.access.users import change_user, create_user, known_users
 from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.bulk import first_or_raise
 from fleetui.permissions import current_user, for_readers, for_superusers
 from fleetui.role_names import Role
 from placements.web.request import number_of, page_from, redirect_after
@@ -149,10 +150,10 @@ def _owner(name: str, user: User) -> User:
     """Return the user of a new token: the caller, or a service account. Raise InvalidManifest."""
     if name in ("", user.get_username()):
         return user
-    account = User.objects.filter(username=name, service_account__isnull=False).first()
-    if account is None:
-        raise InvalidManifest.of("user", "not-found", "Not found", "a service account")
-    return account
+    return first_or_raise(
+        User.objects.filter(username=name, service_account__isnull=False),
+        InvalidManifest.of("user", "not-found", "Not found", "a service account"),
+    )
 
 
 @for_readers
@@ -169,9 +170,10 @@ def revoke(request: HttpRequest, number: int | None) -> HttpResponse:
                 "web:tokens",
             )
         return render(request, "access/revoke.html", {"count": user.api_tokens.count()})
-    token = visible_tokens(user).filter(pk=number).first()
-    if token is None:
-        raise Http404(f"API token {number} not found.")
+    token = first_or_raise(
+        visible_tokens(user).filter(pk=number),
+        Http404(f"API token {number} not found."),
+    )
     if request.method == "POST":
         revoke_token(number, by=user, now=now)
         return redirect_after(request, f"API token {token.name} revoked.", "web:tokens")

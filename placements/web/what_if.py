@@ -9,7 +9,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from clusters.filters import label_keys
 from fleetui.apimachinery.errors import InvalidManifest
-from fleetui.grouping import grouped
+from fleetui.apimachinery.grouping import grouped
 from fleetui.htmx import render_page
 from fleetui.middleware import costly
 from fleetui.permissions import for_readers

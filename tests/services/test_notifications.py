@@ -7,6 +7,8 @@ from datetime import UTC, datetime, time, timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from clusters.credentials import check_credentials
 from clusters.models import ChannelKind, MemberCluster, NotificationChannel
@@ -114,6 +116,21 @@ def test_a_problem_is_one_message_until_it_ends(sent: list[str]) -> None:
     assert "no heartbeat for 6m" in body
     assert "Since 2026-11-20 12:00 UTC" in body
     assert "http://127.0.0.1:8000/clusters/a/" in body
+
+
+def test_the_end_of_a_problem_cancels_nothing_that_was_sent(sent: list[str]) -> None:
+    rule()
+    broken("a")
+    evaluate(now=at(0))
+    send_due(now=at(0))
+    MemberCluster.objects.update(verdict="", verdict_reason="")
+
+    with CaptureQueriesContext(connection) as queries:
+        evaluate(now=at(3))
+
+    table = NotificationDelivery._meta.db_table
+    assert len(sent) == 1
+    assert not [one for one in queries if one["sql"].startswith(f'UPDATE "{table}"')]
 
 
 def test_reminders_come_at_their_interval(sent: list[str]) -> None:

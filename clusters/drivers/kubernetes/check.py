@@ -43,6 +43,8 @@ OTHER_CLUSTER = "other-cluster"
 """What a caller confirms to connect a member to another cluster than before."""
 IDENTITY = "identity"
 """The step that reads which cluster it is."""
+_MARKS = {True: "ok", False: "failed", None: "-"}
+_OPTIONS = {FAILED_CHECK: "--confirm", OTHER_CLUSTER: "--other-cluster"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,12 @@ class CheckStep:
     def is_optional(self) -> bool:
         return self.access is not None and self.access.is_optional
 
+    @property
+    def line(self) -> str:
+        """Return the step as commands print it, with the hint where it failed."""
+        words = f"{_MARKS[self.ok]:7}{self.step}: {self.message}"
+        return f"{words} ({self.hint})" if self.hint and not self.ok else words
+
 
 class StepFailed(Exception):
     """A step failed; those after it are not run."""
@@ -105,6 +113,12 @@ class CheckResult:
     def failed(self) -> list[CheckStep]:
         """Return the steps that failed, apart from permissions that are not required."""
         return [one for one in self.steps if one.ok is False and not one.is_optional]
+
+    @property
+    def how_to_confirm(self) -> str:
+        """Return what commands print after the steps of a check that failed."""
+        option = _OPTIONS[self.confirm]
+        return f"The check failed, and nothing was saved; repeat the command with {option} to save it"
 
 
 class ConnectionCheckFailed(FleetError):

@@ -46,7 +46,7 @@ from clusters.drivers.kubernetes.targets import (
     prepare_targets,
 )
 from clusters.drivers.readiness import AVAILABLE, Readiness, hint_of, readiness_of
-from fleetui.grouping import grouped
+from fleetui.apimachinery.grouping import grouped
 
 Cleared: TypeAlias = dict[ObjectRef, tuple[str, str, str]]
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from clusters.columns import ABSENT, Bools, Ints
 from clusters.fleet import Fleet
+from fleetui.apimachinery.grouping import grouped
 from placements.engine.checks.findings import (
     Finding,
     Fix,
@@ -121,10 +122,11 @@ def misspelt_values(fleet: Fleet) -> Iterator[Finding]:
 
 def missing_labels(fleet: Fleet) -> Iterator[Finding]:
     """Yield one finding for each set of clusters: those without a region have no zone either."""
-    lacking: dict[bytes, list[str]] = {}
-    for key, count in key_counts(fleet).items():
-        if 0.9 * len(fleet) <= count < len(fleet):
-            lacking.setdefault(fleet.label(key).is_present.tobytes(), []).append(key)
+    lacking = grouped(
+        (fleet.label(key).is_present.tobytes(), key)
+        for key, count in key_counts(fleet).items()
+        if 0.9 * len(fleet) <= count < len(fleet)
+    )
     pairs = list(_pairs(fleet)) if lacking else []
     for keys in lacking.values():
         is_bare = ~fleet.label(keys[0]).is_present

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from clusters.fleet import Fleet
 from fleetui.apimachinery.errors import ManifestWarning, format_path
 from fleetui.apimachinery.fields import has_second_dash
+from fleetui.apimachinery.grouping import grouped
 from fleetui.apimachinery.words import names_and_more
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import Decision
@@ -97,9 +98,7 @@ def missing_times(cycle: Cycle) -> Iterator[ManifestWarning]:
 
 def decision_warnings(decision: Decision) -> tuple[ManifestWarning, ...]:
     """Return the property values that the cycle needed as numbers and that are none."""
-    clusters: dict[str, list[str]] = {}
-    for one in decision.malformed:
-        clusters.setdefault(one.property, []).append(one.cluster)
+    clusters = grouped((one.property, one.cluster) for one in decision.malformed)
     is_fatal = decision.is_failed and not decision.is_unsatisfiable
     warnings = []
     for name, names in clusters.items():

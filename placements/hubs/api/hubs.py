@@ -14,6 +14,7 @@ from clusters.hub_queries import UnknownHubError, live_hub, visible_hub, visible
 from clusters.hub_state import HubState
 from clusters.models import HubStream, HubWrite
 from clusters.models.hubs import HubIdentity, HubMode
+from fleetui.apimachinery.secrets import HubObject
 from fleetui.hub_scope import LOCAL_HUB, in_hub
 from fleetui.pagination import page_of
 from fleetui.permissions import Role, has_role, may_administer_clusters, teams_of
@@ -52,6 +53,7 @@ from placements.api.serializers import (
     CamelCaseSerializer,
     ConditionField,
     RowSerializer,
+    fields_of,
     names,
     number,
     text,
@@ -80,7 +82,7 @@ from placements.hubs.queries import (
 )
 from placements.hubs.replay.observed_decisions import HubSide, hub_side_of
 from placements.hubs.writing.catalogue import ACTIONS, action_named, refusal_of_write
-from placements.hubs.writing.operations import WritePreview
+from placements.hubs.writing.operations import ResultDifference, WritePreview
 from placements.hubs.writing.planning import WritePlan
 from placements.models import ReplayInputs
 from placements.services.decisions.records import cycles_of, recorded
@@ -194,13 +196,10 @@ class HubStreamListSerializer(CamelCaseSerializer):
     items = HubStreamSerializer(many=True)
 
 
+@fields_of(HubObject, "group", "kind", "namespace", "name", "paths", "reason")
 class UnresolvedObjectSerializer(CamelCaseSerializer):
     """An object of the mirror that is not shown, or not completely."""
 
-    group = serializers.CharField(allow_blank=True)
-    kind = serializers.CharField()
-    namespace = serializers.CharField(allow_blank=True)
-    name = serializers.CharField()
     paths = serializers.ListField(
         child=serializers.CharField(),
         source="not_understood",
@@ -527,15 +526,9 @@ class NewHubWriteSerializer(CamelCaseSerializer):
         return fields
 
 
+@fields_of(ResultDifference, by_hub="Added by the hub: a default, or a webhook.")
 class ResultDifferenceSerializer(CamelCaseSerializer):
     """A field that the write changes."""
-
-    path = serializers.CharField()
-    before = serializers.CharField(allow_blank=True)
-    after = serializers.CharField(allow_blank=True)
-    by_hub = serializers.BooleanField(
-        help_text="Added by the hub: a default, or a webhook."
-    )
 
 
 class WritePreviewSerializer(CamelCaseSerializer):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from clusters.models import Hub, HubStream, HubWrite
+from clusters.models import HubStream, HubWrite
 from placements.explain.connections import CheckReport, PermissionRow, check_report
 from placements.hubs.connections.discovery import (
     READ_VERBS,
@@ -79,25 +79,18 @@ IDENTITIES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ShownHub:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownHub(HubSummary):
     """A hub as pages show it; `next_attempt` is a sentence, "" where nothing is known of one."""
 
-    hub: Hub
     level: str
     word: str
     kind: str
     mode: str
-    reason: str
     next_attempt: str
-    heard_at: datetime | None
-    since: datetime | None
-    clusters: int
-    placements: int
     unresolved: int
     is_current: bool
     has_banner: bool
-    silent_since: datetime | None = None
 
 
 def shown_hub(one: HubSummary, *, now: datetime, unresolved: int = 0) -> ShownHub:
@@ -109,20 +102,22 @@ def shown_hub(one: HubSummary, *, now: datetime, unresolved: int = 0) -> ShownHu
         reason = one.reason
     return ShownHub(
         one.hub,
-        level,
-        word,
-        HUB_KINDS[one.hub.kind].title,
-        MODES[one.hub.mode],
+        one.state,
         reason,
-        next_attempt(one, now=now),
-        one.heard_at,
         one.since,
+        one.heard_at,
         one.clusters,
         one.placements,
-        unresolved,
-        one.state == "live",
-        one.state in _OUTDATED or bool(reason),
+        one.retry_at,
         one.silent_since,
+        level=level,
+        word=word,
+        kind=HUB_KINDS[one.hub.kind].title,
+        mode=MODES[one.hub.mode],
+        next_attempt=next_attempt(one, now=now),
+        unresolved=unresolved,
+        is_current=one.state == "live",
+        has_banner=one.state in _OUTDATED or bool(reason),
     )
 
 

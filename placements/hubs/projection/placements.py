@@ -8,10 +8,10 @@ from django.db.models import Count, Exists, F, OuterRef, Q
 
 from clusters.models import MirroredObject
 from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.apimachinery.grouping import grouped
 from fleetui.apimachinery.kinds import EVICTION_KIND, api_version_of
 from fleetui.apimachinery.model import HUB_SEMANTICS, items_at, mapping_at
 from fleetui.bulk import batched
-from fleetui.grouping import grouped
 from placements.explain.rollouts import DELETED
 from placements.hubs.fleet_versions import write_newly_read
 from placements.hubs.kinds.kubefleet import (

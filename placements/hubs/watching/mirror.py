@@ -9,8 +9,8 @@ from django.db import transaction
 from django.db.models import F
 
 from clusters.models import BindingChange, Hub, HubStream, MirroredObject
+from fleetui.apimachinery.grouping import grouped
 from fleetui.bulk import batched
-from fleetui.grouping import grouped
 from fleetui.hub_scope import in_hub
 from placements.hubs.kinds.base import HubApi, StreamKind, moment_of
 from placements.hubs.trimming import MirrorRecord, short_digest

@@ -26,6 +26,7 @@ from clusters.hub_queries import visible_hubs
 from clusters.models import Hub
 from clusters.models.hubs import HubIdentity, HubMode
 from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.bulk import first_or_raise
 from fleetui.htmx import render_page
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id, in_hub
 from fleetui.permissions import (
@@ -236,10 +237,10 @@ def _about(
 
 
 def _visible(request: HttpRequest, name: str) -> Hub:
-    hub = visible_hubs(request.user).filter(name=name).first()
-    if hub is None:
-        raise Http404(f"No hub is named {name}.")
-    return hub
+    return first_or_raise(
+        visible_hubs(request.user).filter(name=name),
+        Http404(f"No hub is named {name}."),
+    )
 
 
 @for_cluster_administrators("check hubs")

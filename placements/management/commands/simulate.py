@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils.module_loading import import_string
 
+from fleetui.apimachinery.grouping import grouped
 from fleetui.apimachinery.model import SUPPORTED_SEMANTICS, Semantics
 from fleetui.apimachinery.yaml import dump_yaml
 from placements.engine.advice.search import why_not
@@ -485,12 +486,12 @@ def _render_all(
     if output != "table":
         warnings = {semantics: one.warnings for semantics, one in simulations.items()}
         return _dump(comparison_document(comparison, warnings=warnings), output)
-    about: dict[
-        str, list[str]
-    ] = {}  # each warning once, with the names of its semantics unless it is of all
-    for semantics, one in simulations.items():
-        for warning in one.warnings:
-            about.setdefault(warning_note(warning), []).append(str(semantics))
+    # Each warning once, with the names of its semantics unless it is of all.
+    about = grouped(
+        (warning_note(warning), str(semantics))
+        for semantics, one in simulations.items()
+        for warning in one.warnings
+    )
     notes = [
         note
         if len(names) == len(simulations)

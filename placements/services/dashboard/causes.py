@@ -8,7 +8,7 @@ from typing import Any
 
 from django.contrib.auth.models import AnonymousUser, User
 
-from fleetui.grouping import grouped
+from fleetui.apimachinery.grouping import grouped
 from fleetui.hub_scope import current_hub_id
 from fleetui.permissions import may_manage_notifications
 from placements.engine.problems import (

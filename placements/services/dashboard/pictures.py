@@ -11,7 +11,7 @@ from django.db.models import Case, Count, OuterRef, Subquery, Value, When
 from clusters.columns import domain_order
 from clusters.filters import groups_of
 from clusters.models import ClusterLabel, MemberCluster
-from fleetui.grouping import grouped
+from fleetui.apimachinery.grouping import grouped
 from fleetui.hub_scope import current_hub_id
 from placements.explain.vocabulary import value_words
 from placements.manifests.binding import BindingState

@@ -6,10 +6,10 @@ from typing import Any
 
 from django.db.models import Case, Count, QuerySet, Value, When
 
+from fleetui.apimachinery.grouping import grouped
 from fleetui.bulk import (
     filter_by,
 )
-from fleetui.grouping import grouped
 from placements.engine.disruption import (
     EvictionContext,
     EvictionReason,

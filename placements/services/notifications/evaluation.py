@@ -16,8 +16,8 @@ from django.db import transaction
 from clusters.hub_queries import across_hubs
 from clusters.models import FleetState
 from clusters.observation import LONGEST_SILENCE
+from fleetui.apimachinery.grouping import grouped
 from fleetui.apimachinery.words import counted
-from fleetui.grouping import grouped
 from fleetui.hub_scope import LOCAL_HUB
 from placements.engine.problems import NOUNS, Noun
 from placements.models import (
@@ -132,7 +132,9 @@ def make_messages(*, now: datetime) -> int:
         before = deliveries[rule.pk, problem.pk]
         messages += _messages_of(rule, problem, before, now=now)
         if problem.ended_at is not None:
-            canceled += [one.pk for one in before.values()]
+            canceled += [
+                one.pk for one in before.values() if one.state == State.PENDING
+            ]
     with transaction.atomic():
         # What ended before it was sent is not worth a message; nor is that it ended.
         NotificationDelivery.objects.filter(

@@ -11,7 +11,7 @@ from django.db.models import Count, Q, QuerySet, Window
 from django.db.models.functions import RowNumber
 
 from clusters.hub_queries import hubs_with_role
-from fleetui.grouping import grouped
+from fleetui.apimachinery.grouping import grouped
 from fleetui.permissions import Role, may_manage_notifications
 from placements.models import Problem, ProblemKind
 from placements.services.problems.book import address, compare_old

@@ -11,8 +11,8 @@ from dataclasses import replace
 from enum import StrEnum
 
 from clusters.fleet import EligibilityKind
+from fleetui.apimachinery.grouping import grouped
 from fleetui.apimachinery.words import counted, names_and_more
-from fleetui.grouping import grouped
 from placements.engine.problems import (
     Cause,
     Noun,

@@ -24,8 +24,8 @@ from clusters.filters import cordoned_names
 from clusters.fleet import EligibilityKind
 from clusters.models import ClusterCredential, Hub, MemberCluster, Membership
 from clusters.observation import not_observed, unhealthy
+from fleetui.apimachinery.grouping import grouped
 from fleetui.apimachinery.words import counted, first_names, names_and_more
-from fleetui.grouping import grouped
 from fleetui.hub_backend import current_backend
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id
 from placements.engine.disruption import EvictionReason, Invalid, NotExecuted

@@ -35,8 +35,8 @@ from clusters.drivers.kubernetes.inventory import NOT_CONFIRMED
 from clusters.drivers.readiness import Readiness
 from clusters.drivers.registry import ACTING_DRIVERS
 from clusters.models import MemberCluster
+from fleetui.apimachinery.grouping import grouped
 from fleetui.apimachinery.words import names_and_more
-from fleetui.grouping import grouped
 from placements.engine.overrides import OverrideFailed
 from placements.engine.rollout.state import (
     NO_FAILURE,

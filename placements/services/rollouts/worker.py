@@ -48,6 +48,7 @@ from clusters.models import MemberCluster
 from clusters.operations.heartbeat import observe_now
 from clusters.queries import cluster_of
 from fleetui.access.secret_values import plain_manifest
+from fleetui.apimachinery.grouping import grouped
 from fleetui.apimachinery.model import mapping_at
 from fleetui.bulk import (
     OfEachRow,
@@ -55,7 +56,6 @@ from fleetui.bulk import (
     update_each,
 )
 from fleetui.changes import unnoticed
-from fleetui.grouping import grouped
 from fleetui.prepared import PreparedQuery
 from fleetui.threads import brief_connection, close_connections
 from placements.engine.envelopes import applied_identities, unwrapped

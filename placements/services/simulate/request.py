@@ -25,6 +25,7 @@ from fleetui.apimachinery.errors import (
     ManifestWarning,
     format_path,
 )
+from fleetui.apimachinery.grouping import grouped
 from fleetui.apimachinery.kinds import (
     MEMBER_KIND,
     NAMESPACED_PLACEMENT_KIND,
@@ -42,7 +43,6 @@ from fleetui.apimachinery.yaml import (
     refuse_twice,
 )
 from fleetui.errors import FleetError
-from fleetui.grouping import grouped
 from placements.engine.checks.examination import fleet_warnings
 from placements.engine.ocm_hub import BlockedSetError, OcmHub, parse_hub
 from placements.engine.scheduling.comparison import SemanticsComparison

@@ -1,6 +1,6 @@
 """Spread strategy of the semantics `ocm`, as proposed upstream (`rules/other-schedulers.md#ocm`)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from math import inf, nextafter
 from typing import Any
 
@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clusters.columns import ABSENT, Bools, Codes, Floats, Ints, LabelColumn
+from fleetui.apimachinery.grouping import grouped
 from placements.engine.scheduling.spread.base import (
     DIGITS,
     ConstraintVerdict,
@@ -241,7 +242,10 @@ def _gaps(state: RoundState, contends: Bools) -> list[Ints]:
 
 def _weighed_gaps(groups: Groups, counts: Ints, contends: Bools) -> Ints:
     ranks = np.zeros(len(groups), dtype=np.int64)
-    for members in _families(groups, contends):
+    siblings = groups.siblings.tolist()
+    reached = np.flatnonzero(groups.is_reached(contends)).tolist()
+    families = grouped((siblings[one], one) for one in reached)
+    for members in families.values():
         quotient = {
             one: (-groups.weights[one] / (2 * int(counts[one]) + 1), int(counts[one]))
             for one in members
@@ -268,14 +272,6 @@ def _level_scores(groups: Groups, gaps: Ints, unit: NDArray[Any]) -> NDArray[Any
         is_uneven[groups.siblings[lowest < 0]] = True
         scores[~groups.is_present & is_uneven[groups.family_of]] = _TOP_LEVEL * unit
     return scores
-
-
-def _families(groups: Groups, contends: Bools) -> Iterable[list[int]]:
-    siblings = groups.siblings.tolist()
-    families: dict[int, list[int]] = {}
-    for one in np.flatnonzero(groups.is_reached(contends)).tolist():
-        families.setdefault(siblings[one], []).append(one)
-    return families.values()
 
 
 def _made_distinct(even: Floats, total: NDArray[Any], contends: Bools) -> Floats:
