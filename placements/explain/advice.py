@@ -73,21 +73,16 @@ def fix_lines(suggestions: Iterable[Suggestion]) -> list[FixLine]:
     """
     costs = {kind: place for place, kind in enumerate(_COSTS)}
     last = costs[_COSTS[-1]]
-    return [
-        FixLine(
-            change_words(one.change),
-            _gains_words(one.gains),
-            _GIVES_UP.get(one.change.kind, "nothing"),
-        )
-        for one in sorted(suggestions, key=lambda one: costs.get(one.change.kind, last))
-        if one.change.kind is not ChangeKind.LEAVE
-    ]
-
-
-def _gains_words(names: Sequence[str]) -> str:
-    """Return the clusters that a change selects in addition, with their number where not all are named."""
-    number = f"{len(names):,} clusters: " * (len(names) > NAMES_SHOWN)
-    return f"{number}{names_and_more(names, NAMES_SHOWN)}" if names else "none"
+    lines = list[FixLine]()
+    for one in sorted(suggestions, key=lambda one: costs.get(one.change.kind, last)):
+        if one.change.kind is ChangeKind.LEAVE:
+            continue
+        selected = names_and_more(one.gains, NAMES_SHOWN) or "none"
+        if len(one.gains) > NAMES_SHOWN:
+            selected = f"{len(one.gains):,} clusters: {selected}"
+        gives_up = _GIVES_UP.get(one.change.kind, "nothing")
+        lines.append(FixLine(change_words(one.change), selected, gives_up))
+    return lines
 
 
 _COSTS = (
