@@ -7,6 +7,7 @@ process leads a session of its own, so that Ctrl-C reaches the supervisor alone 
 behind can be found. On Linux the processes end, too, when the supervisor is killed.
 """
 
+import ctypes
 import fcntl
 import os
 import runpy
@@ -24,9 +25,23 @@ from selectors import EVENT_READ, PollSelector
 from types import FrameType
 from typing import TextIO
 
-from fleetui import broker, tether
+from fleetui import broker
 from fleetui.broker import ANALYSES, EXACT, PERIODIC, UPDATES
 from fleetui.logs import wrapped_line
+
+_PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
+
+
+def end_with(parent: int, *, name: str) -> None:
+    """End this process with its parent, and show it under this name beside the parent's command line."""
+    if sys.platform != "linux":
+        return
+    kernel = ctypes.CDLL(None)
+    kernel.prctl(_PR_SET_NAME, name.encode(), 0, 0, 0)
+    kernel.prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
+    if os.getppid() != parent:  # it ended before the kernel registered the request
+        sys.exit(1)
+
 
 _PERIODIC_SLOTS = 2
 """One for the observation of clusters, which may wait for slow ones, and one for the sweep."""
@@ -97,7 +112,7 @@ def run_in_fork(action: Callable[[], None]) -> None:
     supervisor, process_id = os.getpid(), os.fork()
     if not process_id:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-        tether.end_with(supervisor, name="prepare")
+        end_with(supervisor, name="prepare")
         action()
         sys.exit(0)
     _, status = os.waitpid(process_id, 0)
@@ -216,7 +231,7 @@ class Supervisor:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED)
         os.setsid()
-        tether.end_with(supervisor, name=part.name)
+        end_with(supervisor, name=part.name)
         # The last references to the streams of the others, which closes them.
         self._children.clear()
         self._events.close()

@@ -134,7 +134,9 @@ def _service(live: Live) -> ReadinessResult:
     spec = _of(live, "spec")
     kind = spec.get("type") or "ClusterIP"
     if kind in ("ClusterIP", "NodePort"):
-        addresses = spec.get("clusterIPs") or [spec.get("clusterIP")]
+        addresses = spec.get("clusterIPs")
+        if addresses is None:
+            addresses = [spec.get("clusterIP")]
         return _available(any(addresses[:1]), "no cluster address yet")
     if kind == "LoadBalancer":
         ingress = (_of(live, "status", "loadBalancer").get("ingress") or [{}])[0]

@@ -150,10 +150,10 @@ def _owner(name: str, user: User) -> User:
     """Return the user of a new token: the caller, or a service account. Raise InvalidManifest."""
     if name in ("", user.get_username()):
         return user
-    return first_or_raise(
-        User.objects.filter(username=name, service_account__isnull=False),
-        InvalidManifest.of("user", "not-found", "Not found", "a service account"),
-    )
+    account = User.objects.filter(username=name, service_account__isnull=False).first()
+    if account is None:
+        raise InvalidManifest.of("user", "not-found", "Not found", "a service account")
+    return account
 
 
 @for_readers

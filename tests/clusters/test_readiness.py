@@ -138,6 +138,7 @@ def budget(condition: str | None, allowed: int, **more: Any) -> dict[str, Any]:
         (service(clusterIPs=["10.0.0.1"], type="NodePort"), YES),
         (service(), NOT_YET),
         (service(clusterIPs=None), NOT_YET),
+        (service(clusterIPs=None, clusterIP="10.0.0.1"), YES),
         (service(clusterIPs=[""], type="NodePort"), NOT_YET),
         (service([{"ip": "203.0.113.1"}], type="LoadBalancer"), YES),
         (service([{"hostname": "lb.example"}], type="LoadBalancer"), YES),
