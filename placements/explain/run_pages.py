@@ -110,7 +110,9 @@ def wait_rows(
         names = group.clusters[:_MOST_NAMES]
         level, state = _BLOCKED.get(group.reason, ("pending", Part.PENDING))
         message = messages.get(names[0], "")
-        why = f"{group.why} {message.removesuffix('.')}." if message else group.why
+        why = group.why
+        if message:
+            why += f" {message[:1].upper()}{message[1:].removesuffix('.')}."
         rows.append(
             WaitRow(
                 level,

@@ -46,6 +46,7 @@ from placements.explain.rollouts import (
 from placements.explain.run_pages import (
     DONE,
     LEVELS,
+    OWN_REASONS,
     Part,
     RunCount,
     gate_of,
@@ -292,12 +293,13 @@ def _rollout(
     result = report.result
     is_latest = placement is not None and placement.runs_made == run.number
     has_plan = is_latest and not run.is_mirrored
-    late = {
+    parts = parts_of(run)
+    # As on the overview: what the cluster itself blocks is not updating.
+    parts |= {
         one.cluster: Part.NOT_AVAILABLE
         for one in (result.blocked if result else ())
-        if one.reason is BlockReason.NOT_AVAILABLE
+        if one.reason in OWN_REASONS and parts.get(one.cluster) is Part.UPDATING
     }
-    parts = {**parts_of(run), **late}
     picture = None
     if tab != "plan":  # the plan lists the waves that are left
         picture = _picture(run, parts, history_of(run), result, now=now)

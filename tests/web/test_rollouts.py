@@ -109,8 +109,10 @@ def test_a_blocked_cluster_that_does_not_answer_has_the_reason_of_the_last_call(
 
     sync_due_rollouts(now=world.now)
 
-    panel = text_of(viewer, RUN).partition('id="why"')[2].partition("</section>")[0]
+    page = text_of(viewer, RUN)
+    panel = page.partition('id="why"')[2].partition("</section>")[0]
     assert re.search(r"nreachable since .*[Cc]redentials rejected", panel)
+    assert "0 updating 1 not available 2 pending" in words_of(page)
 
 
 def test_the_waves_tell_removed_clusters_apart_and_end_with_those_that_came_later(

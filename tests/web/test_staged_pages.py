@@ -248,6 +248,19 @@ def test_says_why_a_run_could_not_begin(
     assert "Start run" not in page
 
 
+def test_says_that_a_run_without_resources_would_fail(
+    operator: Client, text_of: Fetch, world: StagedWorld
+) -> None:
+    empty = {"group": "", "version": "v1", "kind": "Namespace", "name": "missing"}
+    world.place("empty", staged_spec() | {"resourceSelectors": [empty]})
+
+    page = text_of(operator, "/placements/empty/staged-run/?strategy=careful")
+
+    assert "Cannot start yet" in page
+    assert "No resources are selected." in page
+    assert "Create without starting" in page
+
+
 @pytest.mark.nightly
 def test_a_run_that_waits_for_a_person_alone_polls_less_often(
     viewer: Client, text_of: Fetch, waiting: StagedWorld

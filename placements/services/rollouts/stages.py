@@ -16,11 +16,12 @@ from placements.engine.rollout.staged_run import (
     RunStatus,
     Stage,
     StagedUpdateResult,
+    StageReason,
     WaitReason,
     initialise,
     names_waiting_for,
 )
-from placements.engine.rollout.state import Phase
+from placements.engine.rollout.state import EMPTY, Phase
 from placements.explain.staged_updates import (
     StageWords,
     duration_words,
@@ -37,6 +38,7 @@ from placements.models import (
     StagedRun,
     StagedStrategy,
 )
+from placements.services.resources.queries import selection_for
 from placements.services.rollout_state import (
     load_rollout_context,
     placement_facts,
@@ -367,6 +369,17 @@ def preview_of(
         rows = Binding.objects.filter(placement=placement, phase=Phase.AVAILABLE)
         rows = rows.filter(resource_snapshot__number=snapshot)
         have_it = frozenset(rows.values_list("cluster_name", flat=True))
+    problems = ()
+    is_empty = all(one.phase in EMPTY for one in context.bindings)
+    # A run selects its resources when it starts: they may be created first.
+    if snapshot is None and is_empty and not selection_for(placement).objects:
+        problems = (reason_sentence(StageReason("no-resources")),)
     return RunPreview(
-        stages, plan.deletions.cluster_names, (), True, have_it, number, snapshot
+        stages,
+        plan.deletions.cluster_names,
+        problems,
+        not problems,
+        have_it,
+        number,
+        snapshot,
     )
