@@ -17,6 +17,7 @@ from django.utils.html import conditional_escape, format_html, format_html_join
 from django.utils.safestring import mark_safe
 
 from fleetui.apimachinery.quantity import quantity_words
+from fleetui.apimachinery.words import joined
 from fleetui.audit import SYSTEM
 from fleetui.hub_backend import current_backend
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id
@@ -32,6 +33,7 @@ from placements.explain.vocabulary import (
 )
 
 register = template.Library()
+register.filter("joined", joined)
 
 _NEGATIVE = re.compile(r"(?<![\w-])-(?=\d)")
 _STATES = {

@@ -570,8 +570,9 @@ class DecisionPage(DecisionView):
             (OUTCOME_WORDS[one.state], one.cluster) for one in self.outcomes
         )
         return [
-            (words, len(several), several[:_MOST_NAMES])
-            for words, several in names.items()
+            (words, len(names[words]), names[words][:_MOST_NAMES])
+            for words in OUTCOME_WORDS.values()
+            if words in names
         ]
 
     @cached_property

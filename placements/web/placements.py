@@ -13,7 +13,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 from django_htmx.http import HttpResponseClientRedirect
 
 from fleetui.apimachinery.model import DEFAULT_SEMANTICS, Semantics
-from fleetui.apimachinery.words import counted
+from fleetui.apimachinery.words import counted, joined
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.htmx import render_page, wants_fragment
 from fleetui.permissions import for_operators, for_readers, may_change
@@ -205,7 +205,7 @@ class PlacementListRow:
             return ""
         words = "Does not survive the loss of a cluster"
         if resilience.levels:
-            words = f"Survives the loss of any {', any '.join(resilience.levels)}"
+            words = f"Survives the loss of any {joined(resilience.levels, 'or')}"
         return words + _BEFORE_CHANGE if is_outdated(self.placement) else words
 
 

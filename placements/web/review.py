@@ -291,7 +291,9 @@ def rollout_sentence(schedule: SchedulePreview, waves: tuple[Wave, ...] | None) 
             f"Rolls out in {counted(len(numbers), 'wave')}: {sizes}{more} {clusters}."
         )
     if schedule.leaves:
-        sentences.append(f"Removes it from {counted(len(schedule.leaves), 'cluster')}.")
+        sentences.append(
+            f"Removes the resources from {counted(len(schedule.leaves), 'cluster')}."
+        )
     return " ".join(sentences) or "Nothing to roll out."
 
 

@@ -171,10 +171,10 @@ function partsFor(lanes) {
   return [head, plot, script];
 }
 
-async function takeOver(lanes) {
-  const drawn = lanes.cloneNode(true);
+async function takeOver(lanes, isResized = false) {
   const known = taken.get(lanes.id) ?? { parts: partsFor(lanes) };
-  const isSame = drawn.isEqualNode(known.drawn ?? null);
+  const drawn = isResized ? known.drawn : lanes.cloneNode(true);
+  const isSame = !isResized && drawn.isEqualNode(known.drawn ?? null);
   if (!isSame) {
     const address = new URL(lanes.dataset.lanes, location.href);
     address.searchParams.set("width", lanes.clientWidth); // so that the names fit
@@ -182,6 +182,7 @@ async function takeOver(lanes) {
     const figure = answer?.ok ? await answer.text() : "";
     if (!figure || !lanes.isConnected) return;
     known.parts[2].textContent = figure;
+    known.width = lanes.clientWidth;
   }
   known.drawn = drawn;
   taken.set(lanes.id, known);
@@ -194,6 +195,19 @@ async function takeOver(lanes) {
   if (!isSame && lanes.dataset.view === "chart") draw(known.parts[2]); // at once: its lanes are hidden now
   switcher(lanes);
 }
+
+/* The names of a figure are cut for its width: another window gets another figure. */
+let resizing;
+
+addEventListener("resize", () => {
+  clearTimeout(resizing);
+  resizing = setTimeout(() => {
+    if (NARROW.matches) return;
+    for (const lanes of document.querySelectorAll("[data-lanes][data-chart]")) {
+      if (taken.get(lanes.id)?.width !== lanes.clientWidth) takeOver(lanes, true);
+    }
+  }, 300);
+});
 
 /* What the user chose to see is kept while fragments are replaced. */
 const wanted = new Map();

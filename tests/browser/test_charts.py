@@ -121,6 +121,33 @@ def test_lanes_keep_their_room_until_their_chart_is_drawn(enter: Enter) -> None:
     assert min(page.evaluate("heights")) > 80
 
 
+def test_lanes_follow_the_width_of_the_window(enter: Enter, decision: str) -> None:
+    page = enter(f"{decision}?step=5")
+    plot = page.locator("#plot-lanes-groups")
+    expect(plot.locator("svg.main-svg").first).to_be_visible()
+
+    page.set_viewport_size({"width": 390, "height": 900})
+    expect(page.locator("#lanes-groups .lanes").first).to_be_visible()
+    expect(plot).to_be_hidden()
+
+    with page.expect_request(re.compile(r"figure=groups&width=\d+")):
+        page.set_viewport_size({"width": 1000, "height": 900})
+    expect(plot).to_be_visible()
+
+
+@pytest.mark.usefixtures("nine")
+def test_a_bar_or_a_sheet_at_the_bottom_is_whole_and_covers_no_end(
+    enter: Enter,
+) -> None:
+    page = enter("/placements/web/reschedule/", "operator", width=390)
+    save = page.get_by_role("button", name="Reschedule web")
+    expect(save).to_be_in_viewport(ratio=1)
+
+    page.goto("/placements/new/")
+    expect(page.locator("#preview")).to_contain_text("clusters selected")
+    page.get_by_role("link", name="Glossary").click(trial=True, timeout=5000)
+
+
 @pytest.mark.usefixtures("nine")
 def test_a_press_on_a_cluster_of_the_fleet_shows_it_and_one_on_a_domain_too(
     enter: Enter,

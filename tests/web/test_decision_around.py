@@ -16,7 +16,16 @@ from placements.services.resources.operations import apply_resources
 from placements.services.rollouts.controller import sync_due_rollouts
 from placements.services.rollouts.staged_runs import save_strategy, start_run
 from placements.services.scheduling import schedule_due
-from tests.rows import NOW, decided, joined, namespace, pick_n_spec, placement_document
+from tests.rows import (
+    NOW,
+    all_joined,
+    decided,
+    joined,
+    namespace,
+    pick_n_spec,
+    placement_document,
+    spec,
+)
 from tests.services.rollouts.staged import staged_spec, strategy_document
 
 pytestmark = pytest.mark.django_db
@@ -84,6 +93,18 @@ def test_downloads_more_rows_than_a_page_shows(viewer: Client) -> None:
     text = viewer.get(f"{address}?group=half:1&from=50&download=csv").content.decode()
 
     assert sorted(_names(text)) == [f"c{number:02}" for number in range(1, 60, 2)]
+
+
+def test_counts_the_selected_first_whatever_the_names(
+    viewer: Client, text_of: Fetch
+) -> None:
+    all_joined("a", "b")
+    policy = {"placementType": "PickFixed", "clusterNames": ["b"]}
+    decision = decided("web", spec(policy)).decisions.get()
+
+    page = text_of(viewer, f"/decisions/{decision.record.decision_id}/")
+
+    assert "2 clusters: 1 selected, 1 not named" in page
 
 
 def test_a_domain_leads_to_its_clusters(

@@ -96,7 +96,7 @@ def test_a_report_is_outdated_wherever_it_is_shown_and_gone_with_its_clusters(
     before = "(before the last change)"
     card, listed = (text_of(viewer, one) for one in ("/", "/placements/"))
     ledger = text_of(viewer, "/placements/ledger/")
-    kept = "the loss of any cluster, any region: the placement keeps a working cluster. Not fulfilled already."
+    kept = "the loss of any cluster or region: the placement keeps a working cluster. Not fulfilled already."
     assert kept in ledger, "it has too few clusters before and after"
     assert "the loss of any cluster: the placement stays fulfilled." in text_of(
         viewer, "/placements/web/"
