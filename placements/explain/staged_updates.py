@@ -212,7 +212,7 @@ _EVICTIONS = {
 STAYS_SENTENCES = {
     KeptReason.NAMESPACED: "In a namespace: cannot be evicted, stays.",
     KeptReason.PICK_FIXED: "PickFixed: cannot be evicted, stays; remove the name from clusterNames.",
-    KeptReason.TOLERATES: "Tolerates the cordon: it would come right back, and stays.",
+    KeptReason.TOLERATES: "Tolerates the cordon taint: stays.",
     KeptReason.HELD: "Paused or stopped: no replacement could start; it leaves once that ends.",
     KeptReason.NEXT_RUN: "Staged: its resources are removed by its next run.",
     KeptReason.STAGED_RUN: (

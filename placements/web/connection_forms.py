@@ -52,7 +52,7 @@ OF_CLUSTER = (
     ConnectionField(
         "name",
         "Name",
-        "Lower-case letters, digits, - and ., at most 63. Cannot be changed.",
+        "Lowercase letters, digits, “-” and “.”, at most 63. Cannot be changed.",
         is_required=True,
         path=NAME_PATH,
     ),

@@ -27,7 +27,7 @@ from fleetui.permissions import (
 from fleetui.polling import TOKEN, shared_fragment
 from placements.engine.problems import Noun, ProblemLevel
 from placements.explain.run_pages import Part
-from placements.explain.vocabulary import NONE, max_skew_words, measure_word
+from placements.explain.vocabulary import max_skew_words, measure_word
 from placements.manifests.policy import PlacementType
 from placements.models import Placement, ProblemKind, Run, RunKind
 from placements.services.dashboard import queries
@@ -72,12 +72,16 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class PlacementLine:
-    """A placement of the overview: its status, its picture, its limit in words, and available clusters."""
+    """A placement of the overview: its status, its picture, and available clusters.
+
+    `limit` is in words; `ends` are the fewest and the most clusters of a domain in words.
+    """
 
     name: str
     state: badges.Badge
     picture: Picture
     limit: str
+    ends: str
     available: int
     wanted: int
 
@@ -187,7 +191,7 @@ def placement_line(
     elif placement.placement_type == PlacementType.PICK_N and not are_skews_known(
         placement
     ):
-        limit = NONE
+        limit = "skew pending"
     elif (
         placement.placement_type == PlacementType.PICK_ALL
         and counts.scheduled < clusters
@@ -197,7 +201,8 @@ def placement_line(
         placement.full_name,
         badges.placement_state(headroom.health),
         picture,
-        f"{limit}, {picture.range_words}" if picture.counts else limit,
+        limit,
+        picture.range_words,
         counts.available,
         max(counts.wanted, counts.scheduled),
     )

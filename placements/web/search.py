@@ -7,7 +7,9 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
+from clusters.filters import ClusterListState, list_state
 from clusters.hub_queries import hubs_with_role
+from clusters.models import MemberCluster
 from fleetui.documentation import pages_matching
 from fleetui.htmx import wants_fragment
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id
@@ -56,6 +58,8 @@ def search(request: HttpRequest) -> HttpResponse:
     now = datetime.now(UTC)
     if results.placements:
         bring_up_to_date(now=now)
+    clusters = MemberCluster.objects.filter(name__in=results.clusters)
+    states = clusters.annotate(how=list_state(now=now)).values_list("name", "how")
     healths = healths_named(results.placements, now=now) if results.placements else {}
     return render(
         request,
@@ -67,6 +71,10 @@ def search(request: HttpRequest) -> HttpResponse:
             "elsewhere": [(one, url_of_result(one)) for one in elsewhere],
             "documents": documents,
             "is_empty": not (results.count or elsewhere or documents),
+            "clusters": [
+                (name, badges.STATE_BADGES[ClusterListState(how)])
+                for name, how in states.order_by("name")
+            ],
             "placements": [
                 (name, badges.placement_state(healths[name]))
                 for name in sorted(healths)

@@ -212,9 +212,9 @@ def test_clusters_in_the_same_state_are_one_cause_and_of_many_causes_six_are_sho
 
     page = text_of(viewer, "/")
 
-    assert _names(page) == ["12 clusters not ready", "p0", "p1", "p2", "p3", "p4"]
+    assert _names(page) == ["12 clusters never reported", "p0", "p1", "p2", "p3", "p4"]
     assert _needs(page)[0][1] == (
-        "Never reported (agent offline): silent-00, silent-01, silent-02 and 9 more."
+        "Agent offline: silent-00, silent-01, silent-02 and 9 more."
     )
     assert '<a id="more-items" href="/inbox/">3 more</a>' in page
     assert "Recent decisions" in page
@@ -358,6 +358,8 @@ def test_lists_several(viewer: Client, text_of: Fetch) -> None:
         "/clusters/nimblefox/",
         "/placements/web/",
     ]
+    clusters = page.partition('id="clusters"')[2].partition("</section>")[0]
+    assert clusters.count("Not monitored<") == 2
 
 
 @pytest.mark.usefixtures("web")

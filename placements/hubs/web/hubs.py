@@ -77,7 +77,7 @@ OF_HUB = (
     ConnectionField(
         "name",
         "Name",
-        "Lower-case letters, digits and -, at most 63. Cannot be changed.",
+        "Lowercase letters, digits and “-”, at most 63. Cannot be changed.",
         is_required=True,
     ),
     ConnectionField("title", "Title", "Shown with the name on pages."),

@@ -43,7 +43,9 @@ class Picture:
 
     @property
     def range_words(self) -> str:
-        """Return the clusters of the emptiest and of the fullest domain: "0 to 1 each"."""
+        """Return the fewest and the most clusters of a domain: "0 to 1 each"."""
+        if not self.counts:
+            return ""
         ends = sorted({min(self.counts), max(self.counts)})
         words = f"{' to '.join(f'{one:,}' for one in ends)} each"
         if self.unlabelled:

@@ -48,6 +48,8 @@ _GROUPS: Mapping[str, tuple[str, str, str]] = {
         "By own report; not selected after 5m of it",
         "state=unhealthy",
     ),
+    # Some are joining: as not ready they would contradict the figures.
+    EligibilityKind.NO_AGENT: ("never reported", "Agent offline", "verdict=noAgent"),
 }
 """State, sentence and filter of the list of clusters that are alike."""
 

@@ -457,7 +457,7 @@ def of_credential(
         noun,
         name,
         ProblemLevel.ATTENTION,
-        f"{row.kind.capitalize()}: {notice}.",
+        f"{row.kind.capitalize()} {notice}.",
         path,
         labels=labels,
     )
