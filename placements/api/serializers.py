@@ -56,6 +56,34 @@ class CamelCaseSerializer(serializers.Serializer[Any]):
         return fields
 
 
+def names(**options: Any) -> serializers.ListField:
+    return serializers.ListField(child=serializers.CharField(), **options)
+
+
+def enum(values: Iterable[str], **options: Any) -> serializers.ChoiceField:
+    """Return a field with a closed set of values; of responses, where nothing checks them."""
+    return serializers.ChoiceField([str(value) for value in values], **options)
+
+
+_KINDS: dict[Any, Callable[..., serializers.Field[Any, Any, Any, Any]]] = {
+    str: serializers.CharField,
+    int: serializers.IntegerField,
+    bool: serializers.BooleanField,
+    float: serializers.FloatField,
+    datetime: serializers.DateTimeField,
+    tuple[str, ...]: names,
+}
+
+
+def _field_for(kind: Any) -> tuple[Callable[..., Any], dict[str, Any]]:
+    """Return the field of a type, and its options; a type that is not known is a closed set."""
+    options = {}
+    if NoneType in get_args(kind):
+        [kind] = {*get_args(kind)} - {NoneType}
+        options["allow_null"] = True
+    return _KINDS.get(kind, partial(enum, kind)), options
+
+
 class RowSerializer(CamelCaseSerializer, serializers.ModelSerializer[Any]):
     """Describes what is in a row; what may be written into it is up to the operations.
 
@@ -73,6 +101,11 @@ class RowSerializer(CamelCaseSerializer, serializers.ModelSerializer[Any]):
             return serializers.CharField if model_field.choices else field, known
         blank = [""] if model_field.blank and "" not in closed else []
         return serializers.ChoiceField, known | {"choices": [*blank, *closed]}
+
+    def build_property_field(self, field_name: str, model_class: Any) -> Any:
+        """Return the field of a property by the type that it returns."""
+        member = getattr(model_class, field_name)
+        return _field_for(get_type_hints(member.fget)["return"])
 
     def get_uniqueness_extra_kwargs(
         self,
@@ -137,10 +170,6 @@ class Text(serializers.CharField):
         return super().to_internal_value(data)
 
 
-def names(**options: Any) -> serializers.ListField:
-    return serializers.ListField(child=serializers.CharField(), **options)
-
-
 def number(source: str, **options: Any) -> serializers.IntegerField:
     return serializers.IntegerField(source=source, **options)
 
@@ -149,19 +178,6 @@ def text(source: str, **options: Any) -> serializers.CharField:
     return serializers.CharField(source=source, **options)
 
 
-def enum(values: Iterable[str], **options: Any) -> serializers.ChoiceField:
-    """Return a field with a closed set of values; of responses, where nothing checks them."""
-    return serializers.ChoiceField([str(value) for value in values], **options)
-
-
-_KINDS: dict[Any, Callable[..., serializers.Field[Any, Any, Any, Any]]] = {
-    str: serializers.CharField,
-    int: serializers.IntegerField,
-    bool: serializers.BooleanField,
-    float: serializers.FloatField,
-    datetime: serializers.DateTimeField,
-    tuple[str, ...]: names,
-}
 Described = TypeVar("Described", bound=type[CamelCaseSerializer])
 
 
@@ -186,11 +202,8 @@ def fields_of(
                 fields[name] = fields.pop(name)
                 continue
             kind = types.get(name) or get_type_hints(properties[name])["return"]
-            options: dict[str, Any] = {"help_text": help_texts.get(name)}
-            if NoneType in get_args(kind):
-                [kind] = {*get_args(kind)} - {NoneType}
-                options["allow_null"] = True
-            fields[name] = _KINDS.get(kind, partial(enum, kind))(**options)
+            field, options = _field_for(kind)
+            fields[name] = field(**options, help_text=help_texts.get(name))
         return serializer
 
     return add_fields
@@ -251,10 +264,6 @@ class ObservedClusterSerializer(RowSerializer):
 class EligibilitySerializer(ObservedClusterSerializer):
     """Whether placements can select a cluster."""
 
-    reason = text("verdict_reason")
-    monitored = serializers.BooleanField(
-        source="is_monitored", help_text="Whether a driver or agent reports."
-    )
     not_ready_at = serializers.SerializerMethodField(
         help_text="When it becomes not ready if it stays as it is."
     )
@@ -274,6 +283,13 @@ class EligibilitySerializer(ObservedClusterSerializer):
             "monitored",
             "not_ready_at",
         )
+        extra_kwargs = {
+            "reason": {"source": "verdict_reason"},
+            "monitored": {
+                "source": "is_monitored",
+                "help_text": "Whether a driver or agent reports.",
+            },
+        }
 
     def get_not_ready_at(self, row: MemberCluster) -> datetime | None:
         return not_ready_at(row, now=datetime.now(UTC))
@@ -383,7 +399,6 @@ class ClusterSerializer(ObservedClusterSerializer):
 
     labels = serializers.SerializerMethodField()
     taints = serializers.SerializerMethodField()
-    cordoned = serializers.BooleanField(source="is_cordoned", read_only=True)
     placements = serializers.SerializerMethodField(
         help_text="The number of its placements."
     )
@@ -394,9 +409,6 @@ class ClusterSerializer(ObservedClusterSerializer):
         [str(one) for one in ClusterListState],
         source="how",
         help_text="Its status; each cluster has exactly one.",
-    )
-    joined_at = serializers.DateTimeField(
-        source="joined_since", allow_null=True, help_text="Null while it is joining."
     )
 
     def get_fields(self) -> dict[str, Any]:
@@ -430,6 +442,13 @@ class ClusterSerializer(ObservedClusterSerializer):
             "outdated_placements",
             "state",
         )
+        extra_kwargs = {
+            "cordoned": {"source": "is_cordoned", "read_only": True},
+            "joined_at": {
+                "source": "joined_since",
+                "help_text": "Null while it is joining.",
+            },
+        }
 
     def get_labels(self, row: MemberCluster) -> dict[str, str]:
         return row.document["metadata"].get("labels") or {}
@@ -521,9 +540,6 @@ class PlacementSerializer(RowSerializer):
     """A placement in a list; its manifest has everything else."""
 
     type = text("placement_type")
-    fulfilled = serializers.BooleanField(source="is_fulfilled", allow_null=True)
-    placed = number("placed_count")
-    pending = serializers.BooleanField(source="is_due")
     revision_number = serializers.IntegerField(
         help_text="The revision as pages name it; `revision` also counts pauses."
     )
@@ -552,6 +568,11 @@ class PlacementSerializer(RowSerializer):
             "is_demo",
             "decision",
         )
+        extra_kwargs = {
+            "fulfilled": {"source": "is_fulfilled"},
+            "placed": {"source": "placed_count"},
+            "pending": {"source": "is_due"},
+        }
 
     @extend_schema_field(HealthSerializer)
     def get_health(self, row: Placement) -> Any:
@@ -573,7 +594,6 @@ class BindingSerializer(RowSerializer):
     """A placement on one cluster."""
 
     placement = text("placement.full_name")
-    cluster = text("cluster_name")
     policy_snapshot = number("policy_snapshot.number", allow_null=True, read_only=True)
     resource_snapshot = number(
         "resource_snapshot.number", allow_null=True, read_only=True
@@ -599,12 +619,6 @@ class BindingSerializer(RowSerializer):
     )
     is_busy = serializers.SerializerMethodField(
         help_text="Whether an apply needs several calls."
-    )
-    objects_done = number(
-        "objects_done",
-        allow_null=True,
-        read_only=True,
-        help_text="Objects finished; null when not busy.",
     )
     contested_since = serializers.DateTimeField(
         allow_null=True,
@@ -645,6 +659,13 @@ class BindingSerializer(RowSerializer):
             "drifts",
             "warnings",
         )
+        extra_kwargs = {
+            "cluster": {"source": "cluster_name"},
+            "objects_done": {
+                "read_only": True,
+                "help_text": "Objects finished; null when not busy.",
+            },
+        }
 
     def get_is_busy(self, row: Binding) -> bool:
         return row.objects_done is not None
@@ -680,8 +701,6 @@ class ResourceSnapshotRowSerializer(RowSerializer):
     """A resource snapshot without the content of its resources."""
 
     name = text("__str__")
-    latest = serializers.BooleanField(source="is_latest")
-    objects = number("objects_count")
 
     class Meta:
         model = ResourceSnapshot
@@ -694,6 +713,10 @@ class ResourceSnapshotRowSerializer(RowSerializer):
             "created_at",
             "created_by",
         )
+        extra_kwargs = {
+            "latest": {"source": "is_latest"},
+            "objects": {"source": "objects_count"},
+        }
 
 
 class ResourceSnapshotSerializer(ResourceSnapshotRowSerializer):
@@ -720,14 +743,6 @@ class DecisionRowSerializer(RowSerializer):
     """One scheduling cycle of one placement."""
 
     id = text("record.decision_id")
-    placement = text("placement_name")
-    fulfilled = serializers.BooleanField(source="is_fulfilled")
-    policy_snapshot = number("policy_number")
-    picked = number("picked_count")
-    because = text("trigger")
-    asked_by = text("triggered_by")
-    kept = number("kept_count")
-    unscheduled = number("unscheduled_count")
     joins = names(help_text="The first of them.")
     leaves = names(help_text="The first of them, evicted clusters included.")
 
@@ -752,13 +767,21 @@ class DecisionRowSerializer(RowSerializer):
             "asked_by",
             "created_at",
         )
+        extra_kwargs = {
+            "placement": {"source": "placement_name"},
+            "fulfilled": {"source": "is_fulfilled"},
+            "policy_snapshot": {"source": "policy_number"},
+            "picked": {"source": "picked_count"},
+            "because": {"source": "trigger"},
+            "asked_by": {"source": "triggered_by"},
+            "kept": {"source": "kept_count"},
+            "unscheduled": {"source": "unscheduled_count"},
+        }
 
 
 class EventRowSerializer(RowSerializer):
     """An event: who did what to an object."""
 
-    by = text("actor_name")
-    what = text("verb")
     type = enum(AuditEventType, read_only=True)
 
     class Meta:
@@ -773,6 +796,10 @@ class EventRowSerializer(RowSerializer):
             "name",
             "revision",
         )
+        extra_kwargs = {
+            "by": {"source": "actor_name"},
+            "what": {"source": "verb"},
+        }
 
 
 class EventSerializer(EventRowSerializer):

@@ -28,8 +28,6 @@ from placements.api.serializers import (
     json_field,
     map_of,
     names,
-    number,
-    text,
 )
 from placements.engine.loss import LossVariant
 from placements.explain.decision_document import bounded_document
@@ -136,9 +134,6 @@ class ReportInputSerializer(CamelCaseSerializer):
 class LossSerializer(RowSerializer):
     """One loss in one variant, and what it does to the placements together."""
 
-    clusters = number("clusters_count")
-    placements = number("placements_count")
-
     class Meta:
         model = ResilienceLoss
         fields = (
@@ -152,6 +147,10 @@ class LossSerializer(RowSerializer):
             "unfulfilled",
             "empty",
         )
+        extra_kwargs = {
+            "clusters": {"source": "clusters_count"},
+            "placements": {"source": "placements_count"},
+        }
 
 
 _WORST = {
@@ -171,12 +170,8 @@ class WeakestPointSerializer(CamelCaseSerializer):
 class ReportSerializer(RowSerializer):
     """A report and its progress; `totals` has the worst losses by level and variant."""
 
-    at = serializers.DateTimeField(source="created_at")
-    by = text("created_by")
     keys: Any = serializers.ListField(child=serializers.CharField())
     variants = serializers.ListField(child=serializers.CharField())
-    placements = number("placements_count")
-    losses = number("losses_count")
     totals = json_field(map_of(map_of(map_of(_WORST))))(
         help_text="The worst loss by level, variant and kind: `unfulfilled`, `empty`, `lost`."
     )
@@ -196,6 +191,12 @@ class ReportSerializer(RowSerializer):
             "completed_at",
             "totals",
         )
+        extra_kwargs = {
+            "at": {"source": "created_at"},
+            "by": {"source": "created_by"},
+            "placements": {"source": "placements_count"},
+            "losses": {"source": "losses_count"},
+        }
 
 
 class LatestReportSerializer(CamelCaseSerializer):

@@ -161,7 +161,6 @@ class HubStreamSerializer(RowSerializer):
     state = serializers.ChoiceField(
         ["idle", "listing", "watching", "absent", "forbidden", "failing"]
     )
-    objects = number("object_count")
 
     class Meta:
         model = HubStream
@@ -186,7 +185,8 @@ class HubStreamSerializer(RowSerializer):
             "error",
         )
         extra_kwargs = {
-            "events_per_minute": {"help_text": "Since the counters were last written."}
+            "events_per_minute": {"help_text": "Since the counters were last written."},
+            "objects": {"source": "object_count"},
         }
 
 
