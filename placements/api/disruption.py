@@ -96,7 +96,6 @@ class ClusterRefSerializer(CamelCaseSerializer):
 class EvictionSerializer(RowSerializer):
     """The eviction of a placement from a cluster, and its outcome."""
 
-    outcome = serializers.ChoiceField(Eviction.Outcome.values)
     drain = serializers.IntegerField(source="drain_id", allow_null=True)
     message = serializers.SerializerMethodField()
     numbers = NumbersField(allow_null=True)
@@ -128,8 +127,6 @@ class EvictionSerializer(RowSerializer):
 class DrainStepSerializer(RowSerializer):
     """The progress of a drain with one placement."""
 
-    state = serializers.ChoiceField(DrainStep.State.values)
-    why = serializers.CharField(allow_blank=True)
     message = serializers.SerializerMethodField()
     numbers = NumbersField(allow_null=True)
 
@@ -139,6 +136,7 @@ class DrainStepSerializer(RowSerializer):
         extra_kwargs = {
             "placement": {"source": "placement_name"},
             "since": {"source": "changed_at"},
+            "why": {"allow_blank": True},
         }
 
     def get_message(self, row: DrainStep) -> str:
@@ -148,7 +146,6 @@ class DrainStepSerializer(RowSerializer):
 class DrainProgressSerializer(RowSerializer):
     """A drain, in progress or ended."""
 
-    state = serializers.ChoiceField(Drain.State.values)
     order = names(source="first", help_text="The placements that are evicted first.")
     left = serializers.SerializerMethodField(
         help_text="The placements that are not evicted yet."

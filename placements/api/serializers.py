@@ -21,7 +21,6 @@ from fleetui.models import AuditEventType, Event
 from placements.api.manifest_schema import ObjectCondition, component, ref
 from placements.engine.limits import ExceededLimit
 from placements.engine.loss import PlacementImpact, PlacementLoss
-from placements.engine.rollout.state import FailureKind, Phase
 from placements.engine.status import HealthCounts, PlacementHealth
 from placements.explain.diff import unified_text
 from placements.manifests.policy import PlacementPolicy
@@ -599,31 +598,14 @@ class BindingSerializer(RowSerializer):
         "resource_snapshot.number", allow_null=True, read_only=True
     )
     decision = text("decision.record.decision_id", allow_null=True, read_only=True)
-    phase = serializers.ChoiceField(
-        list(map(str, Phase)), help_text="The progress of the cluster."
-    )
-    failure = serializers.ChoiceField(
-        ["", *map(str, FailureKind)],
-        help_text="The kind of failure; empty without one.",
-    )
     failed_objects = AnyValue(
         help_text="The objects that were rejected, or are not available yet."
     )
     failed_override = AnyValue(
         allow_null=True, help_text="The override that did not apply, with its path."
     )
-    message = serializers.CharField(allow_blank=True)
-    unavailable_code = serializers.CharField(
-        allow_blank=True,
-        help_text="Why the last call got no answer, such as `timeout`; empty if it did.",
-    )
     is_busy = serializers.SerializerMethodField(
         help_text="Whether an apply needs several calls."
-    )
-    contested_since = serializers.DateTimeField(
-        allow_null=True,
-        read_only=True,
-        help_text="Since when others change the same objects repeatedly.",
     )
     drifts = serializers.SerializerMethodField(
         help_text="The number of objects that have drifted."
@@ -661,6 +643,17 @@ class BindingSerializer(RowSerializer):
         )
         extra_kwargs = {
             "cluster": {"source": "cluster_name"},
+            "phase": {"help_text": "The progress of the cluster."},
+            "failure": {"help_text": "The kind of failure; empty without one."},
+            "message": {"allow_blank": True},
+            "unavailable_code": {
+                "allow_blank": True,
+                "help_text": "Why the last call got no answer, such as `timeout`; empty if it did.",
+            },
+            "contested_since": {
+                "read_only": True,
+                "help_text": "Since when others change the same objects repeatedly.",
+            },
             "objects_done": {
                 "read_only": True,
                 "help_text": "Objects finished; null when not busy.",

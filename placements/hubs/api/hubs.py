@@ -156,12 +156,6 @@ class NewHubSerializer(HubSettingsSerializer):
 class HubStreamSerializer(RowSerializer):
     """The list and watch of one kind."""
 
-    resource = serializers.CharField()
-    form = serializers.ChoiceField(["full", "metadata"])
-    state = serializers.ChoiceField(
-        ["idle", "listing", "watching", "absent", "forbidden", "failing"]
-    )
-
     class Meta:
         model = HubStream
         fields = (
