@@ -70,6 +70,7 @@ from placements.explain.rollouts import (
     result_sentences,
     short_result_document,
 )
+from placements.explain.staged_updates import StageWords
 from placements.manifests.staged_update import RunState
 from placements.models import (
     ClusterUpdate,
@@ -645,11 +646,10 @@ class NewRunSerializer(CamelCaseSerializer):
     snapshot = serializers.IntegerField(required=False, min_value=0, max_value=10**9)
 
 
+@fields_of(StageWords, "name", "at_once", "clusters", within="words")
 class StagePreviewSerializer(CamelCaseSerializer):
     """A stage of a run that has not started."""
 
-    name = serializers.CharField(source="words.name")
-    at_once = serializers.CharField(source="words.at_once")
     clusters = names()
 
 

@@ -181,11 +181,12 @@ Described = TypeVar("Described", bound=type[CamelCaseSerializer])
 
 
 def fields_of(
-    value: type, /, *attributes: str, **help_texts: str
+    value: type, /, *attributes: str, within: str = "", **help_texts: str
 ) -> Callable[[Described], Described]:
     """Return a decorator that adds, for responses, a field for each attribute of a value, by its type.
 
     `attributes` have the order of the fields, by default that of the value; what the class declares stays.
+    `within` is where the serialized object has the value.
     """
     types = get_type_hints(value)
     properties: dict[str, Any] = {
@@ -202,6 +203,8 @@ def fields_of(
                 continue
             kind = types.get(name) or get_type_hints(properties[name])["return"]
             field, options = _field_for(kind)
+            if within:
+                options["source"] = f"{within}.{name}"
             fields[name] = field(**options, help_text=help_texts.get(name))
         return serializer
 

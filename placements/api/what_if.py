@@ -24,12 +24,13 @@ from placements.api.serializers import (
     AnyValue,
     CamelCaseSerializer,
     PlacementLossSerializer,
+    fields_of,
     RowSerializer,
     json_field,
     map_of,
     names,
 )
-from placements.engine.loss import LossVariant
+from placements.engine.loss import LossCounts, LossVariant
 from placements.explain.decision_document import bounded_document
 from placements.explain.loss import choice_words, losses_csv
 from placements.models import Placement, ResilienceLoss, ResilienceReport
@@ -207,21 +208,28 @@ class LatestReportSerializer(CamelCaseSerializer):
     losses = LossSerializer(many=True)
 
 
+@fields_of(
+    LossCounts,
+    "level",
+    "value",
+    "variant",
+    "kept",
+    "moved",
+    "lost",
+    "unfulfilled",
+    "empty",
+    "skew",
+    within="cell",
+    skew="The worst skew afterwards; of the clusters that work for `down`.",
+)
 class CellSerializer(CamelCaseSerializer):
     """What one loss does to one placement: numbers of clusters."""
 
     level = serializers.CharField()
     value = serializers.CharField()
     variant = serializers.ChoiceField([str(one) for one in LossVariant])
-    kept = serializers.IntegerField(source="cell.kept")
-    moved = serializers.IntegerField(source="cell.moved")
-    lost = serializers.IntegerField(source="cell.lost")
     unfulfilled = serializers.BooleanField(source="cell.is_unfulfilled")
     empty = serializers.BooleanField(source="cell.is_empty")
-    skew = serializers.IntegerField(
-        source="cell.skew",
-        help_text="The worst skew afterwards; of the clusters that work for `down`.",
-    )
 
 
 class PlacementReportSerializer(CamelCaseSerializer):
