@@ -66,7 +66,7 @@ from placements.services.disruption.queries import (
     numbers_facts,
     step_sentence,
 )
-from placements.services.disruption.restore import BringBackRow, bring_back
+from placements.services.disruption.restore import BringBackRow, RestorePlan, bring_back
 from placements.services.results import get_placement
 from placements.services.rollouts.operations import abandon_cluster, inject_faults
 from placements.services.status import manifest_of
@@ -220,13 +220,19 @@ class PlacementRestoreSerializer(CamelCaseSerializer):
     fresh = PlacementLossSerializer()
 
 
+@fields_of(
+    RestorePlan,
+    "cluster",
+    "cordoned",
+    "placements",
+    "unlooked",
+    sources={"cordoned": "is_cordoned", "unlooked": "not_evaluated"},
+    unlooked=_UNCHECKED,
+)
 class RestorePlanSerializer(CamelCaseSerializer):
     """What the last drain evicted from a cluster, and how it would return."""
 
-    cluster = serializers.CharField()
-    cordoned = serializers.BooleanField(source="is_cordoned")
     placements = PlacementRestoreSerializer(many=True, source="rows")
-    unlooked = serializers.IntegerField(source="not_evaluated", help_text=_UNCHECKED)
 
 
 class ClusterDisruptionViewSet(BaseViewSet):

@@ -1,7 +1,7 @@
 """Fields of requests and responses: the base classes, manifests and their parts, and rows of lists."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from functools import cached_property, partial
 from types import NoneType
@@ -181,12 +181,17 @@ Described = TypeVar("Described", bound=type[CamelCaseSerializer])
 
 
 def fields_of(
-    value: type, /, *attributes: str, within: str = "", **help_texts: str
+    value: type,
+    /,
+    *attributes: str,
+    within: str = "",
+    sources: Mapping[str, str] | None = None,
+    **help_texts: str,
 ) -> Callable[[Described], Described]:
     """Return a decorator that adds, for responses, a field for each attribute of a value, by its type.
 
     `attributes` have the order of the fields, by default that of the value; what the class declares stays.
-    `within` is where the serialized object has the value.
+    `within` is where the serialized object has the value; `sources` are attributes with another name.
     """
     types = get_type_hints(value)
     properties: dict[str, Any] = {
@@ -201,10 +206,11 @@ def fields_of(
             if name in fields:
                 fields[name] = fields.pop(name)
                 continue
-            kind = types.get(name) or get_type_hints(properties[name])["return"]
+            source = (sources or {}).get(name, name)
+            kind = types.get(source) or get_type_hints(properties[source])["return"]
             field, options = _field_for(kind)
-            if within:
-                options["source"] = f"{within}.{name}"
+            if within or source != name:
+                options["source"] = ".".join(filter(None, (within, source)))
             fields[name] = field(**options, help_text=help_texts.get(name))
         return serializer
 
@@ -507,7 +513,9 @@ class ResourceSerializer(RowSerializer):
     "not_ready",
     "failed",
     "differs",
+    sources={"rollout_started": "started", "in_progress": "in_flight"},
     pending="Nothing is started there yet.",
+    in_progress="Being applied, or not available yet.",
     not_available="Applied, and not available for too long.",
     not_observed="Their last observation is too old.",
     not_monitored="Without a driver nothing is applied.",
@@ -516,11 +524,6 @@ class ResourceSerializer(RowSerializer):
 )
 class HealthCountsSerializer(CamelCaseSerializer):
     """How many clusters are wanted and meet each condition; the states, from `available` on, sum up."""
-
-    rollout_started = serializers.IntegerField(source="started")
-    in_progress = serializers.IntegerField(
-        source="in_flight", help_text="Being applied, or not available yet."
-    )
 
 
 @fields_of(

@@ -24,8 +24,8 @@ from placements.api.serializers import (
     AnyValue,
     CamelCaseSerializer,
     PlacementLossSerializer,
-    fields_of,
     RowSerializer,
+    fields_of,
     json_field,
     map_of,
     names,
@@ -220,6 +220,7 @@ class LatestReportSerializer(CamelCaseSerializer):
     "empty",
     "skew",
     within="cell",
+    sources={"unfulfilled": "is_unfulfilled", "empty": "is_empty"},
     skew="The worst skew afterwards; of the clusters that work for `down`.",
 )
 class CellSerializer(CamelCaseSerializer):
@@ -228,8 +229,6 @@ class CellSerializer(CamelCaseSerializer):
     level = serializers.CharField()
     value = serializers.CharField()
     variant = serializers.ChoiceField([str(one) for one in LossVariant])
-    unfulfilled = serializers.BooleanField(source="cell.is_unfulfilled")
-    empty = serializers.BooleanField(source="cell.is_empty")
 
 
 class PlacementReportSerializer(CamelCaseSerializer):
