@@ -15,6 +15,7 @@ from clusters.importing import ImportChoices
 from clusters.operations.importing import import_members, preview_import
 from clusters.operations.join import JoinOutcome, JoinResult
 from clusters.queries import cluster_of
+from fleetui.apimachinery.errors import ManifestWarning
 from fleetui.permissions import may_administer_clusters, may_operate
 from placements.api.base import BaseViewSet, UserPermission, actor, query_params
 from placements.api.filters import DryRunQuery, ImportQuery
@@ -170,12 +171,10 @@ class ImportedClusterSerializer(CamelCaseSerializer):
     """What an import did with one cluster, or in a dry run what it would do."""
 
 
+@fields_of(ManifestWarning, "code", "path", "message", "clusters", within="warning")
 class ImportNoteSerializer(CamelCaseSerializer):
     """What was not used of the file, or not as it was written."""
 
-    code = serializers.CharField(source="warning.code")
-    path = serializers.CharField(source="warning.path", allow_blank=True)
-    message = serializers.CharField(source="warning.message")
     clusters = names(source="names")
 
 

@@ -53,11 +53,13 @@ from placements.api.serializers import (
     HeartbeatSerializer,
     TaintSerializer,
     Text,
+    fields_of,
 )
 from placements.services.actions import ACTIONS, ActionKind
 from placements.services.filters import bindings_on, placements_on
 from placements.services.fleet.queries import in_order, stale_on
 from placements.services.rollouts.removals import (
+    RemovalToDecide,
     confirm_removal,
     keep_objects,
     waiting_removals,
@@ -258,16 +260,21 @@ CONFIRM, KEEP = "confirm", "keep"
 MOST = 500
 
 
+@fields_of(
+    RemovalToDecide,
+    "cluster",
+    "placement",
+    "reason",
+    "since",
+    "is_orphan",
+    sources={"cluster": "cluster_name", "placement": "placement_name"},
+    reason="Why it is not done without a person.",
+    is_orphan="No placement wants the objects there; otherwise they are of another version than its.",
+)
 class RemovalSerializer(CamelCaseSerializer):
     """A removal that no user requested, which waits for a person."""
 
-    cluster = serializers.CharField(source="cluster_name")
-    placement = serializers.CharField(source="placement_name")
-    reason = serializers.CharField(help_text="Why it is not done without a person.")
     since = serializers.DateTimeField(allow_null=True)
-    is_orphan = serializers.BooleanField(
-        help_text="No placement wants the objects there; otherwise they are of another version than its."
-    )
 
 
 class RemovalDecisionSerializer(CamelCaseSerializer):

@@ -46,7 +46,6 @@ from placements.api.serializers import (
     fields_of,
     json_field,
     names,
-    text,
 )
 from placements.models import DisruptionBudget, Drain, DrainStep, Eviction
 from placements.services.actions import ACTIONS, ActionKind
@@ -67,7 +66,7 @@ from placements.services.disruption.queries import (
     numbers_facts,
     step_sentence,
 )
-from placements.services.disruption.restore import BringBackRow, bring_back
+from placements.services.disruption.restore import BringBackRow, RestorePlan, bring_back
 from placements.services.results import get_placement
 from placements.services.rollouts.operations import abandon_cluster, inject_faults
 from placements.services.status import manifest_of
@@ -97,12 +96,9 @@ class ClusterRefSerializer(CamelCaseSerializer):
 class EvictionSerializer(RowSerializer):
     """The eviction of a placement from a cluster, and its outcome."""
 
-    placement = text("placement_name")
-    cluster = text("cluster_name")
-    outcome = serializers.ChoiceField(Eviction.Outcome.values)
+    drain = serializers.IntegerField(source="drain_id", allow_null=True)
     message = serializers.SerializerMethodField()
     numbers = NumbersField(allow_null=True)
-    drain = serializers.IntegerField(source="drain_id", allow_null=True)
 
     class Meta:
         model = Eviction
@@ -118,7 +114,11 @@ class EvictionSerializer(RowSerializer):
             "at",
             "by",
         )
-        extra_kwargs = {"why": {"help_text": "A stable code, for programs."}}
+        extra_kwargs = {
+            "placement": {"source": "placement_name"},
+            "cluster": {"source": "cluster_name"},
+            "why": {"help_text": "A stable code, for programs."},
+        }
 
     def get_message(self, row: Eviction) -> str:
         return event_line(row)
@@ -127,16 +127,17 @@ class EvictionSerializer(RowSerializer):
 class DrainStepSerializer(RowSerializer):
     """The progress of a drain with one placement."""
 
-    placement = text("placement_name")
-    state = serializers.ChoiceField(DrainStep.State.values)
-    why = serializers.CharField(allow_blank=True)
     message = serializers.SerializerMethodField()
     numbers = NumbersField(allow_null=True)
-    since = serializers.DateTimeField(source="changed_at")
 
     class Meta:
         model = DrainStep
         fields = ("placement", "state", "why", "message", "numbers", "since")
+        extra_kwargs = {
+            "placement": {"source": "placement_name"},
+            "since": {"source": "changed_at"},
+            "why": {"allow_blank": True},
+        }
 
     def get_message(self, row: DrainStep) -> str:
         return step_sentence(row)
@@ -145,9 +146,7 @@ class DrainStepSerializer(RowSerializer):
 class DrainProgressSerializer(RowSerializer):
     """A drain, in progress or ended."""
 
-    state = serializers.ChoiceField(Drain.State.values)
     order = names(source="first", help_text="The placements that are evicted first.")
-    ended_because = text("ended_reason", allow_blank=True)
     left = serializers.SerializerMethodField(
         help_text="The placements that are not evicted yet."
     )
@@ -169,7 +168,8 @@ class DrainProgressSerializer(RowSerializer):
             "placements",
         )
         extra_kwargs = {
-            "deadline": {"help_text": "When the drain ends, whatever is left."}
+            "deadline": {"help_text": "When the drain ends, whatever is left."},
+            "ended_because": {"source": "ended_reason", "allow_blank": True},
         }
 
     @extend_schema_field(names())
@@ -220,13 +220,19 @@ class PlacementRestoreSerializer(CamelCaseSerializer):
     fresh = PlacementLossSerializer()
 
 
+@fields_of(
+    RestorePlan,
+    "cluster",
+    "cordoned",
+    "placements",
+    "unlooked",
+    sources={"cordoned": "is_cordoned", "unlooked": "not_evaluated"},
+    unlooked=_UNCHECKED,
+)
 class RestorePlanSerializer(CamelCaseSerializer):
     """What the last drain evicted from a cluster, and how it would return."""
 
-    cluster = serializers.CharField()
-    cordoned = serializers.BooleanField(source="is_cordoned")
     placements = PlacementRestoreSerializer(many=True, source="rows")
-    unlooked = serializers.IntegerField(source="not_evaluated", help_text=_UNCHECKED)
 
 
 class ClusterDisruptionViewSet(BaseViewSet):

@@ -21,7 +21,6 @@ from placements.api.serializers import (
     CamelCaseSerializer,
     fields_of,
     names,
-    number,
     text,
 )
 from placements.engine.problems import Cause, ProblemFacts
@@ -97,6 +96,12 @@ class WorkerStateSerializer(CamelCaseSerializer):
     "runs_waiting",
     "attention",
     "worker",
+    sources={
+        "not_fulfilled": "unfulfilled",
+        "selectors_at_fault": "invalid",
+        "being_decided": "pending",
+        "heartbeat_late": "late",
+    },
     not_observed="Clusters whose last observation is too old.",
     unhealthy="Clusters that report themselves unhealthy and can still be selected.",
     workloads_failing="Clusters that are the only ones on which several placements fail.",
@@ -105,10 +110,6 @@ class WorkerStateSerializer(CamelCaseSerializer):
 class OverviewSerializer(CamelCaseSerializer):
     """The numbers of the overview."""
 
-    not_fulfilled = number("unfulfilled")
-    selectors_at_fault = number("invalid")
-    being_decided = number("pending")
-    heartbeat_late = number("late")
     runs_running = serializers.IntegerField()
     runs_waiting = serializers.IntegerField(
         help_text="Rollouts that need a decision of a user."

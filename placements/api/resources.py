@@ -40,7 +40,6 @@ from placements.api.serializers import (
     PlacementLossSerializer,
     ResourceSerializer,
     RowSerializer,
-    text,
 )
 from placements.explain.checks import finding_document
 from placements.models import Override, Resource
@@ -192,10 +191,6 @@ class ApplyViewSet(BaseViewSet):
 class OverrideSerializer(RowSerializer):
     """An override in a list; its manifest has everything else."""
 
-    placement = text(
-        "placement_name", help_text="Empty: it applies to every placement."
-    )
-
     class Meta:
         model = Override
         fields = (
@@ -208,7 +203,11 @@ class OverrideSerializer(RowSerializer):
             "updated_at",
         )
         extra_kwargs = {
-            "namespace": {"help_text": "Empty for an override of clusters."}
+            "namespace": {"help_text": "Empty for an override of clusters."},
+            "placement": {
+                "source": "placement_name",
+                "help_text": "Empty: it applies to every placement.",
+            },
         }
 
 

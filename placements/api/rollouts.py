@@ -55,7 +55,6 @@ from placements.api.serializers import (
     enum,
     fields_of,
     names,
-    number,
     text,
 )
 from placements.engine.exact.moves import CurvePoint, MovePlan
@@ -71,6 +70,7 @@ from placements.explain.rollouts import (
     result_sentences,
     short_result_document,
 )
+from placements.explain.staged_updates import StageWords
 from placements.manifests.staged_update import RunState
 from placements.models import (
     ClusterUpdate,
@@ -122,13 +122,6 @@ from placements.services.teams import of_placement, of_run, of_strategy
 class RolloutRowSerializer(RowSerializer):
     """A rollout in a list."""
 
-    placement = text("placement_name")
-    resource_snapshot = number("resource_number", allow_null=True)
-    because = text("trigger")
-    ended_because = text("ended_reason")
-    changes = number(
-        "progress_version", help_text="Changes on every update of the placement."
-    )
     waves_count = serializers.SerializerMethodField()
 
     class Meta:
@@ -150,7 +143,15 @@ class RolloutRowSerializer(RowSerializer):
             "waves_count",
         )
         extra_kwargs = {
-            "state": {"help_text": "`running`, `finished`, `superseded` or `stopped`."}
+            "state": {"help_text": "`running`, `finished`, `superseded` or `stopped`."},
+            "placement": {"source": "placement_name"},
+            "resource_snapshot": {"source": "resource_number"},
+            "because": {"source": "trigger"},
+            "ended_because": {"source": "ended_reason"},
+            "changes": {
+                "source": "progress_version",
+                "help_text": "Changes on every update of the placement.",
+            },
         }
 
     def get_waves_count(self, row: Rollout) -> int:
@@ -237,8 +238,6 @@ class RolloutSerializer(RolloutRowSerializer):
 class ClusterUpdateSerializer(RowSerializer):
     """One update of one cluster, and its outcome."""
 
-    cluster = text("cluster_name")
-
     class Meta:
         model = ClusterUpdate
         fields = (
@@ -256,6 +255,7 @@ class ClusterUpdateSerializer(RowSerializer):
         extra_kwargs = {
             "what": {"help_text": "`add`, `update`, `new`, `retry` or `remove`."},
             "outcome": {"help_text": "Empty while it is in progress."},
+            "cluster": {"source": "cluster_name"},
         }
 
 
@@ -263,12 +263,6 @@ class RolloutControlsSerializer(RowSerializer):
     """Rollout controls of a placement: paused, stopped, pinned."""
 
     placement = text("full_name")
-    stopped = serializers.BooleanField(source="is_stopped")
-    held_at = number(
-        "pinned_snapshot",
-        allow_null=True,
-        help_text="The resource snapshot that the placement is pinned to after a rollback.",
-    )
     can_roll_back = serializers.SerializerMethodField(
         help_text="Whether there is an earlier revision."
     )
@@ -292,6 +286,13 @@ class RolloutControlsSerializer(RowSerializer):
             "can_roll_back",
             "run",
         )
+        extra_kwargs = {
+            "stopped": {"source": "is_stopped"},
+            "held_at": {
+                "source": "pinned_snapshot",
+                "help_text": "The resource snapshot that the placement is pinned to after a rollback.",
+            },
+        }
 
     def get_can_roll_back(self, row: Placement) -> bool:
         return not ACTIONS[ActionKind.ROLLING, "roll-back"].why_not(row, None)
@@ -645,11 +646,10 @@ class NewRunSerializer(CamelCaseSerializer):
     snapshot = serializers.IntegerField(required=False, min_value=0, max_value=10**9)
 
 
+@fields_of(StageWords, "name", "at_once", "clusters", within="words")
 class StagePreviewSerializer(CamelCaseSerializer):
     """A stage of a run that has not started."""
 
-    name = serializers.CharField(source="words.name")
-    at_once = serializers.CharField(source="words.at_once")
     clusters = names()
 
 
@@ -669,9 +669,6 @@ class RunPreviewSerializer(CamelCaseSerializer):
 class StagedRunSerializer(RowSerializer):
     """A staged update run in a list."""
 
-    placement = text("placement_name")
-    snapshot = number("resource_number", allow_null=True)
-
     class Meta:
         model = StagedRun
         fields = (
@@ -688,6 +685,10 @@ class StagedRunSerializer(RowSerializer):
             "started_by",
             "ended_at",
         )
+        extra_kwargs = {
+            "placement": {"source": "placement_name"},
+            "snapshot": {"source": "resource_number"},
+        }
 
 
 @fields_of(Wait, "stage", "clusters", "until")

@@ -1,7 +1,7 @@
 """Fields of requests and responses: the base classes, manifests and their parts, and rows of lists."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from functools import cached_property, partial
 from types import NoneType
@@ -21,7 +21,6 @@ from fleetui.models import AuditEventType, Event
 from placements.api.manifest_schema import ObjectCondition, component, ref
 from placements.engine.limits import ExceededLimit
 from placements.engine.loss import PlacementImpact, PlacementLoss
-from placements.engine.rollout.state import FailureKind, Phase
 from placements.engine.status import HealthCounts, PlacementHealth
 from placements.explain.diff import unified_text
 from placements.manifests.policy import PlacementPolicy
@@ -56,6 +55,34 @@ class CamelCaseSerializer(serializers.Serializer[Any]):
         return fields
 
 
+def names(**options: Any) -> serializers.ListField:
+    return serializers.ListField(child=serializers.CharField(), **options)
+
+
+def enum(values: Iterable[str], **options: Any) -> serializers.ChoiceField:
+    """Return a field with a closed set of values; of responses, where nothing checks them."""
+    return serializers.ChoiceField([str(value) for value in values], **options)
+
+
+_KINDS: dict[Any, Callable[..., serializers.Field[Any, Any, Any, Any]]] = {
+    str: serializers.CharField,
+    int: serializers.IntegerField,
+    bool: serializers.BooleanField,
+    float: serializers.FloatField,
+    datetime: serializers.DateTimeField,
+    tuple[str, ...]: names,
+}
+
+
+def _field_for(kind: Any) -> tuple[Callable[..., Any], dict[str, Any]]:
+    """Return the field of a type, and its options; a type that is not known is a closed set."""
+    options = {}
+    if NoneType in get_args(kind):
+        [kind] = {*get_args(kind)} - {NoneType}
+        options["allow_null"] = True
+    return _KINDS.get(kind, partial(enum, kind)), options
+
+
 class RowSerializer(CamelCaseSerializer, serializers.ModelSerializer[Any]):
     """Describes what is in a row; what may be written into it is up to the operations.
 
@@ -73,6 +100,11 @@ class RowSerializer(CamelCaseSerializer, serializers.ModelSerializer[Any]):
             return serializers.CharField if model_field.choices else field, known
         blank = [""] if model_field.blank and "" not in closed else []
         return serializers.ChoiceField, known | {"choices": [*blank, *closed]}
+
+    def build_property_field(self, field_name: str, model_class: Any) -> Any:
+        """Return the field of a property by the type that it returns."""
+        member = getattr(model_class, field_name)
+        return _field_for(get_type_hints(member.fget)["return"])
 
     def get_uniqueness_extra_kwargs(
         self,
@@ -137,10 +169,6 @@ class Text(serializers.CharField):
         return super().to_internal_value(data)
 
 
-def names(**options: Any) -> serializers.ListField:
-    return serializers.ListField(child=serializers.CharField(), **options)
-
-
 def number(source: str, **options: Any) -> serializers.IntegerField:
     return serializers.IntegerField(source=source, **options)
 
@@ -149,28 +177,21 @@ def text(source: str, **options: Any) -> serializers.CharField:
     return serializers.CharField(source=source, **options)
 
 
-def enum(values: Iterable[str], **options: Any) -> serializers.ChoiceField:
-    """Return a field with a closed set of values; of responses, where nothing checks them."""
-    return serializers.ChoiceField([str(value) for value in values], **options)
-
-
-_KINDS: dict[Any, Callable[..., serializers.Field[Any, Any, Any, Any]]] = {
-    str: serializers.CharField,
-    int: serializers.IntegerField,
-    bool: serializers.BooleanField,
-    float: serializers.FloatField,
-    datetime: serializers.DateTimeField,
-    tuple[str, ...]: names,
-}
 Described = TypeVar("Described", bound=type[CamelCaseSerializer])
 
 
 def fields_of(
-    value: type, /, *attributes: str, **help_texts: str
+    value: type,
+    /,
+    *attributes: str,
+    within: str = "",
+    sources: Mapping[str, str] | None = None,
+    **help_texts: str,
 ) -> Callable[[Described], Described]:
     """Return a decorator that adds, for responses, a field for each attribute of a value, by its type.
 
     `attributes` have the order of the fields, by default that of the value; what the class declares stays.
+    `within` is where the serialized object has the value; `sources` are attributes with another name.
     """
     types = get_type_hints(value)
     properties: dict[str, Any] = {
@@ -185,12 +206,12 @@ def fields_of(
             if name in fields:
                 fields[name] = fields.pop(name)
                 continue
-            kind = types.get(name) or get_type_hints(properties[name])["return"]
-            options: dict[str, Any] = {"help_text": help_texts.get(name)}
-            if NoneType in get_args(kind):
-                [kind] = {*get_args(kind)} - {NoneType}
-                options["allow_null"] = True
-            fields[name] = _KINDS.get(kind, partial(enum, kind))(**options)
+            source = (sources or {}).get(name, name)
+            kind = types.get(source) or get_type_hints(properties[source])["return"]
+            field, options = _field_for(kind)
+            if within or source != name:
+                options["source"] = ".".join(filter(None, (within, source)))
+            fields[name] = field(**options, help_text=help_texts.get(name))
         return serializer
 
     return add_fields
@@ -251,10 +272,6 @@ class ObservedClusterSerializer(RowSerializer):
 class EligibilitySerializer(ObservedClusterSerializer):
     """Whether placements can select a cluster."""
 
-    reason = text("verdict_reason")
-    monitored = serializers.BooleanField(
-        source="is_monitored", help_text="Whether a driver or agent reports."
-    )
     not_ready_at = serializers.SerializerMethodField(
         help_text="When it becomes not ready if it stays as it is."
     )
@@ -274,6 +291,13 @@ class EligibilitySerializer(ObservedClusterSerializer):
             "monitored",
             "not_ready_at",
         )
+        extra_kwargs = {
+            "reason": {"source": "verdict_reason"},
+            "monitored": {
+                "source": "is_monitored",
+                "help_text": "Whether a driver or agent reports.",
+            },
+        }
 
     def get_not_ready_at(self, row: MemberCluster) -> datetime | None:
         return not_ready_at(row, now=datetime.now(UTC))
@@ -383,7 +407,6 @@ class ClusterSerializer(ObservedClusterSerializer):
 
     labels = serializers.SerializerMethodField()
     taints = serializers.SerializerMethodField()
-    cordoned = serializers.BooleanField(source="is_cordoned", read_only=True)
     placements = serializers.SerializerMethodField(
         help_text="The number of its placements."
     )
@@ -394,9 +417,6 @@ class ClusterSerializer(ObservedClusterSerializer):
         [str(one) for one in ClusterListState],
         source="how",
         help_text="Its status; each cluster has exactly one.",
-    )
-    joined_at = serializers.DateTimeField(
-        source="joined_since", allow_null=True, help_text="Null while it is joining."
     )
 
     def get_fields(self) -> dict[str, Any]:
@@ -430,6 +450,13 @@ class ClusterSerializer(ObservedClusterSerializer):
             "outdated_placements",
             "state",
         )
+        extra_kwargs = {
+            "cordoned": {"source": "is_cordoned", "read_only": True},
+            "joined_at": {
+                "source": "joined_since",
+                "help_text": "Null while it is joining.",
+            },
+        }
 
     def get_labels(self, row: MemberCluster) -> dict[str, str]:
         return row.document["metadata"].get("labels") or {}
@@ -486,7 +513,9 @@ class ResourceSerializer(RowSerializer):
     "not_ready",
     "failed",
     "differs",
+    sources={"rollout_started": "started", "in_progress": "in_flight"},
     pending="Nothing is started there yet.",
+    in_progress="Being applied, or not available yet.",
     not_available="Applied, and not available for too long.",
     not_observed="Their last observation is too old.",
     not_monitored="Without a driver nothing is applied.",
@@ -495,11 +524,6 @@ class ResourceSerializer(RowSerializer):
 )
 class HealthCountsSerializer(CamelCaseSerializer):
     """How many clusters are wanted and meet each condition; the states, from `available` on, sum up."""
-
-    rollout_started = serializers.IntegerField(source="started")
-    in_progress = serializers.IntegerField(
-        source="in_flight", help_text="Being applied, or not available yet."
-    )
 
 
 @fields_of(
@@ -521,9 +545,6 @@ class PlacementSerializer(RowSerializer):
     """A placement in a list; its manifest has everything else."""
 
     type = text("placement_type")
-    fulfilled = serializers.BooleanField(source="is_fulfilled", allow_null=True)
-    placed = number("placed_count")
-    pending = serializers.BooleanField(source="is_due")
     revision_number = serializers.IntegerField(
         help_text="The revision as pages name it; `revision` also counts pauses."
     )
@@ -552,6 +573,11 @@ class PlacementSerializer(RowSerializer):
             "is_demo",
             "decision",
         )
+        extra_kwargs = {
+            "fulfilled": {"source": "is_fulfilled"},
+            "placed": {"source": "placed_count"},
+            "pending": {"source": "is_due"},
+        }
 
     @extend_schema_field(HealthSerializer)
     def get_health(self, row: Placement) -> Any:
@@ -573,43 +599,19 @@ class BindingSerializer(RowSerializer):
     """A placement on one cluster."""
 
     placement = text("placement.full_name")
-    cluster = text("cluster_name")
     policy_snapshot = number("policy_snapshot.number", allow_null=True, read_only=True)
     resource_snapshot = number(
         "resource_snapshot.number", allow_null=True, read_only=True
     )
     decision = text("decision.record.decision_id", allow_null=True, read_only=True)
-    phase = serializers.ChoiceField(
-        list(map(str, Phase)), help_text="The progress of the cluster."
-    )
-    failure = serializers.ChoiceField(
-        ["", *map(str, FailureKind)],
-        help_text="The kind of failure; empty without one.",
-    )
     failed_objects = AnyValue(
         help_text="The objects that were rejected, or are not available yet."
     )
     failed_override = AnyValue(
         allow_null=True, help_text="The override that did not apply, with its path."
     )
-    message = serializers.CharField(allow_blank=True)
-    unavailable_code = serializers.CharField(
-        allow_blank=True,
-        help_text="Why the last call got no answer, such as `timeout`; empty if it did.",
-    )
     is_busy = serializers.SerializerMethodField(
         help_text="Whether an apply needs several calls."
-    )
-    objects_done = number(
-        "objects_done",
-        allow_null=True,
-        read_only=True,
-        help_text="Objects finished; null when not busy.",
-    )
-    contested_since = serializers.DateTimeField(
-        allow_null=True,
-        read_only=True,
-        help_text="Since when others change the same objects repeatedly.",
     )
     drifts = serializers.SerializerMethodField(
         help_text="The number of objects that have drifted."
@@ -645,6 +647,24 @@ class BindingSerializer(RowSerializer):
             "drifts",
             "warnings",
         )
+        extra_kwargs = {
+            "cluster": {"source": "cluster_name"},
+            "phase": {"help_text": "The progress of the cluster."},
+            "failure": {"help_text": "The kind of failure; empty without one."},
+            "message": {"allow_blank": True},
+            "unavailable_code": {
+                "allow_blank": True,
+                "help_text": "Why the last call got no answer, such as `timeout`; empty if it did.",
+            },
+            "contested_since": {
+                "read_only": True,
+                "help_text": "Since when others change the same objects repeatedly.",
+            },
+            "objects_done": {
+                "read_only": True,
+                "help_text": "Objects finished; null when not busy.",
+            },
+        }
 
     def get_is_busy(self, row: Binding) -> bool:
         return row.objects_done is not None
@@ -680,8 +700,6 @@ class ResourceSnapshotRowSerializer(RowSerializer):
     """A resource snapshot without the content of its resources."""
 
     name = text("__str__")
-    latest = serializers.BooleanField(source="is_latest")
-    objects = number("objects_count")
 
     class Meta:
         model = ResourceSnapshot
@@ -694,6 +712,10 @@ class ResourceSnapshotRowSerializer(RowSerializer):
             "created_at",
             "created_by",
         )
+        extra_kwargs = {
+            "latest": {"source": "is_latest"},
+            "objects": {"source": "objects_count"},
+        }
 
 
 class ResourceSnapshotSerializer(ResourceSnapshotRowSerializer):
@@ -720,14 +742,6 @@ class DecisionRowSerializer(RowSerializer):
     """One scheduling cycle of one placement."""
 
     id = text("record.decision_id")
-    placement = text("placement_name")
-    fulfilled = serializers.BooleanField(source="is_fulfilled")
-    policy_snapshot = number("policy_number")
-    picked = number("picked_count")
-    because = text("trigger")
-    asked_by = text("triggered_by")
-    kept = number("kept_count")
-    unscheduled = number("unscheduled_count")
     joins = names(help_text="The first of them.")
     leaves = names(help_text="The first of them, evicted clusters included.")
 
@@ -752,13 +766,21 @@ class DecisionRowSerializer(RowSerializer):
             "asked_by",
             "created_at",
         )
+        extra_kwargs = {
+            "placement": {"source": "placement_name"},
+            "fulfilled": {"source": "is_fulfilled"},
+            "policy_snapshot": {"source": "policy_number"},
+            "picked": {"source": "picked_count"},
+            "because": {"source": "trigger"},
+            "asked_by": {"source": "triggered_by"},
+            "kept": {"source": "kept_count"},
+            "unscheduled": {"source": "unscheduled_count"},
+        }
 
 
 class EventRowSerializer(RowSerializer):
     """An event: who did what to an object."""
 
-    by = text("actor_name")
-    what = text("verb")
     type = enum(AuditEventType, read_only=True)
 
     class Meta:
@@ -773,6 +795,10 @@ class EventRowSerializer(RowSerializer):
             "name",
             "revision",
         )
+        extra_kwargs = {
+            "by": {"source": "actor_name"},
+            "what": {"source": "verb"},
+        }
 
 
 class EventSerializer(EventRowSerializer):

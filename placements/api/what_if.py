@@ -25,13 +25,12 @@ from placements.api.serializers import (
     CamelCaseSerializer,
     PlacementLossSerializer,
     RowSerializer,
+    fields_of,
     json_field,
     map_of,
     names,
-    number,
-    text,
 )
-from placements.engine.loss import LossVariant
+from placements.engine.loss import LossCounts, LossVariant
 from placements.explain.decision_document import bounded_document
 from placements.explain.loss import choice_words, losses_csv
 from placements.models import Placement, ResilienceLoss, ResilienceReport
@@ -136,9 +135,6 @@ class ReportInputSerializer(CamelCaseSerializer):
 class LossSerializer(RowSerializer):
     """One loss in one variant, and what it does to the placements together."""
 
-    clusters = number("clusters_count")
-    placements = number("placements_count")
-
     class Meta:
         model = ResilienceLoss
         fields = (
@@ -152,6 +148,10 @@ class LossSerializer(RowSerializer):
             "unfulfilled",
             "empty",
         )
+        extra_kwargs = {
+            "clusters": {"source": "clusters_count"},
+            "placements": {"source": "placements_count"},
+        }
 
 
 _WORST = {
@@ -171,12 +171,8 @@ class WeakestPointSerializer(CamelCaseSerializer):
 class ReportSerializer(RowSerializer):
     """A report and its progress; `totals` has the worst losses by level and variant."""
 
-    at = serializers.DateTimeField(source="created_at")
-    by = text("created_by")
     keys: Any = serializers.ListField(child=serializers.CharField())
     variants = serializers.ListField(child=serializers.CharField())
-    placements = number("placements_count")
-    losses = number("losses_count")
     totals = json_field(map_of(map_of(map_of(_WORST))))(
         help_text="The worst loss by level, variant and kind: `unfulfilled`, `empty`, `lost`."
     )
@@ -196,6 +192,12 @@ class ReportSerializer(RowSerializer):
             "completed_at",
             "totals",
         )
+        extra_kwargs = {
+            "at": {"source": "created_at"},
+            "by": {"source": "created_by"},
+            "placements": {"source": "placements_count"},
+            "losses": {"source": "losses_count"},
+        }
 
 
 class LatestReportSerializer(CamelCaseSerializer):
@@ -206,21 +208,27 @@ class LatestReportSerializer(CamelCaseSerializer):
     losses = LossSerializer(many=True)
 
 
+@fields_of(
+    LossCounts,
+    "level",
+    "value",
+    "variant",
+    "kept",
+    "moved",
+    "lost",
+    "unfulfilled",
+    "empty",
+    "skew",
+    within="cell",
+    sources={"unfulfilled": "is_unfulfilled", "empty": "is_empty"},
+    skew="The worst skew afterwards; of the clusters that work for `down`.",
+)
 class CellSerializer(CamelCaseSerializer):
     """What one loss does to one placement: numbers of clusters."""
 
     level = serializers.CharField()
     value = serializers.CharField()
     variant = serializers.ChoiceField([str(one) for one in LossVariant])
-    kept = serializers.IntegerField(source="cell.kept")
-    moved = serializers.IntegerField(source="cell.moved")
-    lost = serializers.IntegerField(source="cell.lost")
-    unfulfilled = serializers.BooleanField(source="cell.is_unfulfilled")
-    empty = serializers.BooleanField(source="cell.is_empty")
-    skew = serializers.IntegerField(
-        source="cell.skew",
-        help_text="The worst skew afterwards; of the clusters that work for `down`.",
-    )
 
 
 class PlacementReportSerializer(CamelCaseSerializer):

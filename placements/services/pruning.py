@@ -15,7 +15,7 @@ from typing import Any
 from django.conf import settings
 from django.contrib.sessions.models import Session
 from django.db import IntegrityError, OperationalError, connection
-from django.db.models import Exists, F, Max, OuterRef, Q, QuerySet
+from django.db.models import Exists, F, Max, Model, OuterRef, Q, QuerySet
 
 from clusters.hub_queries import across_hubs
 from clusters.models import BindingChange, Hub, MemberCluster
@@ -143,31 +143,47 @@ def prunable(*, now: datetime) -> Iterator[tuple[str, QuerySet[Any], int]]:
     """
     is_local = current_hub_id() == LOCAL_HUB
     before = now - (settings.KEEP_ROLLOUTS if is_local else settings.KEEP_HUB_HISTORY)
-    for run in ("rollout", "staged_run"):
-        samples = RolloutSample.objects.filter(
-            at__lt=before, **{f"{run}__isnull": False, f"{run}__ended_at": None}
-        )
-        later_sample = RolloutSample.objects.filter(
-            pk__gt=OuterRef("pk"), **{run: OuterRef(run)}
-        )
-        yield "rollout samples", samples.filter(Exists(later_sample)), _BATCH
-
+    evictions_before = now - settings.KEEP_EVICTIONS
+    of_local_hub = Q() if is_local else Q(pk__in=())
+    samples = RolloutSample.objects.filter(at__lt=before)
     updates = ClusterUpdate.objects.filter(ended_at__lt=before, rollout__ended_at=None)
-    later_update = ClusterUpdate.objects.filter(
-        rollout=OuterRef("rollout"),
-        cluster_name=OuterRef("cluster_name"),
-        pk__gt=OuterRef("pk"),
+    runs = Rollout.objects.filter(ended_at__lt=before)
+    staged_runs = StagedRun.objects.filter(of_local_hub, ended_at__lt=before)
+    yield from (
+        (
+            "rollout samples",
+            samples.filter(
+                _has_later(RolloutSample, "rollout"),
+                rollout__isnull=False,
+                rollout__ended_at=None,
+            ),
+            _BATCH,
+        ),
+        (
+            "rollout samples",
+            samples.filter(
+                _has_later(RolloutSample, "staged_run"),
+                staged_run__isnull=False,
+                staged_run__ended_at=None,
+            ),
+            _BATCH,
+        ),
+        (
+            "cluster updates",
+            updates.filter(_has_later(ClusterUpdate, "rollout", "cluster_name")),
+            _BATCH,
+        ),
+        (
+            "rollouts",
+            runs.filter(Q(placement=None) | _has_later(Rollout, "placement")),
+            _SMALL_BATCH,
+        ),
+        (
+            "staged update runs",
+            staged_runs.filter(Q(placement=None) | _has_later(StagedRun, "placement")),
+            _SMALL_BATCH,
+        ),
     )
-    yield "cluster updates", updates.filter(Exists(later_update)), _BATCH
-
-    staged = StagedRun.objects.all() if is_local else StagedRun.objects.none()
-    for name, runs in (
-        ("rollouts", Rollout.objects.all()),
-        ("staged update runs", staged),
-    ):
-        later_run = runs.filter(placement=OuterRef("placement"), pk__gt=OuterRef("pk"))
-        ended = runs.filter(ended_at__lt=before)
-        yield name, ended.filter(Q(placement=None) | Exists(later_run)), _SMALL_BATCH
 
     if is_local:  # problems and messages are of all hubs
         old = now - settings.KEEP_NOTIFICATIONS
@@ -179,42 +195,55 @@ def prunable(*, now: datetime) -> Iterator[tuple[str, QuerySet[Any], int]]:
         )
         yield "problems", Problem.objects.filter(ended_at__lt=old), _SMALL_BATCH
 
-    # One that came as a manifest would be executed again with the same manifest.
-    evictions = Eviction.objects.filter(at__lt=now - settings.KEEP_EVICTIONS)
-    evictions = evictions if is_local else evictions.none()
-    yield "evictions", evictions.filter(Q(name=None) | Q(placement=None)), _BATCH
-    drains = Drain.objects.filter(ended_at__lt=now - settings.KEEP_EVICTIONS)
-    later_drain = Drain.objects.filter(
-        cluster_name=OuterRef("cluster_name"), pk__gt=OuterRef("pk")
-    )
     member = MemberCluster.objects.filter(name=OuterRef("cluster_name"))
-    yield "drains", drains.filter(Exists(later_drain) | ~Exists(member)), _SMALL_BATCH
-
-    yield "decisions", _prunable_decisions(now), _BATCH
+    yield from (
+        # One that came as a manifest would be executed again with the same manifest.
+        (
+            "evictions",
+            Eviction.objects.filter(
+                Q(name=None) | Q(placement=None), of_local_hub, at__lt=evictions_before
+            ),
+            _BATCH,
+        ),
+        (
+            "drains",
+            Drain.objects.filter(
+                _has_later(Drain, "cluster_name") | ~Exists(member),
+                ended_at__lt=evictions_before,
+            ),
+            _SMALL_BATCH,
+        ),
+        ("decisions", _prunable_decisions(now), _BATCH),
+    )
     yield from _prunable_history(now)
-    with across_hubs():  # which share the records
-        is_made = Exists(Decision.objects.filter(record=OuterRef("pk")))
-    yield "decision records", DecisionRecord.objects.filter(~is_made), _BATCH
-    is_cited = Exists(DecisionRecord.objects.filter(fleet=OuterRef("pk")))
+    # Hubs share the records.
     with across_hubs():
+        is_made = Exists(Decision.objects.filter(record=OuterRef("pk")))
         is_version = Exists(FleetVersion.objects.filter(fleet=OuterRef("pk")))
-    yield (
-        "fleet records",
-        FleetRecord.objects.filter(~is_cited & ~is_version),
-        _BATCH,
-    )
-
-    yield (
-        "drafts",
-        Draft.objects.filter(updated_at__lt=now - settings.KEEP_DRAFTS),
-        _BATCH,
-    )
+    is_cited = Exists(DecisionRecord.objects.filter(fleet=OuterRef("pk")))
+    drafts = Draft.objects.filter(updated_at__lt=now - settings.KEEP_DRAFTS)
     events_before = now - (
         settings.KEEP_EVENTS if is_local else settings.KEEP_HUB_HISTORY
     )
-    yield "events", Event.objects.filter(at__lt=events_before), _BATCH
-    yield "expired sessions", Session.objects.filter(expire_date__lt=now), _BATCH
-    yield "expired counters", SharedCacheEntry.objects.filter(expires__lt=now), _BATCH
+    yield from (
+        ("decision records", DecisionRecord.objects.filter(~is_made), _BATCH),
+        ("fleet records", FleetRecord.objects.filter(~is_cited & ~is_version), _BATCH),
+        ("drafts", drafts, _BATCH),
+        ("events", Event.objects.filter(at__lt=events_before), _BATCH),
+        ("expired sessions", Session.objects.filter(expire_date__lt=now), _BATCH),
+        (
+            "expired counters",
+            SharedCacheEntry.objects.filter(expires__lt=now),
+            _BATCH,
+        ),
+    )
+
+
+def _has_later(model: type[Model], *same: str) -> Exists:
+    """Return whether a row of the model was added later with the same values."""
+    values = {name: OuterRef(name) for name in same}
+    later = model._default_manager.filter(pk__gt=OuterRef("pk"), **values)
+    return Exists(later)
 
 
 def _prunable_history(now: datetime) -> Iterator[tuple[str, QuerySet[Any], int]]:
@@ -223,16 +252,22 @@ def _prunable_history(now: datetime) -> Iterator[tuple[str, QuerySet[Any], int]]
     undecided = HubDecision.objects.filter(
         decision=None, is_latest=False, seen_at__lt=before
     )
-    yield "hub decisions without a replay", undecided, _BATCH
     is_cited = Exists(HubDecision.objects.filter(fleet_version=OuterRef("pk")))
     newest = FleetVersion.objects.aggregate(newest=Max("number"))["newest"] or 0
     surplus = Q(seen_at__lt=before) | Q(number__lte=newest - FLEET_VERSIONS)
-    yield (
-        "fleet versions",
-        FleetVersion.objects.filter(surplus & ~is_cited & Q(number__lt=newest)),
-        _BATCH,
+    yield from (
+        ("hub decisions without a replay", undecided, _BATCH),
+        (
+            "fleet versions",
+            FleetVersion.objects.filter(surplus & ~is_cited & Q(number__lt=newest)),
+            _BATCH,
+        ),
+        (
+            "binding changes",
+            BindingChange.objects.filter(seen_at__lt=before),
+            _BATCH,
+        ),
     )
-    yield "binding changes", BindingChange.objects.filter(seen_at__lt=before), _BATCH
     if (
         current_hub_id() == LOCAL_HUB
     ):  # what clusters still ran when their override was deleted

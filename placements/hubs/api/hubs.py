@@ -55,7 +55,6 @@ from placements.api.serializers import (
     RowSerializer,
     fields_of,
     names,
-    number,
     text,
 )
 from placements.hubs.api.objects import execute, response_to_sent
@@ -90,6 +89,29 @@ from placements.services.decisions.records import cycles_of, recorded
 NO_NAMESPACE = "-"
 
 
+@fields_of(
+    HubSummary,
+    "name",
+    "title",
+    "kind",
+    "mode",
+    "identity",
+    "namespaces",
+    "paused",
+    "state",
+    "reason",
+    "since",
+    "age_seconds",
+    "server_version",
+    "clock_offset_seconds",
+    "clusters",
+    "placements",
+    "unresolved",
+    "retry_at",
+    "connection",
+    within="summary",
+    retry_at="When a required kind that fails is tried again.",
+)
 class HubSerializer(CamelCaseSerializer):
     """A live hub, with its state as of now."""
 
@@ -105,8 +127,6 @@ class HubSerializer(CamelCaseSerializer):
     namespaces = names(source="summary.hub.namespaces", help_text="Empty: all.")
     paused = serializers.BooleanField(source="summary.hub.is_paused")
     state = serializers.ChoiceField(list(HubState), source="summary.state")
-    reason = text("summary.reason", allow_blank=True)
-    since = serializers.DateTimeField(source="summary.since", allow_null=True)
     age_seconds = serializers.FloatField(
         allow_null=True, help_text="Since the last event of the hub."
     )
@@ -114,15 +134,8 @@ class HubSerializer(CamelCaseSerializer):
     clock_offset_seconds = serializers.FloatField(
         source="summary.hub.clock_offset_seconds", allow_null=True
     )
-    clusters = number("summary.clusters")
-    placements = number("summary.placements")
     unresolved = serializers.IntegerField(
         help_text="Objects that are not shown, or not completely."
-    )
-    retry_at = serializers.DateTimeField(
-        source="summary.retry_at",
-        allow_null=True,
-        help_text="When a required kind that fails is tried again.",
     )
     connection = ConnectionSerializer(
         required=False, help_text="Only for cluster administrators."
@@ -156,13 +169,6 @@ class NewHubSerializer(HubSettingsSerializer):
 class HubStreamSerializer(RowSerializer):
     """The list and watch of one kind."""
 
-    resource = serializers.CharField()
-    form = serializers.ChoiceField(["full", "metadata"])
-    state = serializers.ChoiceField(
-        ["idle", "listing", "watching", "absent", "forbidden", "failing"]
-    )
-    objects = number("object_count")
-
     class Meta:
         model = HubStream
         fields = (
@@ -186,7 +192,8 @@ class HubStreamSerializer(RowSerializer):
             "error",
         )
         extra_kwargs = {
-            "events_per_minute": {"help_text": "Since the counters were last written."}
+            "events_per_minute": {"help_text": "Since the counters were last written."},
+            "objects": {"source": "object_count"},
         }
 
 
