@@ -122,7 +122,8 @@ def history(request: HttpRequest, name: str) -> HttpResponse:
     # Runs of an earlier placement of this name belong to none of these revisions.
     kind = None if placement.runs_made else RunKind.STAGED
     runs = run_rows(placement.full_name, most=4 * PAGE_SIZE, kind=kind)
-    # A decision or rollout belongs to the last revision that began before it.
+    # A decision belongs to the last revision that began before it, and so does a rollout; it carries those
+    # that followed, up to its own.
     starts = [one.at for one in reversed(revisions)]
     changing = (
         placement.decisions.filter(CHANGES_CLUSTERS)
@@ -130,7 +131,12 @@ def history(request: HttpRequest, name: str) -> HttpResponse:
         .values_list("number", "created_at")
     )
     changes = grouped((bisect(starts, at), number) for number, at in changing)
-    rollouts = {bisect(starts, row.began_at): row for row in reversed(runs)}
+    places = {one.number: at for at, one in enumerate(reversed(revisions), 1)}
+    rollouts = {}
+    for row in reversed(runs):
+        began = bisect(starts, row.began_at)
+        last = max(began, places.get(row.run.revision_number, 0))
+        rollouts |= dict.fromkeys(range(began, last + 1), row)
     later = {
         one.at: [
             number
