@@ -55,6 +55,7 @@ from placements.explain.run_pages import (
     state_counts,
     verdict_words,
     wait_rows,
+    with_troubles,
 )
 from placements.explain.run_pictures import (
     Dot,
@@ -292,12 +293,7 @@ def _rollout(
     result = report.result
     is_latest = placement is not None and placement.runs_made == run.number
     has_plan = is_latest and not run.is_mirrored
-    late = {
-        one.cluster: Part.NOT_AVAILABLE
-        for one in (result.blocked if result else ())
-        if one.reason is BlockReason.NOT_AVAILABLE
-    }
-    parts = {**parts_of(run), **late}
+    parts = with_troubles(parts_of(run), result)
     picture = None
     if tab != "plan":  # the plan lists the waves that are left
         picture = _picture(run, parts, history_of(run), result, now=now)
