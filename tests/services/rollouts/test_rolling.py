@@ -338,6 +338,18 @@ def test_what_failed_is_retried_by_itself_and_at_once_by_hand() -> None:
         operations.retry("web", "c000", by=None, now=world.now)
 
 
+def test_what_another_placement_owned_is_applied_once_that_is_deleted() -> None:
+    world = settled_world(2, one_at_a_time())
+    world.place("other", one_at_a_time(), shares=True)
+    world.pass_time(60, step=5)
+    assert set(world.phases("other").values()) == {Phase.FAILED}
+
+    delete_placement("web", by=None, now=world.now)
+    world.work()
+
+    assert world.run(until=lambda: len(world.available("other")) == 2) < 10
+
+
 @pytest.mark.nightly
 def test_deleting_takes_the_resources_away_from_every_cluster() -> None:
     world = settled_world(4, one_at_a_time())
