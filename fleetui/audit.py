@@ -6,6 +6,8 @@ from datetime import datetime
 from typing import Any
 
 from django.contrib.auth.models import User
+from django.db.models import QuerySet, Subquery
+from django.db.models.functions import Coalesce
 
 from fleetui.encryption import without_values
 from fleetui.models import Event
@@ -69,6 +71,13 @@ def record_of_others(
 def _row(one: AuditEvent, now: datetime, name: str, by: User | None = None) -> Event:
     facts = {name: without_values(getattr(one, name)) for name in AuditEvent.__slots__}
     return Event(at=now, actor=by, actor_name=name, **facts)
+
+
+def events_of_life(kind: str, name: str) -> QuerySet[Event]:
+    """Return the events of an object since its creation: an earlier one may have had its name; unordered."""
+    created = Event.objects.filter(kind=kind, name=name, verb="created").order_by("-id")
+    first = Coalesce(Subquery(created.values("pk")[:1]), 0)
+    return Event.objects.filter(kind=kind, name=name, pk__gte=first)
 
 
 def events_since(kind: str, name: str, revision: int) -> list[Event]:

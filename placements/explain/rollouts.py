@@ -74,8 +74,9 @@ def phase_sentence(result: RollingUpdateResult) -> str:
     if BlockReason.PAUSED in reasons or BlockReason.STOPPED in reasons:
         word = "Paused" if BlockReason.PAUSED in reasons else "Stopped"
         return f"{word}: no new updates start{', running updates finish' if result.in_progress else ''}"
-    if result.phase is RunPhase.WAITS and not result.in_progress:
-        return "Waiting for the next retry"
+    if result.requeue_at and not (result.in_progress or result.actions):
+        stalled = "Rollout stalled. " * (result.phase is RunPhase.HALTED)
+        return f"{stalled}Waiting for the next retry"
     return PHASE_MESSAGES[result.phase]
 
 

@@ -71,10 +71,30 @@ class WaitRow(NamedTuple):
     until: datetime | None = None
 
 
+def with_troubles(
+    parts: Mapping[str, Part], result: RollingUpdateResult | None
+) -> dict[str, Part]:
+    """Return how far clusters have come, where those that are not available by the last sync say so."""
+    if result is None:
+        return dict(parts)
+    late = {one.cluster for one in result.blocked if one.reason in OWN_REASONS}
+    found = {**dict.fromkeys(late, _OPEN), **dict.fromkeys(result.unreachable, _SOUND)}
+    troubles = {
+        name: Part.NOT_AVAILABLE
+        for name, part in parts.items()
+        if part in found.get(name, ())
+    }
+    return {**parts, **troubles}
+
+
+_OPEN = (Part.PENDING, Part.UPDATING)
+_SOUND = (*_OPEN, Part.UPDATED)
+
+
 def state_counts(parts: Iterable[Part]) -> list[RunCount]:
-    """Return the disjoint counts of clusters by state, which sum to the total."""
+    """Return the disjoint counts of clusters by state; those that stay sum to the total."""
     counts = Counter(parts)
-    total = counts.total()
+    total = counts.total() - counts[Part.REMOVED]
     shown = [state for state in LEVELS if counts[state] or state in _ALWAYS]
     return [
         RunCount(
@@ -168,7 +188,7 @@ def rolling_effects(
 ) -> list[tuple[str, str]]:
     counts = Counter(parts)
     running, left = counts[Part.UPDATING], counts[Part.PENDING]
-    done, total = counts[Part.UPDATED], counts.total()
+    done, total = counts[Part.UPDATED], counts.total() - counts[Part.REMOVED]
     action = "Resume" if is_paused else "Pause"
     words = (
         f"{counted(left, 'pending update')} start{'s' * (left == 1)} after you resume."

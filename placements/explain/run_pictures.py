@@ -15,6 +15,7 @@ from statistics import median_low
 from fleetui.apimachinery.words import counted
 from placements.engine.rollout.staged_run import Stage, StagedRunPlan
 from placements.engine.rollout.waves import RolloutProgress
+from placements.explain.run_pages import Part
 from placements.explain.vocabulary import duration_text, seconds_between
 
 MOST_COLUMNS, MOST_DOTS, MOST_NAMED, MOST_POINTS = 14, 20, 9, 400
@@ -261,7 +262,9 @@ def wave_columns(
     waves = started_together(starts)
     columns: list[RunColumn] = []
     if before:
-        columns.append(_column("", before, dots, note=f"{len(before):,} unchanged"))
+        own = [dots[one] for one in before if one in dots]
+        note = _done_words(own, "{kept:,} unchanged")
+        columns.append(_column("", before, dots, note=note))
     begins = [wave[0].at for wave in waves]
     lengths = [later - first for first, later in pairwise(begins)]
     gap = max(_SHORTEST_GAP, 3 * median_low(lengths or [0.0]))
@@ -321,8 +324,16 @@ def _column(
 ) -> RunColumn:
     own = [dots[one] for one in clusters if one in dots]
     own.sort(key=lambda one: _WORST_FIRST[one.level])
-    done = sum(one.level == "healthy" for one in own)
-    return RunColumn(name, note or f"{done:,} of {len(own):,}", tuple(own))
+    return RunColumn(name, note or _done_words(own), tuple(own))
+
+
+def _done_words(dots: Sequence[Dot], words: str = "{done:,} of {kept:,}") -> str:
+    """Return how many of the clusters that stay are done, and how many were removed."""
+    kept = [one for one in dots if one.words != Part.REMOVED]
+    done = sum(one.level == "healthy" for one in kept)
+    removed = len(dots) - len(kept)
+    parts = [words.format(done=done, kept=len(kept))] * bool(kept)
+    return ", ".join(parts + [f"{removed:,} removed"] * bool(removed))
 
 
 _WORST_FIRST = {
@@ -353,9 +364,8 @@ def _merged(columns: list[RunColumn]) -> list[RunColumn]:
 def _joined(columns: Sequence[RunColumn]) -> RunColumn:
     dots = tuple(dot for column in columns for dot in column.dots)
     numbers = [column.name for column in columns if column.name.isdecimal()]
-    done = sum(one.level == "healthy" for one in dots)
     is_planned = columns[0].start is None and bool(columns[0].name)
-    note = f"{len(dots):,}" if is_planned else f"{done:,} of {len(dots):,}"
+    note = f"{len(dots):,}" if is_planned else _done_words(dots)
     name = f"{numbers[0]}–{numbers[-1]}" if numbers else ""  # noqa: RUF001 -- a range
     starts = (column.start for column in columns if column.start is not None)
     start, end = next(starts, None), columns[-1].end

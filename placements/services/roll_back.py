@@ -47,6 +47,23 @@ class Restoration:
         )
 
 
+def restorable(placement: Placement, revisions: Sequence[Revision]) -> list[Revision]:
+    """Return the earlier of these revisions that differ from today's policy, strategy or resources."""
+    earlier = [one for one in revisions[1:] if one.resources]
+    documents = spec_restores(placement, earlier)
+    return [
+        one for one in earlier if one.at in documents or _has_others(placement, one)
+    ]
+
+
+def _has_others(placement: Placement, one: Revision) -> bool:
+    """Return whether a revision has other resources than are rolled out today."""
+    resources, pinned = one.resources, placement.pinned_snapshot
+    return resources is not None and (
+        not resources.is_latest or pinned not in (None, resources.number)
+    )
+
+
 def restoration_of(
     placement: Placement,
     number: int | None,
@@ -59,18 +76,17 @@ def restoration_of(
     if revisions is None:
         revisions = revisions_of(placement)
     earlier = [one for one in revisions[1:] if one.resources]
-    target = next((one for one in earlier if number in (None, one.number)), None)
+    wanted = earlier
+    if number is None:
+        wanted = restorable(placement, revisions) or earlier
+    target = next((one for one in wanted if number in (None, one.number)), None)
     if target is None:
         known = ", ".join(str(one.number) for one in reversed(earlier)) or "none"
         raise ActionNotAllowed(
             f"{placement.full_name} cannot roll back to revision {number}; earlier revisions: {known}"
         )
     document = spec_restores(placement, [target]).get(target.at)
-    resources = target.resources
-    is_other = resources is not None and (
-        not resources.is_latest
-        or placement.pinned_snapshot not in (None, resources.number)
-    )
+    is_other = _has_others(placement, target)
     if document is None and not is_other:
         raise ActionNotAllowed(
             f"{placement.full_name} has the policy and the resources of revision {number}"

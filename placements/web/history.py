@@ -52,6 +52,7 @@ from placements.services.history.queries import (
 )
 from placements.services.placements import UnschedulesEverything
 from placements.services.roll_back import (
+    restorable,
     restoration_of,
     roll_back_to,
 )
@@ -122,7 +123,8 @@ def history(request: HttpRequest, name: str) -> HttpResponse:
     # Runs of an earlier placement of this name belong to none of these revisions.
     kind = None if placement.runs_made else RunKind.STAGED
     runs = run_rows(placement.full_name, most=4 * PAGE_SIZE, kind=kind)
-    # A decision or rollout belongs to the last revision that began before it.
+    # A decision belongs to the last revision that began before it, and so does a rollout; it carries those
+    # that followed, up to its own.
     starts = [one.at for one in reversed(revisions)]
     changing = (
         placement.decisions.filter(CHANGES_CLUSTERS)
@@ -130,7 +132,12 @@ def history(request: HttpRequest, name: str) -> HttpResponse:
         .values_list("number", "created_at")
     )
     changes = grouped((bisect(starts, at), number) for number, at in changing)
-    rollouts = {bisect(starts, row.began_at): row for row in reversed(runs)}
+    places = {one.number: at for at, one in enumerate(reversed(revisions), 1)}
+    rollouts = {}
+    for row in reversed(runs):
+        began = bisect(starts, row.began_at)
+        last = max(began, places.get(row.run.revision_number, 0))
+        rollouts |= dict.fromkeys(range(began, last + 1), row)
     later = {
         one.at: [
             number
@@ -235,6 +242,8 @@ def _row(
         # A hub has not decided yet, or its decision has no number.
         number = placement.number_of_clusters if one.wanted is None else one.wanted
         description = _policy_words(new, number)
+        if one.number == 1:
+            description = f"Created. {description}"
     if one.decision and not changes and not description:
         description = one.decision.trigger
     pinned, resources = placement.pinned_snapshot, one.resources
@@ -307,12 +316,13 @@ def _roll_back_context(
 ) -> dict[str, Any]:
     """Return the earlier revisions, and what restoring one of them changes and selects."""
     revisions = revisions_of(placement)
-    earlier = [one for one in revisions[1:] if one.resources]
+    earlier = restorable(placement, revisions)
     snapshots = {one.number: one for one in placement.policy_snapshots.all()}
     refusal = why_not_roll_back(placement)
     restoration = None
-    if number is None and earlier:
-        number = earlier[0].number
+    if number is None:
+        choices = [one.number for one in [*earlier, *revisions[1:]]]
+        number = next(iter(choices), None)
     if not refusal and number is not None:
         try:
             restoration = restoration_of(placement, number, revisions)

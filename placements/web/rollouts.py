@@ -46,7 +46,6 @@ from placements.explain.rollouts import (
 from placements.explain.run_pages import (
     DONE,
     LEVELS,
-    OWN_REASONS,
     Part,
     RunCount,
     gate_of,
@@ -56,6 +55,7 @@ from placements.explain.run_pages import (
     state_counts,
     verdict_words,
     wait_rows,
+    with_troubles,
 )
 from placements.explain.run_pictures import (
     Dot,
@@ -293,13 +293,7 @@ def _rollout(
     result = report.result
     is_latest = placement is not None and placement.runs_made == run.number
     has_plan = is_latest and not run.is_mirrored
-    parts = parts_of(run)
-    # As on the overview: what the cluster itself blocks is not updating.
-    parts |= {
-        one.cluster: Part.NOT_AVAILABLE
-        for one in (result.blocked if result else ())
-        if one.reason in OWN_REASONS and parts.get(one.cluster) is Part.UPDATING
-    }
+    parts = with_troubles(parts_of(run), result)
     picture = None
     if tab != "plan":  # the plan lists the waves that are left
         picture = _picture(run, parts, history_of(run), result, now=now)

@@ -22,6 +22,12 @@ from placements.explain.rollouts import (
     unblock_sentence,
     with_names,
 )
+from placements.explain.run_pages import (
+    Part,
+    state_counts,
+    verdict_words,
+    with_troubles,
+)
 from tests.builders import pick_n
 from tests.engine.rollout.states import (
     NEW,
@@ -269,3 +275,27 @@ def test_versions_without_a_name_have_the_same_words() -> None:
     assert [one.wanted for one in with_names(result, {}).blocked] == [
         "an older revision"
     ]
+
+
+def test_counts_of_a_rollout_sum_and_name_what_does_not_answer() -> None:
+    clusters = [
+        lost(done("a")),
+        done("b"),
+        cluster("c", Phase.FAILED, runs=NEW, attempts=3, retry_at=after(60)),
+        lost(empty("d")),
+    ]
+    parts = dict.fromkeys("ab", Part.UPDATED)
+    parts |= {"c": Part.FAILED, "d": Part.PENDING, "e": Part.REMOVED}
+
+    shown = with_troubles(parts, next_actions(state(*clusters)))
+    counts = state_counts(shown.values())
+
+    assert [f"{one.number} {one.words}" for one in counts] == [
+        "1 updated, of 4",
+        "1 removed",
+        "0 updating",
+        "1 failed",
+        "2 not available",
+        "0 pending",
+    ]
+    assert verdict_words(shown.values()).startswith("1 of 4 clusters updated")

@@ -88,6 +88,22 @@ def test_a_stall_breaks_the_axis_and_names_why_while_it_lasts() -> None:
     ]
 
 
+def test_a_removed_cluster_is_counted_apart_from_those_that_stay() -> None:
+    dots = _dots({"a": "failed"}) | {"b": Dot("b", "healthy", "removed")}
+
+    columns = wave_columns(
+        [Start("a", 0, 1), Start("b", 0, 1)],
+        [],
+        [],
+        dots,
+        until=60,
+        is_running=True,
+        rest=None,
+    )
+
+    assert [one.note for one in columns] == ["0 of 1, 1 removed"]
+
+
 def test_of_many_waves_the_first_done_and_the_last_planned_share_a_column() -> None:
     names = [f"c{number:02}" for number in range(40)]
     starts = [

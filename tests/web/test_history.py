@@ -24,10 +24,11 @@ from placements.services.history.queries import (
     revisions_of,
     spec_restores,
 )
-from placements.services.placements import save_placement
+from placements.services.placements import delete_placement, save_placement
 from placements.services.resources.operations import apply_resources
 from placements.services.rollouts.controller import sync_due_rollouts
 from placements.services.rollouts.operations import pause, resume
+from placements.services.rollouts.queries import events_of
 from tests.builders import spread
 from tests.database import compare_for_long, load_once
 from tests.ocm_documents import NAMESPACE, ocm_document, with_resources
@@ -180,6 +181,34 @@ def test_another_strategy_and_another_number_are_one_revision(
     assert row[1].startswith("numberOfClusters: 3 → 2 strategy")
     [restored] = spec_restores(web, [first, second]).values()
     assert restored["spec"].get("strategy") == past.document["spec"].get("strategy")
+
+
+def test_an_earlier_placement_of_the_name_has_no_part_in_the_history() -> None:
+    for number in (1, 2):
+        document = placement_document("again", pick_n_spec(number))
+        save_placement(document, by=None, now=LATER)
+    delete_placement("again", by=None, now=LAST)
+
+    # The demo begins in the past.
+    save_placement(document, by=None, now=NOW)
+
+    again = Placement.objects.get(name="again")
+    assert [one.number for one in revisions_of(again)] == [1]
+    run = Rollout(placement=again, placement_name="again", number=1, started_at=NOW)
+    assert list(events_of(run).values_list("verb", flat=True)) == ["created"]
+
+
+def test_list_and_form_offer_the_same_revisions(
+    operator: Client, past: Placement, text_of: Fetch
+) -> None:
+    first = past.policy_snapshots.get(number=1)
+    _save(pick_n_spec(2, topologySpreadConstraints=[REGION]), at=LAST + timedelta(1))
+
+    offered = _offered(text_of(operator, "/placements/web/history/"))
+    form = text_of(operator, "/placements/web/roll-back/")
+
+    assert first.policy["topologySpreadConstraints"]
+    assert re.findall(r'name="number" id="r(\d)"', form) == offered == ["4", "1"]
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7])

@@ -133,7 +133,7 @@ def test_the_waves_tell_removed_clusters_apart_and_end_with_those_that_came_late
         for row in columns.split('<li class="run-column')[1:]
     ]
     assert [re.sub(r" \d+\w*[dhms]\b", "", row.partition("> ")[2]) for row in rows] == [
-        "– 2 unchanged removed c001 removed c002",  # noqa: RUF001 -- without a number
+        "– 2 removed removed c001 removed c002",  # noqa: RUF001 -- without a number
         "Wave 1 0 of 2 updating c000 updating c003",
     ]
 

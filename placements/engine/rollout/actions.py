@@ -114,7 +114,10 @@ class BlockedRemovals:
 
 
 class RunPhase(StrEnum):
-    """Work starts; it is in progress or due later; all is done; only a change of the inputs helps."""
+    """Work starts; it is in progress or due later; all is done; only a change of the inputs helps.
+
+    The last is so too where nothing is left but retries of what has failed several times.
+    """
 
     STARTS = "starts"
     WAITS = "waits"

@@ -28,6 +28,8 @@ from placements.engine.rollout.state import (
 )
 
 ABANDONABLE_AFTER = timedelta(minutes=15)
+MOST_FAILURES = 2
+"""After more failures in a row the next retry is not expected to succeed by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,16 +85,22 @@ def next_actions(state: RolloutState) -> RollingUpdateResult:
     blocked = tuple(
         sorted((*work.blocked, *over_budget), key=lambda each: each.cluster)
     )
-    times = [
-        *(each.retry_at for each in work.blocked),
-        *(each.available_at for each in work.in_progress),
-    ]
+    retries = [each for each in work.blocked if each.retry_at]
     late = filter(None, map(state.late_at, state.clusters))
-    times += [at for at in late if at > state.at]
+    times = [
+        *(each.retry_at for each in retries),
+        *(each.available_at for each in work.in_progress),
+        *(at for at in late if at > state.at),
+    ]
+    hopeless = [
+        each
+        for each in retries
+        if each.action and each.action.attempt > MOST_FAILURES + 1
+    ]
     requeue_at = min((at for at in times if at is not None), default=None)
     if started:
         phase = RunPhase.STARTS
-    elif work.in_progress or requeue_at:
+    elif work.in_progress or (requeue_at and len(times) > len(hopeless)):
         phase = RunPhase.WAITS
     else:
         phase = RunPhase.HALTED if blocked else RunPhase.FINISHED

@@ -11,7 +11,13 @@ from typing import Any
 from django.db.models import QuerySet
 
 from placements.explain.rollouts import result_from_document
-from placements.explain.run_pages import DONE, OWN_REASONS, Part, part_of_step
+from placements.explain.run_pages import (
+    DONE,
+    OWN_REASONS,
+    Part,
+    part_of_step,
+    with_troubles,
+)
 from placements.models import Rollout, Run, StagedRun
 from placements.services.rollouts.lists import merge_runs
 from placements.services.rollouts.queries import (
@@ -61,10 +67,7 @@ class RunProgress:
             if run.is_deletion or part is not Part.REMOVED
         }
         if run.sync_result:
-            for one in result_from_document(run.sync_result).blocked:
-                is_open = parts.get(one.cluster) in (Part.PENDING, Part.UPDATING)
-                if is_open and one.reason in OWN_REASONS:
-                    parts[one.cluster] = Part.NOT_AVAILABLE
+            parts = with_troubles(parts, result_from_document(run.sync_result))
         waves, later = run.wave_numbers, len(run.waves) + 1
         by_wave: dict[int, Counter[Part]] = defaultdict(Counter)
         for name, part in parts.items():

@@ -31,8 +31,8 @@ from fleetui.apimachinery.model import (
     DEFAULT_SEMANTICS,
     omit_empty,
 )
+from fleetui.audit import events_of_life
 from fleetui.hub_scope import LOCAL_HUB
-from fleetui.models import Event
 from fleetui.pagination import BadCursorError
 from placements.manifests.ocm import SPREAD_OPTIONS_ANNOTATION
 from placements.manifests.placement import SEMANTICS_ANNOTATION, is_ocm_placement
@@ -290,9 +290,8 @@ def revision_titles(placement: Placement) -> dict[str, str]:
 
 def _saves_of(placement: Placement) -> list[tuple[datetime, str, Document, Document]]:
     """Return time, author, and the manifest before and after the last saves, the newest first."""
-    saves = Event.objects.filter(
-        kind="placement", name=placement.full_name, verb="changed"
-    ).filter(at__gte=placement.created_at, before__isnull=False, after__isnull=False)
+    events = events_of_life("placement", placement.full_name)
+    saves = events.filter(verb="changed", before__isnull=False, after__isnull=False)
     newest = saves.order_by("-id")[:_SAVES_READ]
     values = newest.values_list("at", "actor_name", "before", "after")
     return [(at, by, old, new) for at, by, old, new in values if old and new]
@@ -426,13 +425,9 @@ def _annotated(document: Document, annotations: dict[str, str]) -> Document:
 
 def saved_until(placement: Placement, moment: datetime) -> Document | None:
     """Return the manifest as it was saved last until then, None where that is not recorded any more."""
-    saves = Event.objects.filter(
-        kind="placement",
-        name=placement.full_name,
-        verb__in=("created", "changed"),
-        at__gte=placement.created_at,
-        at__lte=moment,
-        after__isnull=False,
+    events = events_of_life("placement", placement.full_name)
+    saves = events.filter(
+        verb__in=("created", "changed"), at__lte=moment, after__isnull=False
     )
     return saves.order_by("-id").values_list("after", flat=True).first()
 

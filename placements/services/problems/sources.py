@@ -196,13 +196,14 @@ def of_approvals(rows: QuerySet[ApprovalRequest]) -> Iterator[ProblemFacts]:
 
 
 def _is_no_stall(run: Rollout, result: RollingUpdateResult) -> bool:
-    """Return whether a rollout is only paused, or has nothing left but clusters without a driver.
+    """Return whether a rollout is only paused, or has nothing left but clusters that fail or have no driver.
 
-    Nothing is ever applied to these: that is their status, and no stall.
+    Nothing is ever applied to those without a driver: that is their status, and no stall. Failures are
+    problems of the placement.
     """
     is_paused = run.placement is not None and run.placement.paused_since is not None
     reasons = {one.reason for one in result.blocked}
-    return is_paused or reasons == {BlockReason.NOT_MONITORED}
+    return is_paused or reasons <= {BlockReason.NOT_MONITORED, BlockReason.RETRY_LATER}
 
 
 def of_rollouts(_now: datetime) -> Iterator[ProblemFacts]:

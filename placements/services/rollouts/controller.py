@@ -219,6 +219,8 @@ def _run_of(context: RolloutContext, *, now: datetime) -> Rollout | None:
         end_run(run, Rollout.State.SUPERSEDED, "a newer version is wanted", now=now)
         eta = eta_of_next(run)
         run = None
+    if run:
+        _follow(run, context)
     state = context.state
     is_stopped = state.suspension is Suspension.STOPPED and not state.deletion
     if run is None and not is_stopped and needs_run(state):
@@ -228,6 +230,18 @@ def _run_of(context: RolloutContext, *, now: datetime) -> Rollout | None:
         ]
         run = create_run(context, waves, eta=eta, now=now)
     return run
+
+
+def _follow(run: Rollout, context: RolloutContext) -> None:
+    """Let a rollout carry an edit that needs no other version on the clusters: it has their revision."""
+    placement, target = context.placement, context.target
+    if not target or not target.is_latest or run.is_deletion:
+        return
+    if run.revision_number != placement.revision_with(target.number):
+        run.revision_number = target.roll_out_with(placement)
+        run.trigger = placement.trigger
+        run.started_by = placement.triggered_by or SYSTEM
+        run.save(update_fields=["revision_number", "trigger", "started_by"])
 
 
 def _save_result(

@@ -26,7 +26,7 @@ from django.db.models.functions import Coalesce, Concat
 
 from fleetui.apimachinery.metadata import with_hub_metadata
 from fleetui.apimachinery.words import counted, split_full_name
-from fleetui.audit import SYSTEM
+from fleetui.audit import SYSTEM, events_of_life
 from fleetui.bulk import (
     filter_by,
     first_or_raise,
@@ -131,9 +131,12 @@ def events_of(run: Rollout) -> QuerySet[Event]:
     meanwhile = Q(kind="placement", name=run.placement_name, at__gte=run.started_at)
     if run.ended_at:
         meanwhile &= Q(at__lte=run.ended_at)
-    return Event.objects.filter(
-        Q(kind="rollout", name=f"{run.placement_name}/{run.number}") | meanwhile
-    )
+    own = Q(kind="rollout", name=f"{run.placement_name}/{run.number}")
+    rows = Event.objects.filter(own | meanwhile)
+    if run.placement_id is not None:
+        life = events_of_life("placement", run.placement_name).order_by("pk")
+        rows = rows.filter(pk__gte=Coalesce(Subquery(life.values("pk")[:1]), 0))
+    return rows
 
 
 def run_named(placement: str, number: int) -> Rollout:

@@ -30,6 +30,7 @@ from django.db.models import (
 
 from clusters.driver_factory import driver_for, read_states, wall_clock
 from clusters.drivers.base import (
+    FAILED_TO_TAKE_OVER,
     SIMULATED,
     Applied,
     ApplyOptions,
@@ -579,6 +580,14 @@ class _ResultKind(NamedTuple):
             phase=self.phase, applied_version=OfEachRow(_APPLIED_VERSION, versions)
         )
         placements = {one.binding.placement_id for one in rows}
+        is_removal = self.outcome == ClusterUpdate.Outcome.REMOVED
+        refused = Binding.objects.filter(
+            phase=Phase.FAILED,
+            cluster_name__in=[one.binding.cluster_name for one in rows],
+            failed_objects__icontains=FAILED_TO_TAKE_OVER,
+        )
+        if is_removal:  # their owner may be gone now
+            placements.update(refused.values_list("placement_id", flat=True))
         # First, as a sync of a rollout starts with this row and then writes conditions: else a deadlock.
         if self.is_news or connection.features.has_select_for_update:
             locked = (
@@ -592,7 +601,8 @@ class _ResultKind(NamedTuple):
             set(unchanged.values_list("pk", flat=True)) if needs_reported else set()
         )
 
-        if self.outcome == ClusterUpdate.Outcome.REMOVED:
+        if is_removal:
+            refused.update(retry_at=None)
             # A cluster that was selected again meanwhile starts from nothing.
             selected = unchanged.exclude(state=BindingState.UNSCHEDULED).filter(
                 placement__deleting_since=None

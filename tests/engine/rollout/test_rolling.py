@@ -406,6 +406,28 @@ def test_timed_waits_run_on_during_a_pause() -> None:
     assert (answer.phase, answer.requeue_at) == (RunPhase.WAITS, after(60))
 
 
+@pytest.mark.parametrize(
+    ("attempts", "others", "phase"),
+    [
+        ([2], [], RunPhase.WAITS),
+        ([3], [], RunPhase.HALTED),
+        ([3, 1], [], RunPhase.WAITS),
+        ([3], [cluster("z", Phase.APPLYING, runs=NEW)], RunPhase.WAITS),
+    ],
+)
+def test_stalls_where_nothing_is_left_but_retries_of_what_failed_three_times(
+    attempts: list[int], others: list[ClusterState], phase: RunPhase
+) -> None:
+    failed = [
+        cluster(f"a{at}", Phase.FAILED, runs=NEW, attempts=one, retry_at=after(60))
+        for at, one in enumerate(attempts)
+    ]
+
+    answer = next_actions(state(*failed, *others, done("b")))
+
+    assert (answer.phase, answer.requeue_at) == (phase, after(60))
+
+
 def test_nothing_at_all_is_finished() -> None:
     answer = next_actions(state())
 

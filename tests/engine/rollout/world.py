@@ -77,7 +77,8 @@ class World:
         """Continue until nothing moves any more."""
         for _ in range(steps):
             answer = self.step()
-            if answer.phase in (RunPhase.FINISHED, RunPhase.HALTED):
+            is_at_rest = answer.phase in (RunPhase.FINISHED, RunPhase.HALTED)
+            if is_at_rest and not answer.requeue_at:  # no retry is due
                 return answer
         raise AssertionError(f"still going after {steps} steps: {answer}")
 

@@ -213,6 +213,19 @@ def test_scaling_down_removes_and_scaling_up_adds() -> None:
     assert world.available() == ["c001", "c002", "c003"]
 
 
+def test_a_rollout_carries_the_edit_that_it_continues_with() -> None:
+    world = settled_world(4, pick_n_spec(2))
+    for number in (4, 3):
+        document = placement_document("web", pick_n_spec(number))
+        save_placement(document, by=None, now=world.now, trigger=f"{number} clusters")
+        world.work()
+
+    run = Rollout.objects.get(state="running")
+    assert (run.number, run.revision_number, run.trigger) == (2, 3, "3 clusters")
+    world.run(until=world.is_settled)
+    assert len(world.available()) == 3
+
+
 @pytest.mark.nightly
 def test_a_dead_cluster_that_leaves_is_replaced() -> None:
     world = settled_world(3, pick_n_spec(2))
@@ -323,6 +336,18 @@ def test_what_failed_is_retried_by_itself_and_at_once_by_hand() -> None:
     assert world.available() == ["c000"]
     with pytest.raises(operations.ActionNotAllowed, match="nothing of web has failed"):
         operations.retry("web", "c000", by=None, now=world.now)
+
+
+def test_what_another_placement_owned_is_applied_once_that_is_deleted() -> None:
+    world = settled_world(2, one_at_a_time())
+    world.place("other", one_at_a_time(), shares=True)
+    world.pass_time(60, step=5)
+    assert set(world.phases("other").values()) == {Phase.FAILED}
+
+    delete_placement("web", by=None, now=world.now)
+    world.work()
+
+    assert world.run(until=lambda: len(world.available("other")) == 2) < 10
 
 
 @pytest.mark.nightly
