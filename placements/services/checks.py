@@ -184,7 +184,10 @@ def current_report() -> FindingsReport:
 
 
 EVERY = timedelta(minutes=10)
-"""Minimum time between two checks of a placement that changes of the fleet cause."""
+"""Minimum time between two checks of a placement that changes of a fleet cause."""
+SOON = timedelta(minutes=1)
+"""The same for up to 500 placements and clusters."""
+_SMALL = 500
 BATCH = 20
 _WORST = 3
 
