@@ -352,6 +352,7 @@ def examine_one(
         manifest.spec.strategy.rolling_update,
         clock,
         kept,
+        len(cycle.placed),
         overlaps,
         is_timed=has_timed_objects(manifest),
         asserted=asserted,
