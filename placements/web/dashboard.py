@@ -137,7 +137,7 @@ def figures_of(
     placement_parts = _parts(
         (
             counts.degraded,
-            "not fulfilled" if is_all_unfulfilled else "degraded, failed or unknown",
+            "not fulfilled" if is_all_unfulfilled else "with problems",
             "attention",
         ),
         (counts.broken, "with broken assertions", "attention"),

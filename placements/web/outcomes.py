@@ -129,6 +129,7 @@ class PlacementClusters(RowRange):
 
     rows: list[PlacementCluster]
     keys: list[str]
+    has_steps: bool
     counts: list[tuple[ClusterFacet, int]]
     chosen: str
     count: int
@@ -204,6 +205,7 @@ def placement_clusters(
         shown.total,
         rows=_cluster_rows(placement, decision, page, outdated, now=now),
         keys=_keys_of(decision),
+        has_steps=placement.placement_type == PlacementType.PICK_N,
         counts=[(one, counts[one]) for one in ClusterFacet if counts[one]],
         chosen=str(chosen or ""),
         count=len(facets),
@@ -250,7 +252,7 @@ def _cluster_rows(
     selected_in = _steps_of(decision)
     fleet, keys = outcomes.cycle.fleet if outcomes else None, _keys_of(decision)
     newer = [name for name in names if fleet and name not in fleet.positions]
-    joined = joined_after(decision, newer, now=now) if decision else {}
+    joined = joined_after(decision, newer, now=now) if decision and newer else {}
     rows = []
     for name in names:
         row, status = statuses.get(name, (None, None))
