@@ -20,10 +20,11 @@ from django.db.models import Count, F, Max, Q, QuerySet, Subquery, Sum
 
 from clusters.drivers.readiness import is_trackable
 from clusters.fleet import Fleet
-from clusters.models import FleetState
+from clusters.models import FleetState, MemberCluster
 from clusters.queries import current_fleet
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.hub_scope import current_hub_id
+from fleetui.models import Event
 from placements.engine.checks.examination import (
     OF_WARNINGS,
     RULES,
@@ -55,7 +56,7 @@ from placements.services.assertions import (
     stored_file,
     stored_results,
 )
-from placements.services.results import kept
+from placements.services.results import PLACEMENT, kept
 from placements.services.snapshots import cycles_of, placed_objects
 
 MUTE_ANNOTATION = "fleetui.io/checks"
@@ -184,7 +185,10 @@ def current_report() -> FindingsReport:
 
 
 EVERY = timedelta(minutes=10)
-"""Minimum time between two checks of a placement that changes of the fleet cause."""
+"""Minimum time between two checks of a placement that changes of a fleet cause."""
+SOON = timedelta(minutes=1)
+"""The same for up to 500 placements and clusters."""
+_SMALL = 500
 BATCH = 20
 _WORST = 3
 
@@ -249,11 +253,21 @@ def is_due(*, now: datetime) -> bool:
 
 
 def due_checks(*, now: datetime) -> QuerySet[Placement]:
-    """Return the placements with another manifest than at their check, or long after it another fleet."""
+    """Return the placements with another manifest than at their check, or a while after it another fleet.
+
+    A warning may be about the objects of a placement that was deleted since.
+    """
     version = Subquery(FleetState.objects.values("version")[:1])
+    is_small = MemberCluster.objects.count() <= _SMALL >= Placement.objects.count()
+    every = SOON if is_small else EVERY
     is_fresh = Q(findings_check__fleet_version=version) | Q(
-        findings_check__checked_at__gt=now - EVERY
+        findings_check__checked_at__gt=now - every
     )
+    deletions = Event.objects.filter(kind=PLACEMENT, verb="deleted")
+    if deleted := deletions.order_by("-id").values_list("at", flat=True).first():
+        is_fresh &= Q(findings_check__warnings=0) | Q(
+            findings_check__checked_at__gte=deleted
+        )
     return Placement.objects.filter(deleting_since=None, decisions_made__gt=0).exclude(
         Q(findings_check__revision=F("revision") + F("hub_changes")) & is_fresh
     )
@@ -338,6 +352,7 @@ def examine_one(
         manifest.spec.strategy.rolling_update,
         clock,
         kept,
+        len(cycle.placed),
         overlaps,
         is_timed=has_timed_objects(manifest),
         asserted=asserted,

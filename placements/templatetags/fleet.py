@@ -46,7 +46,7 @@ _STATES = {
     "waiting": "Stalled or waiting for a user",
     "outdated": "Outdated",
     "invalid": "Invalid resource selector",
-    "degraded": "Degraded, failed or unknown",
+    "degraded": "With problems",
     "deleting": "Deleting",
     "filtered": "Filtered out",
     "running": "In progress",

@@ -12,6 +12,7 @@ from django.views.decorators.http import require_POST, require_safe
 from django_htmx.http import HttpResponseClientRefresh
 
 from clusters.hub_queries import hubs_with_role
+from clusters.operations.edit import with_faults
 from fleetui.apimachinery.model import Semantics
 from fleetui.apimachinery.words import counted, first_names
 from fleetui.htmx import render_page, wants_fragment
@@ -140,7 +141,7 @@ def figures_of(
     placement_parts = _parts(
         (
             counts.degraded,
-            "not fulfilled" if is_all_unfulfilled else "degraded, failed or unknown",
+            "not fulfilled" if is_all_unfulfilled else "with problems",
             "attention",
         ),
         (counts.broken, "with broken assertions", "attention"),
@@ -435,6 +436,7 @@ def _causes_context(
         "to_approve": approval.key if approval and may_approve_it else "",
         "approval_url": approval_url(approval) if approval else "",
         "snooze_for": SNOOZE_FOR,
+        "faulty": with_faults([one.cluster for one in rows if one.cluster]),
     }
 
 

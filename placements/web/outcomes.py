@@ -10,12 +10,14 @@ from typing import Any
 
 from django.http import HttpRequest
 
+from clusters.queries import current_fleet
+from fleetui.apimachinery.words import names_and_more
 from placements.engine.scheduling.outcome import ClusterOutcome, Outcome, Outcomes
 from placements.engine.status import TROUBLED, HealthLevel
 from placements.explain.vocabulary import OUTCOME_ORDER, OUTCOME_WORDS, reason_sentence
 from placements.manifests.binding import BindingState
 from placements.manifests.policy import PlacementType
-from placements.models import Binding, Decision
+from placements.models import Binding, Decision, Placement
 from placements.services.decisions.records import decision_of, summary_of
 from placements.services.decisions.why_not import bound_and_members, joined_after
 from placements.services.health import cluster_statuses
@@ -129,6 +131,7 @@ class PlacementClusters(RowRange):
 
     rows: list[PlacementCluster]
     keys: list[str]
+    has_steps: bool
     counts: list[tuple[ClusterFacet, int]]
     chosen: str
     count: int
@@ -136,6 +139,7 @@ class PlacementClusters(RowRange):
     newer: int
 
 
+MOST_DOMAINS = 12
 # Fewer than in a list: the page of a placement is polled.
 _ROWS = 25
 
@@ -204,11 +208,29 @@ def placement_clusters(
         shown.total,
         rows=_cluster_rows(placement, decision, page, outdated, now=now),
         keys=_keys_of(decision),
+        has_steps=placement.placement_type == PlacementType.PICK_N,
         counts=[(one, counts[one]) for one in ClusterFacet if counts[one]],
         chosen=str(chosen or ""),
         count=len(facets),
         newer=len(newer),
     )
+
+
+def placed_by_domain(placement: Placement, keys: Sequence[str]) -> dict[str, str]:
+    """Return by topology key how many clusters of each domain are selected today, in words."""
+    bound, _ = bound_and_members(placement)
+    fleet = current_fleet().fleet
+    at = [
+        fleet.positions[name]
+        for name, state in bound.items()
+        if state != BindingState.UNSCHEDULED and name in fleet.positions
+    ]
+    words = {}
+    for key in keys:
+        counts = Counter(fleet.label(key).value_at(place) for place in at)
+        domains = [f"{value} {counts[value]}" for value in fleet.label(key).values]
+        words[key] = names_and_more(domains, MOST_DOMAINS)
+    return words
 
 
 def _keys_of(decision: Decision | None) -> list[str]:
@@ -250,7 +272,7 @@ def _cluster_rows(
     selected_in = _steps_of(decision)
     fleet, keys = outcomes.cycle.fleet if outcomes else None, _keys_of(decision)
     newer = [name for name in names if fleet and name not in fleet.positions]
-    joined = joined_after(decision, newer, now=now) if decision else {}
+    joined = joined_after(decision, newer, now=now) if decision and newer else {}
     rows = []
     for name in names:
         row, status = statuses.get(name, (None, None))

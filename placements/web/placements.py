@@ -111,6 +111,7 @@ from placements.web.layout import counts_of as navigation_of
 from placements.web.layout import live_page
 from placements.web.outcomes import (
     ClusterFacet,
+    placed_by_domain,
     placement_clusters,
 )
 from placements.web.request import (
@@ -462,6 +463,7 @@ def _clusters_tab(
     panels = panels_of(under_policy) if under_policy else ()
     skews = {one.key: one.skew for one in skews_of(placement)}
     counts = health.counts
+    panels_differ = any(skews.get(one.key, one.skew) != one.skew for one in panels)
     no_problem = counts.available + counts.pending + counts.in_flight
     return {
         "clusters": placement_clusters(
@@ -473,9 +475,10 @@ def _clusters_tab(
             now=now,
         ),
         "panels": [(f"placed-{place}", [one]) for place, one in enumerate(panels)],
-        "panels_differ": any(
-            skews.get(one.key, one.skew) != one.skew for one in panels
-        ),
+        "panels_differ": panels_differ,
+        "placed_today": placed_by_domain(placement, [one.key for one in panels])
+        if panels_differ
+        else {},
         "legend": legend_of(panels),
         "steps": last_steps(decision) if decision else None,
         "under_policy": under_policy,

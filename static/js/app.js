@@ -26,14 +26,16 @@ document.addEventListener("htmx:configRequest", (event) => {
   if (event.detail.triggeringEvent?.type === "tick") event.detail.headers["FleetUI-Poll"] = "1";
 });
 
-/* "Updated": the time of the last response. Hollow after two ticks without a response, "Reconnecting" after five; until
-   the next response buttons of class `danger` are disabled, because the page may be outdated. */
+/* "Updated": the time of the last response. Without a dot on a page that is not polled. Hollow after two ticks without a
+   response, "Reconnecting" after five; until the next response buttons of class `danger` are disabled, because the page
+   may be outdated. */
 const marker = () => document.getElementById("as-of");
 let missed = 0;
 
 function judge() {
   const place = marker();
-  const state = missed > 5 ? "lost" : missed > 2 ? "late" : "fresh";
+  const answered = document.querySelector(`${LIVE}:not(#hub-line)`) ? "fresh" : "still";
+  const state = missed > 5 ? "lost" : missed > 2 ? "late" : answered;
   if (!place || place.dataset.state === state) return;
   place.dataset.state = state;
   place.querySelector(".reconnecting").textContent = state === "lost" ? "Reconnecting…" : "";
@@ -136,7 +138,8 @@ function localize() {
 
 localize();
 if (marker()) showUpdated(new Date(marker().querySelector("[data-time]").dataset.time));
-document.addEventListener("htmx:afterSettle", localize);
+judge();
+document.addEventListener("htmx:afterSettle", () => { localize(); judge(); });
 setInterval(clocks, 1000);
 
 /* Show a message in the corner for 4 s; a live region, so screen readers announce it. */

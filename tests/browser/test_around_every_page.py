@@ -93,3 +93,6 @@ def test_the_marker_shows_when_answers_stay_out_and_come_back(
         for one in complaints
         if "ERR_INTERNET_DISCONNECTED" not in one and "htmx" not in one
     ]
+
+    page.goto("/clusters/smartfish/edit/")
+    expect(marker).to_have_attribute("data-state", "still")

@@ -19,6 +19,7 @@ from placements.models import (
 from placements.services.loss import report
 from placements.services.loss.evaluation import chosen_clusters, losses
 from placements.services.loss.report import (
+    CHANGED_EVERY,
     EVERY,
     cells_of,
     evaluate_due,
@@ -118,16 +119,21 @@ def test_a_changed_placement_is_evaluated_alone_as_in_a_full_run() -> None:
     assert partly == content(completed())
 
 
-def test_a_change_of_the_fleet_starts_a_run_once_an_hour() -> None:
+def test_a_change_of_the_fleet_starts_a_run_each_minute_and_an_hour_keeps_one() -> None:
     load_nine()
     first = completed()
     leave(["bravelion"], by=None, now=NOW)
     assert not is_due(now=NOW)
-    assert is_due(now=NOW + EVERY)
-    assert evaluate_due(now=NOW + EVERY)
+    with patch.object(report, "SMALL_FLEET", 0):
+        assert not is_due(now=NOW + CHANGED_EVERY), "a large fleet"
+        assert is_due(now=NOW + EVERY)
+    for number, name in enumerate(("jumpingcat", "nimblefox", "smartfish"), start=1):
+        assert evaluate_due(now=NOW + number * CHANGED_EVERY)
+        leave([name], by=None, now=NOW)
     latest = latest_report()
     assert latest is not None
-    assert latest.pk > first.pk
+    assert ResilienceReport.objects.count() == 2
+    assert first in ResilienceReport.objects.all()
 
 
 def test_pairs_of_domains_are_losses_of_both() -> None:

@@ -562,7 +562,9 @@ CLUSTERS: dict[str, tuple[Situation, OfCluster]] = {
     "ready": (changed(), OfCluster("Ready", ClusterFilterState.READY)),
     "lost": (
         lost,
-        OfCluster("Heartbeat lost", ClusterFilterState.NOT_ELIGIBLE, "failed"),
+        OfCluster(
+            "Not ready (heartbeat lost)", ClusterFilterState.NOT_ELIGIBLE, "failed"
+        ),
     ),
     "does not answer": (
         changed(unanswered_since=AT),
@@ -574,7 +576,7 @@ CLUSTERS: dict[str, tuple[Situation, OfCluster]] = {
     ),
     "unhealthy for long": (
         changed(verdict="unhealthy", verdict_since=AT),
-        OfCluster("Unhealthy", ClusterFilterState.NOT_ELIGIBLE, "failed"),
+        OfCluster("Not ready (unhealthy)", ClusterFilterState.NOT_ELIGIBLE, "failed"),
     ),
     "has no driver": (
         changed(driver=""),

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
+from datetime import timedelta
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -23,23 +24,28 @@ from placements.engine.checks.findings import Fix
 from placements.models import FindingsCheck, Placement
 from placements.services.apply import apply_documents
 from placements.services.checks import (
-    EVERY,
     MUTE_ANNOTATION,
+    SOON,
     check_due,
     current_report,
     is_due,
 )
-from placements.services.placements import save_placement
+from placements.services.placements import delete_placement, save_placement
+from placements.services.resources.operations import apply_resources
 from tests.commands import call_command
 from tests.rows import (
     NOW,
     api_token,
+    config_map,
+    decided,
     joined,
     member_document,
+    namespace,
     person,
     pick_n_spec,
     placement_document,
     run_due,
+    spec,
 )
 from tests.services.rollouts.overrides import annotate, for_resource, rule
 
@@ -242,7 +248,7 @@ def test_the_list_and_the_page_count_the_findings_of_the_latest_check(
     assert "Error</span> · No cluster has the label regoin" in summary
     assert "2 findings (before the last change)" in text_of(viewer, "/placements/")
     assert not is_due(now=NOW), "a change of the fleet is checked after a while"
-    assert is_due(now=NOW + EVERY)
+    assert is_due(now=NOW + SOON)
     document = placement_document("web", pick_n_spec(1))
     save_placement(document, by=None, now=NOW)
     assert check_due(now=NOW) == 1
@@ -413,3 +419,22 @@ def test_the_editor_shows_what_is_found_while_typing(operator: Client) -> None:
         in preview
     )
     assert "Assertion broken: minFree: 1" in html.unescape(preview)
+
+
+def test_the_others_are_checked_again_when_a_placement_with_the_same_objects_is_deleted() -> (
+    None
+):
+    apply_resources([namespace("shop"), config_map("settings")], by=None, now=NOW)
+    joined("a")
+    decided("one", spec({"placementType": "PickAll"}))
+    decided("two", spec({"placementType": "PickAll"}))
+    check_due(now=NOW)
+    later = NOW + timedelta(seconds=5)
+    assert not is_due(now=later)
+
+    delete_placement("two", by=None, now=later)
+    check_due(now=later)
+
+    [check] = FindingsCheck.objects.filter(placement__name="one")
+    assert check.warnings == 0
+    assert not is_due(now=later)

@@ -171,6 +171,26 @@ def test_a_lost_cluster_absorbs_the_rollout_and_the_placement(
     )
 
 
+def test_the_menu_of_a_cluster_leads_to_what_a_person_may_do(
+    viewer: Client, operator: Client, text_of: Fetch
+) -> None:
+    world = settled_world(3, pick_n_spec(3))
+    cut_off(world, "c001")
+    compare_all(now=datetime.now(UTC))
+
+    read, operated = (
+        text_of(client, "/").partition('id="attention"')[2].partition("</section>")[0]
+        for client in (viewer, operator)
+    )
+
+    assert "Placed there: web." in read
+    assert 'href="/what-if/?cluster=c001"' in read
+    assert "Drain" not in read
+    assert "Clear fault" not in read
+    assert 'href="/clusters/c001/drain/"' in operated
+    assert 'formaction="/clusters/c001/inject-fault/">Clear fault' in operated
+
+
 def _snoozed(client: Client, name: str, length: str) -> tuple[int, list[str]]:
     """Hide a cause, and return the status of the answer and the names of what is still shown."""
     page = client.get("/").content.decode()

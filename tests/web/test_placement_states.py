@@ -98,7 +98,9 @@ def test_says_that_the_domains_of_the_decision_are_not_those_of_today(
         )
     refresh_staleness(now=NOW + STALENESS_EVERY)
 
-    assert words in text_of(viewer, "/placements/web/")
+    page = text_of(viewer, "/placements/web/")
+    assert words in page
+    assert re.search(r"Selected today by region: [\w ,]*north 5", page)
 
 
 @pytest.mark.nightly

@@ -10,6 +10,7 @@ from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
 from clusters.models import MemberCluster
+from clusters.operations.edit import cordon
 from fleetui.apimachinery.yaml import load_documents
 from fleetui.changes import noticed_changes
 from placements.models import Placement
@@ -172,6 +173,13 @@ def test_a_cluster_that_joined_after_the_decision_is_in_the_list(
         "latecomer",
     ]
     assert re.search(r"Joined \w+ ago, after decision 1", table)
+    assert "Filtered out today" not in table
+
+    cordon(["latecomer"], by=None, now=NOW)
+
+    page = text_of(viewer, f"{PAGE}?outcome=not-selected")
+    table = page.partition('id="clusters"')[2].partition("</section>")[0]
+    assert re.search(r"Filtered out today: Cordoned\. Joined \w+ ago", table)
 
 
 @pytest.mark.parametrize(

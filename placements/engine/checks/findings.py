@@ -106,6 +106,7 @@ class Case:
     """A placement on a fleet, decided without its bindings; `strategy` is that of rolling updates.
 
     `kept` are the positions of clusters that stay selected, whether they pass the filters or not.
+    `placed` is how many clusters have the placement, which stay selected.
     `overlaps`: what other placements apply to the same clusters, too.
     `is_timed`: it selects objects whose readiness cannot be observed, so that each update lasts the period.
     `asserted` are the results of its assertions.
@@ -116,6 +117,7 @@ class Case:
     strategy: RollingUpdate | None = None
     clock: Callable[[], float] = float
     kept: Collection[int] = ()
+    placed: int = 0
     overlaps: Collection[Overlap] = ()
     is_timed: bool = False
     asserted: Collection[AssertionResult] = ()

@@ -1,6 +1,7 @@
 """Rules about topology spread constraints."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -269,7 +270,7 @@ def _exact(case: Case) -> ExactRecord | None:
 
 def more_are_possible(case: Case) -> Iterator[Finding]:
     exact, greedy = _exact(case), len(case.decision.picked_names)
-    if exact and exact.is_possible and exact.low > greedy:
+    if exact and exact.is_possible and exact.low > max(greedy, case.placed):
         message = f"{exact.low} are possible, the scheduler finds {greedy}."
         fix = Fix("Plan the moves that reach them.")
         yield S08.finding(
@@ -296,8 +297,13 @@ def impossible(case: Case) -> Iterator[Finding]:
     place = ("policy", "numberOfClusters")
     fewer = Fix(f"Set numberOfClusters to {exact.high}.", edits=((place, exact.high),))
     evidence = (("numberOfClusters", ""), *pinned)
-    fix = _correction(case) or fewer
-    yield S09.finding("spec.policy.numberOfClusters", message, *evidence, fix=fix)
+    found = S09.finding("spec.policy.numberOfClusters", message, *evidence)
+    fix = _correction(case)
+    if case.placed < wanted:
+        yield replace(found, fix=fix or fewer)
+    else:
+        message = f"All {wanted} are placed and stay. If rescheduled today: {message[:1].lower()}{message[1:]}"
+        yield replace(found, severity=Severity.WARNING, message=message, fix=fix)
 
 
 S01 = Rule("S01", Severity.ERROR, Needs.FLEET, "Unknown topology key", unknown_key)
@@ -330,7 +336,5 @@ S07 = Rule(
     no_effect_today,
 )
 S08 = Rule("S08", Severity.ERROR, Needs.EXACT, "More are possible", more_are_possible)
-S09 = Rule(
-    "S09", Severity.ERROR, Needs.EXACT, "Number that is not possible", impossible
-)
+S09 = Rule("S09", Severity.ERROR, Needs.EXACT, "Number not possible today", impossible)
 SPREAD = (S01, S02, S03, S04, S05, S06, S07, S08, S09)

@@ -35,7 +35,7 @@ STATES = {
     ClusterListState.READY: _State(Color.HEALTHY, "", "ready"),
     ClusterListState.NOT_MONITORED: _State(Color.UNKNOWN, "", "not monitored"),
     ClusterListState.JOINING: _State(Color.PROGRESS, ".", "joining"),
-    ClusterListState.CORDONED: _State(Color.ATTENTION, "/", "cordoned"),
+    ClusterListState.CORDONED: _State(Color.NEUTRAL, "/", "cordoned"),
     ClusterListState.WORKLOADS_FAILING: _State(
         Color.ATTENTION, "x", "workloads failing"
     ),

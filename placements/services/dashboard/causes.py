@@ -42,6 +42,12 @@ class AttentionItem(Cause):
     section: AttentionSection = AttentionSection.BROKEN
     hub: str = ""
 
+    @property
+    def cluster(self) -> str:
+        """The cluster that this is about; "" for anything else, and for several clusters."""
+        is_one = self.key == f"{ProblemKind.CLUSTER_NOT_READY}/{self.name}"
+        return self.name if is_one else ""
+
 
 @dataclass(frozen=True, slots=True)
 class Attention:

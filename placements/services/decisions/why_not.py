@@ -4,18 +4,22 @@ import copy
 import json
 from collections.abc import Callable, Collection
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.db.models import Value
 
-from clusters.fleet import EligibilityKind
+from clusters.fleet import EligibilityKind, Fleet
 from clusters.models import MemberCluster
+from clusters.queries import current_fleet
 from fleetui.apimachinery.errors import InvalidManifest
 from placements.engine.advice.changes import Change
+from placements.engine.scheduling.outcome import Outcome, Outcomes
 from placements.engine.scheduling.profile import profile_of
+from placements.engine.scheduling.scheduler import schedule
 from placements.explain.staged_updates import duration_words
-from placements.explain.vocabulary import ELIGIBILITY_WORDS
+from placements.explain.vocabulary import ELIGIBILITY_WORDS, reason_sentence
 from placements.manifests import ocm_placement
 from placements.manifests.ocm import SPREAD_OPTIONS_ANNOTATION
 from placements.manifests.placement import is_ocm_placement, parse_placement
@@ -25,7 +29,7 @@ from placements.manifests.policy import (
     parse_policy,
 )
 from placements.models import Binding, Decision, Placement
-from placements.services.decisions.records import DecisionView
+from placements.services.decisions.records import DecisionView, decision_of
 
 Document = dict[str, Any]
 Heeds = Callable[[TopologySpreadConstraint], frozenset[str]]
@@ -57,12 +61,20 @@ def state_today(
 def joined_after(
     decision: Decision, clusters: Collection[str], *, now: datetime
 ) -> dict[str, str]:
-    """Return when clusters joined that a decision did not read, in words, by name."""
+    """Return by name when clusters joined that a decision did not read, and what rules them out today."""
+    fleet, today = current_fleet().fleet, decision_of(decision).cycle
+    at = [fleet.positions[one] for one in clusters if one in fleet.positions]
+    newer = Fleet(fleet.clusters[position] for position in at)
+    outcomes = Outcomes(schedule(replace(today, fleet=newer, bindings=())))
     joined: dict[str, str] = {}
     rows = MemberCluster.objects.filter(name__in=clusters)
     for name, joined_at in rows.values_list("name", "joined_at"):
         words = _joined_words(joined_at, decision.created_at, now=now)
         joined[name] = f"{words.capitalize()}after decision {decision.number}"
+        outcome = outcomes.of(name) if name in newer.positions else None
+        if outcome and outcome.state in (Outcome.FILTERED, Outcome.NOT_ELIGIBLE):
+            why = reason_sentence(outcome.reasons[0])
+            joined[name] = f"Filtered out today: {why}. {joined[name]}"
     return joined
 
 

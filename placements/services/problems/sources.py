@@ -1,6 +1,6 @@
 """The problems of the hub in scope as its rows are now; each kind of object is read at one place."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -100,10 +100,11 @@ def of_clusters(now: datetime) -> Iterator[ProblemFacts]:
         .annotate(reason=reason)
         .select_related("credential")
     )
-    names = set()
-    for row in rows.defer("properties", "usage").order_by("name")[:MOST]:
-        names.add(row.name)
-        yield _of_cluster(row)
+    away = list(rows.defer("properties", "usage").order_by("name")[:MOST])
+    names = {row.name for row in away}
+    there = _placements_on(names)
+    for row in away:
+        yield _of_cluster(row, there.get(row.name, ()))
 
     # Its heartbeats arrive, and calls of placements do not. What is available there has no problem.
     is_available = Q(phase=Phase.AVAILABLE) | Q(
@@ -133,7 +134,19 @@ def of_clusters(now: datetime) -> Iterator[ProblemFacts]:
             )
 
 
-def _of_cluster(row: Any) -> ProblemFacts:
+_MOST_NAMED = 10
+"""Of more clusters than this, no problem names what is placed there."""
+
+
+def _placements_on(clusters: Collection[str]) -> Mapping[str, list[str]]:
+    if not 0 < len(clusters) <= _MOST_NAMED:
+        return {}
+    name = "placement__full_name"
+    rows = Binding.objects.filter(cluster_name__in=clusters).order_by(name)
+    return grouped(rows.values_list("cluster_name", name)[:MOST])
+
+
+def _of_cluster(row: Any, placements: Collection[str]) -> ProblemFacts:
     why = unreachable_reason(row)[0]
     kind, level, since = (
         ProblemKind.CLUSTER_NOT_READY,
@@ -163,6 +176,8 @@ def _of_cluster(row: Any) -> ProblemFacts:
         words = row.verdict_reason or ELIGIBILITY_WORDS[EligibilityKind(row.verdict)]
         message = f"Not ready: {words}".rstrip(".") + (f". {why}." if why else ".")
         level, since = ProblemLevel.FAILED, row.verdict_since
+    if placements:
+        message += f" Placed there: {names_and_more(placements, 5)}."
     return ProblemFacts(
         kind,
         f"{kind}/{row.name}",

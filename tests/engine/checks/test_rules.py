@@ -579,6 +579,18 @@ def test_one_misspelt_value_is_one_finding_with_its_consequences() -> None:
     assert not {"S04", "S09"} & {one.rule for one in found}
 
 
+def test_a_number_that_is_placed_and_not_possible_again_is_a_warning() -> None:
+    case = _case(_regions(4, 4, 1), pick_n(7, spread=[spread("region")]), {})
+
+    [error] = _check("S09", case)
+    [warning] = _check("S09", replace(case, placed=7))
+
+    assert (error.severity, warning.severity) == (Severity.ERROR, Severity.WARNING)
+    assert warning.message.startswith(
+        "All 7 are placed and stay. If rescheduled today: at most 5 of 7 are possible."
+    )
+
+
 def test_an_impossible_number_is_fixed_by_a_correction_that_the_scheduler_reaches_or_lowered() -> (
     None
 ):
