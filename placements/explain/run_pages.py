@@ -304,21 +304,16 @@ def _facts_of(
         words += f" for {duration_text(seconds_between(available_since, now))}"
     failed = sum(parts[one.name] is Part.FAILED for one in done)
     retries = counted(sum(one.failures for one in done), "retry").replace("rys", "ries")
-    went = f"{failed:,} failed, {retries}{_spans_words(done)}"
-    return ((level, words), ("failed" if failed else "healthy", went))
-
-
-def _spans_words(steps: Iterable[ClusterStep]) -> str:
-    """Return how long the updates of these clusters took: ", 14s to 16s each"."""
+    went = f"{failed:,} failed, {retries}"
     spans = sorted(
         seconds_between(one.started_at, one.done_at)
-        for one in steps
+        for one in done
         if one.started_at and one.done_at
     )
-    if not spans:
-        return ""
-    shortest, longest = duration_text(spans[0]), duration_text(spans[-1])
-    return f", {shortest} to {longest} each" if shortest != longest else f", {shortest}"
+    if spans:
+        ends = dict.fromkeys((duration_text(spans[0]), duration_text(spans[-1])))
+        went += f", {' to '.join(ends)} each"
+    return ((level, words), ("failed" if failed else "healthy", went))
 
 
 _APPROVALS = {

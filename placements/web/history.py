@@ -133,7 +133,7 @@ def history(request: HttpRequest, name: str) -> HttpResponse:
     )
     changes = grouped((bisect(starts, at), number) for number, at in changing)
     places = {one.number: at for at, one in enumerate(reversed(revisions), 1)}
-    rollouts = {}
+    rollouts: dict[int, Any] = {}
     for row in reversed(runs):
         began = bisect(starts, row.began_at)
         last = max(began, places.get(row.run.revision_number, 0))

@@ -218,6 +218,8 @@ def placement_clusters(
 
 def placed_by_domain(placement: Placement, keys: Sequence[str]) -> dict[str, str]:
     """Return by topology key how many clusters of each domain are selected today, in words."""
+    if not keys:
+        return {}
     bound, _ = bound_and_members(placement)
     fleet = current_fleet().fleet
     at = [

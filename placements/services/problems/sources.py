@@ -102,7 +102,11 @@ def of_clusters(now: datetime) -> Iterator[ProblemFacts]:
     )
     away = list(rows.defer("properties", "usage").order_by("name")[:MOST])
     names = {row.name for row in away}
-    there = _placements_on(names)
+    there: Mapping[str, list[str]] = {}
+    if 0 < len(names) <= _MOST_NAMED:
+        name = "placement__full_name"
+        placed = Binding.objects.filter(cluster_name__in=names).order_by(name)
+        there = grouped(placed.values_list("cluster_name", name)[:MOST])
     for row in away:
         yield _of_cluster(row, there.get(row.name, ()))
 
@@ -136,14 +140,6 @@ def of_clusters(now: datetime) -> Iterator[ProblemFacts]:
 
 _MOST_NAMED = 10
 """Of more clusters than this, no problem names what is placed there."""
-
-
-def _placements_on(clusters: Collection[str]) -> Mapping[str, list[str]]:
-    if not 0 < len(clusters) <= _MOST_NAMED:
-        return {}
-    name = "placement__full_name"
-    rows = Binding.objects.filter(cluster_name__in=clusters).order_by(name)
-    return grouped(rows.values_list("cluster_name", name)[:MOST])
 
 
 def _of_cluster(row: Any, placements: Collection[str]) -> ProblemFacts:
