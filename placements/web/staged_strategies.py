@@ -240,13 +240,7 @@ def _start_page(
     row = strategies.get(strategy)
     editor = None
     if strategy == NEW_STRATEGY:
-        start = document or starting_strategy(placement)
-        name = start["metadata"]["name"]
-        rows = stage_rows(start) or []
-        if request.method == "POST":  # as they are typed
-            name = request.POST.get("strategy_name", "")
-            rows = typed_stages(request.POST)
-        editor = _row_context(name, rows)
+        start, editor = _new_strategy(request, placement, document)
         if not errors:
             row = StagedStrategy(namespace=placement.namespace, document=start)
     context = {
@@ -266,6 +260,19 @@ def _start_page(
     }
     page, part = "staged_strategies/start.html", "staged_strategies/_preview.html"
     return render_page(request, page, context, fragment=part, status=status)
+
+
+def _new_strategy(
+    request: HttpRequest, placement: Placement, document: dict[str, Any] | None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the new strategy of a run, and its rows as they are typed, at first as it starts."""
+    start = document or starting_strategy(placement)
+    name = start["metadata"]["name"]
+    rows = stage_rows(start) or []
+    if request.method == "POST":
+        name = request.POST.get("strategy_name", "")
+        rows = typed_stages(request.POST)
+    return start, _row_context(name, rows)
 
 
 @for_readers

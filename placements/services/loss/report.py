@@ -276,10 +276,15 @@ def _evaluate(row: ResilienceReport, *, now: datetime, seconds: float) -> None:
         ResilienceLoss.objects.filter(report__in=others).delete()
         newest = others.order_by("-pk").values_list("pk", flat=True)[:KEPT]
         others.exclude(pk__in=list(newest)).delete()
-        # Of those that a worker starts, one an hour stays beside the latest.
-        several = list(others.filter(created_by=SYSTEM).order_by("-pk")[:2])
-        if len(several) == 2 and several[0].created_at < several[1].created_at + EVERY:
-            several[0].delete()
+        _thin_out(row)
+
+
+def _thin_out(row: ResilienceReport) -> None:
+    """Delete the report before a row that a worker started less than an hour after the one before."""
+    own = ResilienceReport.objects.filter(created_by=SYSTEM, completed_at__isnull=False)
+    several = list(own.exclude(pk=row.pk).order_by("-pk")[:2])
+    if len(several) == 2 and several[0].created_at < several[1].created_at + EVERY:
+        several[0].delete()
 
 
 def _subjects(
