@@ -147,7 +147,7 @@ class SchedulePreview:
         of_fleet = (*self.fleet_warnings, *decision_warnings(self.decision))
         warnings = (
             *manifest_warnings(self.manifest),
-            *staging_warnings(self.saved, self.manifest),
+            *self.final_changes,
             *self.selection.warnings,
             *map(self.manifest.in_document, of_fleet),
             *(
@@ -187,6 +187,13 @@ class SchedulePreview:
         return overlaps_of(mine, others)
 
     @cached_property
+    def final_changes(self) -> tuple[ManifestWarning, ...]:
+        strategy = self.manifest.spec.strategy.type
+        if self.saved is None or self.saved.strategy_type == strategy:
+            return ()
+        return staging_warnings(self.saved, self.manifest)
+
+    @cached_property
     def unlikely_results(self) -> tuple[str, ...]:
         """What is accepted only with a confirmation: nearly always a mistake, or for good."""
         cycle = self.decision.cycle
@@ -205,10 +212,6 @@ class SchedulePreview:
                 if warning.code == "unknown-key"
                 and warning.path.endswith(".topologyKey")
             ]
-        becoming: tuple[ManifestWarning, ...] = ()
-        strategy = self.manifest.spec.strategy.type
-        if self.saved is not None and self.saved.strategy_type != strategy:
-            becoming = staging_warnings(self.saved, self.manifest)
         resources = (
             self.snapshot.objects_count
             if self.snapshot
@@ -216,7 +219,7 @@ class SchedulePreview:
         )
         return (
             *unlikely_results,
-            *(one.message for one in becoming),
+            *(one.message for one in self.final_changes),
             *(one.sentence for one in self.overlaps if not one.is_shared),
             *(() if resources else ("No resources are selected.",)),
         )
