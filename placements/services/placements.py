@@ -161,6 +161,7 @@ def save_placement(
     if current.document == content:
         return SaveResult(current, OperationResult.UNCHANGED, warnings)
     columns = _columns_of(manifest)
+    warnings += staging_warnings(current, manifest)
     if columns["has_assertions"]:
         warnings += check_assertions_before_save(manifest, saved=current, now=now)
     if not confirmed:
@@ -208,6 +209,21 @@ def manifest_warnings(
     if not drivers or not drivers.issubset(ACTING_DRIVERS):
         return warnings
     return tuple(one for one in warnings if not one.path.endswith(APPLY_STRATEGY))
+
+
+def staging_warnings(
+    before: Placement | None, manifest: ClusterResourcePlacement
+) -> tuple[ManifestWarning, ...]:
+    """Return the warning of a change from rolling updates to staged update runs."""
+    is_external = manifest.spec.strategy.type is StrategyType.EXTERNAL
+    if before is None or before.is_staged or not is_external:
+        return ()
+    message = (
+        "External cannot be changed to RollingUpdate: "
+        "from now on only staged update runs roll out changes."
+    )
+    warning = ManifestWarning("becomes-external", "spec.strategy.type", message)
+    return (manifest.in_document(warning),)
 
 
 def _columns_of(manifest: ClusterResourcePlacement) -> dict[str, Any]:

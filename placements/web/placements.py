@@ -52,7 +52,11 @@ from placements.services.decisions.records import (
     problems_of,
     ranking_decision,
 )
-from placements.services.editor.operations import drafts_of, summaries_of
+from placements.services.editor.operations import (
+    drafts_of,
+    own_drafts,
+    summaries_of,
+)
 from placements.services.filters import (
     LIST_FILTERS,
     PLACEMENT_ORDERS,
@@ -274,7 +278,7 @@ def placements(request: HttpRequest) -> HttpResponse:
             "order": order,
             "own_drafts": ()
             if wants_fragment(request)
-            else summaries_of(drafts_of(request.user, None)[:_DRAFTS_SHOWN]),
+            else summaries_of(own_drafts(request.user)[:_DRAFTS_SHOWN]),
         },
         fragment="placements/_list.html",
     )

@@ -243,8 +243,13 @@ def _start_page(
         start, editor = _new_strategy(request, placement, document)
         if not errors:
             row = StagedStrategy(namespace=placement.namespace, document=start)
+    spec = placement.document["spec"]
+    external = {**mapping_at(spec, "strategy"), "type": "External"}
+    external.pop("rollingUpdate", None)
+    manifest = {**placement.document, "spec": {**spec, "strategy": external}}
     context = {
         "editor": editor,
+        "external": dump_yaml(manifest),
         "new_strategy": NEW_STRATEGY,
         "placement": placement,
         "strategies": strategies,

@@ -49,6 +49,11 @@ function touch(name) {
   touched.add(name);
   if (name.endsWith("]")) touched.add(name.slice(0, name.lastIndexOf("[")));
 }
+/* A name that nobody typed is selected, once the click has set its caret, so that typing replaces it. */
+document.addEventListener("focusin", ({ target }) => {
+  if (target.name !== "metadata.name" || target.form?.id !== "editing" || target.readOnly) return;
+  if (!touched.has(target.name)) requestAnimationFrame(() => target.select());
+});
 document.addEventListener("focusout", ({ target }) => {
   const notes = target.form?.id === "editing" && target.isConnected && document.getElementById(`notes-${target.id}`);
   if (!notes || notes.dataset.pending === undefined) return;
@@ -81,12 +86,15 @@ document.addEventListener("htmx:beforeRequest", (event) => {
   event.detail.xhr.typed = typed;
   late.clear();
 });
-document.addEventListener("htmx:afterRequest", (event) => {
-  if (event.detail.xhr.typed === undefined) return; // the form may be replaced already
-  failed = event.detail.xhr.status < 200 || event.detail.xhr.status > 299; // a redirect is no "successful" of htmx
-  if (!failed) saved = Math.max(saved, event.detail.xhr.typed);
+function settle({ detail: { xhr } }) {
+  if (xhr.typed === undefined) return; // the form may be replaced already
+  failed = xhr.status < 200 || xhr.status > 299; // a redirect is no "successful" of htmx
+  if (!failed) saved = Math.max(saved, xhr.typed);
   sayUnsaved();
-});
+}
+/* Before htmx follows a redirect to the review, which asks at once whether something is unsaved. */
+document.addEventListener("htmx:beforeOnLoad", settle);
+document.addEventListener("htmx:afterRequest", settle); // no answer
 window.addEventListener("beforeunload", (event) => {
   if (saved !== typed) event.preventDefault();
 });

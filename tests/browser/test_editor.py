@@ -1,7 +1,9 @@
 """The editor as a newcomer uses it: with few clicks, by form and by YAML, and without losing input."""
 
+import copy
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 import pytest
 import yaml
@@ -9,6 +11,7 @@ from playwright.sync_api import Dialog, Locator, Page, Route, expect
 
 from fleetui.access.secret_values import plain_manifest
 from placements.models import Draft, Placement
+from placements.services.placements import save_placement
 from placements.services.resources.operations import apply_resources
 from tests.rows import NOW, placed
 
@@ -29,6 +32,17 @@ spec:
 """
 _CHOOSE = "(one, value) => { one.value = value; one.dispatchEvent(new Event('input', { bubbles: true })); }"
 """What a browser does when an entry of a list of suggestions is chosen."""
+
+_TYPE_AND_REVIEW = """(one, value) => {
+  one.value = value;
+  one.dispatchEvent(new Event("input", { bubbles: true }));
+  document.querySelector("button[name=review]").click();
+}"""
+"""What a person does before the draft is saved."""
+_IS_ON_TOP = """one => {
+  const { x, y, width, height } = one.getBoundingClientRect();
+  return document.elementFromPoint(x + width / 2, y + height / 2) === one;
+}"""
 
 
 @pytest.fixture
@@ -192,6 +206,66 @@ def test_input_is_not_lost_by_tab_keys_tabs_of_the_page_or_leaving(
     page.get_by_role("link", name="Cancel").click()
     expect(page).to_have_url(re.compile("/placements/web/$"))
     complaints.clear()
+
+
+@pytest.mark.usefixtures("nine")
+def test_review_right_after_typing_saves_and_asks_nothing(enter: Enter) -> None:
+    page = enter("/placements/web/edit/", "operator")
+    dialogs: list[str] = []
+
+    def leave(dialog: Dialog) -> None:
+        dialogs.append(dialog.type)
+        dialog.accept()
+
+    page.on("dialog", leave)
+    field = page.get_by_label("Number of clusters")
+    field.click()
+    field.evaluate(_TYPE_AND_REVIEW, "6")
+
+    expect(page).to_have_url(re.compile(r"/review/"))
+    expect(page.locator("main")).to_contain_text("6 of 6 clusters selected")
+    assert dialogs == []
+
+
+@pytest.mark.usefixtures("nine")
+@pytest.mark.parametrize("width", [1440, 390])
+def test_what_a_rollback_is_warned_of_is_above_its_button(
+    enter: Enter, work: Callable[[], None], width: int
+) -> None:
+    saved = Placement.objects.get(name="web").document
+    unlikely = copy.deepcopy(saved)
+    unlikely["spec"]["policy"]["topologySpreadConstraints"][0]["topologyKey"] = "regoin"
+    for document in (unlikely, saved):
+        save_placement(document, by=None, now=datetime.now(UTC), confirmed=True)
+        work()
+    page = enter("/placements/web/roll-back/", "operator", width=width)
+    confirm = page.get_by_role("button", name=re.compile("^Roll back to revision"))
+    tick = page.get_by_label("Roll back with these warnings")
+
+    expect(confirm).to_be_in_viewport()
+    expect(tick).to_be_in_viewport()
+    assert tick.evaluate(_IS_ON_TOP)
+    confirm.click()
+    assert tick.evaluate("one => one.matches(':invalid:focus')")
+    tick.check()
+    confirm.click()
+
+    expect(page).to_have_url(re.compile("/placements/web/$"))
+
+
+@pytest.mark.usefixtures("nine")
+def test_a_prefilled_name_is_replaced_by_what_is_typed(enter: Enter) -> None:
+    page = enter("/placements/new/", "operator")
+    name = page.get_by_label("Name", exact=True).first
+
+    name.click()
+    page.keyboard.type("shop")
+    expect(name).to_have_value("shop")
+    name.click()
+    page.keyboard.press("End")
+    page.keyboard.type("-2")
+
+    expect(name).to_have_value("shop-2")
 
 
 @pytest.mark.usefixtures("nine")

@@ -1,5 +1,6 @@
 """The editor: form and YAML over one draft, with a preview of every change."""
 
+import html
 import re
 from typing import Any
 
@@ -744,6 +745,42 @@ def test_drafts_of_new_placements_are_listed_with_the_placements(
     assert "not applied; Cancel keeps the draft" in page
     assert "You have a draft: New placement shop" in listed
     assert f'href="/drafts/{Draft.objects.get().pk}/">Continue' in listed
+
+
+def test_drafts_of_placements_that_exist_are_listed_too(operator: Client) -> None:
+    _post(operator, EDIT, {NUMBER: "3"})
+
+    listed = page_text(operator.get("/placements/"))
+
+    assert re.search(r"You have a draft: web \(\d\d:\d\d, 1 change\)", listed)
+
+
+def test_becoming_external_is_accepted_with_a_tick(operator: Client) -> None:
+    _post(operator, EDIT, {"spec.strategy.type": "External"})
+    draft = Draft.objects.get()
+
+    review = page_text(operator.get(f"/drafts/{draft.pk}/review/"))
+    refused = operator.post(f"/drafts/{draft.pk}/review/", {"doubts": "1"})
+
+    assert "External cannot be changed to RollingUpdate" in review
+    assert "Save with these warnings" in review
+    assert refused.status_code == 422
+    saved = save_placement(_data(), by=None, now=NOW)
+    assert [one.code for one in saved.warnings if one.path == "spec.strategy.type"] == [
+        "becomes-external"
+    ]
+
+
+def test_a_staged_run_starts_with_a_draft_that_becomes_external(
+    operator: Client,
+) -> None:
+    start = page_text(operator.get("/placements/web/staged-run/"))
+    [manifest] = re.findall(r'name="manifest" value="([^"]*)"', start)
+
+    values = {"manifest": html.unescape(manifest), "do": "draft", "mode": "yaml"}
+    operator.post(EDIT, values)
+
+    assert _data()["spec"]["strategy"] == {"type": "External"}
 
 
 def test_a_review_of_no_changes_says_so(operator: Client) -> None:

@@ -187,13 +187,17 @@ def preview_reschedule(
     )
 
 
-def drafts_of(person: AnyUser, placement: Placement | None) -> QuerySet[Draft]:
-    """Return a person's drafts of a placement, or of new ones, the latest first."""
+def own_drafts(person: AnyUser) -> QuerySet[Draft]:
+    """Return a person's drafts with what they edit, the latest first."""
     if not person.pk:
         return Draft.objects.none()
-    return Draft.objects.filter(owner_id=person.pk, placement=placement).order_by(
-        "-updated_at", "-pk"
-    )
+    drafts = Draft.objects.filter(owner_id=person.pk).select_related("placement")
+    return drafts.order_by("-updated_at", "-pk")
+
+
+def drafts_of(person: AnyUser, placement: Placement | None) -> QuerySet[Draft]:
+    """Return a person's drafts of a placement, or of new ones, the latest first."""
+    return own_drafts(person).filter(placement=placement)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,17 +219,12 @@ def summaries_of(drafts: Iterable[Draft]) -> list[DraftSummary]:
             if isinstance(data, dict)
             else "Invalid YAML"
         )
-        title = row.placement.full_name if row.placement else ""
-        if not title:
-            name = (
-                written_name(data)
-                if row.base and written_name(data) != written_name(row.base)
-                else None
-            )
-            title = (
-                f"New placement {name or ''}".strip()
-                + f" ({row.created_at:%H:%M}, {changes})"
-            )
+        title = "New placement"
+        if row.placement:
+            title = row.placement.full_name
+        elif row.base and written_name(data) != written_name(row.base):
+            title = f"New placement {written_name(data) or ''}".strip()
+        title = f"{title} ({row.created_at:%H:%M}, {changes})"
         summaries.append(DraftSummary(row, title, changes))
     return summaries
 

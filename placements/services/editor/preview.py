@@ -80,6 +80,7 @@ from placements.services.placements import (
     immutable_field_errors,
     manifest_warnings,
     reserved_name_errors,
+    staging_warnings,
 )
 from placements.services.resources.queries import (
     hub_objects,
@@ -146,6 +147,7 @@ class SchedulePreview:
         of_fleet = (*self.fleet_warnings, *decision_warnings(self.decision))
         warnings = (
             *manifest_warnings(self.manifest),
+            *self.final_changes,
             *self.selection.warnings,
             *map(self.manifest.in_document, of_fleet),
             *(
@@ -185,8 +187,15 @@ class SchedulePreview:
         return overlaps_of(mine, others)
 
     @cached_property
+    def final_changes(self) -> tuple[ManifestWarning, ...]:
+        strategy = self.manifest.spec.strategy.type
+        if self.saved is None or self.saved.strategy_type == strategy:
+            return ()
+        return staging_warnings(self.saved, self.manifest)
+
+    @cached_property
     def unlikely_results(self) -> tuple[str, ...]:
-        """What is accepted only with a confirmation, as it is nearly always a mistake."""
+        """What is accepted only with a confirmation: nearly always a mistake, or for good."""
         cycle = self.decision.cycle
         constraints = cycle.policy.topology_spread_constraints
         keys = [
@@ -210,6 +219,7 @@ class SchedulePreview:
         )
         return (
             *unlikely_results,
+            *(one.message for one in self.final_changes),
             *(one.sentence for one in self.overlaps if not one.is_shared),
             *(() if resources else ("No resources are selected.",)),
         )
@@ -219,22 +229,24 @@ class SchedulePreview:
         return tuple(
             name
             for name in self.decision.picked_names
-            if name not in self._placed_before
+            if name not in self.decision.cycle.placed_before
         )
 
     @cached_property
     def leaves(self) -> tuple[str, ...]:
         return tuple(
-            sorted(self._placed_before.intersection(self.decision.unscheduled))
+            sorted(
+                self.decision.cycle.placed_before.intersection(
+                    self.decision.unscheduled
+                )
+            )
         )
 
     @cached_property
     def stays(self) -> tuple[str, ...]:
-        return tuple(sorted(self._placed_before.intersection(self.placed_after)))
-
-    @cached_property
-    def _placed_before(self) -> frozenset[str]:
-        return self.decision.cycle.placed_before
+        return tuple(
+            sorted(self.decision.cycle.placed_before.intersection(self.placed_after))
+        )
 
     @cached_property
     def rescored(self) -> tuple[str, ...]:
@@ -294,7 +306,7 @@ class SchedulePreview:
 
     @cached_property
     def panels(self) -> tuple[LanePanel, ...]:
-        return placed_panels(self.decision, self._placed_before)
+        return placed_panels(self.decision, self.decision.cycle.placed_before)
 
     @cached_property
     def chips(self) -> list[LaneBlock]:
@@ -305,7 +317,10 @@ class SchedulePreview:
         chips = []
         for name in islice(names, _MOST_CHIPS):
             mark = Mark.GONE if name in gone else Mark.PLACED
-            if self._placed_before and name not in self._placed_before:
+            if (
+                self.decision.cycle.placed_before
+                and name not in self.decision.cycle.placed_before
+            ):
                 mark = Mark.NEW
             is_there = name in fleet.positions
             words = domain_words(self.decision, name) if is_there else ""
