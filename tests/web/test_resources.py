@@ -92,10 +92,10 @@ def test_applies_documents_of_every_kind(operator: Client) -> None:
     )
 
     assert rows == [
-        ("placement", "/placements/api/", "api", "created"),
-        ("cluster", "/clusters/palemoth/", "palemoth", "joined"),
-        ("resource", "/resources/_/Namespace/_/other/", "Namespace other", "created"),
-        ("resource", SETTINGS, "ConfigMap shop/settings", "changed"),
+        ("Placement", "/placements/api/", "api", "Created"),
+        ("Cluster", "/clusters/palemoth/", "palemoth", "Joined"),
+        ("Resource", "/resources/_/Namespace/_/other/", "Namespace other", "Created"),
+        ("Resource", SETTINGS, "ConfigMap shop/settings", "Changed"),
     ]
     assert (
         'href="/placements/web/">web</a>'

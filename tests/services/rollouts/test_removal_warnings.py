@@ -52,9 +52,9 @@ def test_only_the_message_of_the_row_before_is_shortened() -> None:
 
     assert messages_on(client, run) == [WORDS, "As above", "As above"]
     updates.filter(cluster_name="c001").update(message="another")
-    assert messages_on(client, run) == [WORDS, "another", WORDS]
+    assert messages_on(client, run) == [WORDS, "Another", WORDS]
     updates.filter(cluster_name="c000").update(message="")
-    assert messages_on(client, run) == ["", "another", WORDS]
+    assert messages_on(client, run) == ["", "Another", WORDS]
 
 
 @pytest.mark.usefixtures("warning")
