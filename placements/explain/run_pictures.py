@@ -533,7 +533,8 @@ def _ticks(
             counts += len(column.dots)
             ticks.append((place + column.width, f"{counts:,}"))
         return ticks
-    ticks = [(place, duration_text(one.start or 0)) for place, one in started]
+    starts = {duration_text(one.start or 0): place for place, one in reversed(started)}
+    ticks = [(place, words) for words, place in reversed(starts.items())]
     place, last = started[-1]
     if now is not None:
         return [*ticks, (now, f"now {duration_text(until)}")]

@@ -123,8 +123,8 @@ def history(request: HttpRequest, name: str) -> HttpResponse:
     # Runs of an earlier placement of this name belong to none of these revisions.
     kind = None if placement.runs_made else RunKind.STAGED
     runs = run_rows(placement.full_name, most=4 * PAGE_SIZE, kind=kind)
-    # A decision belongs to the last revision that began before it, and so does a rollout; it carries those
-    # that followed, up to its own.
+    # A decision belongs to the last revision that began before it. A rollout belongs to all from that one
+    # to its own, which edits change while it runs.
     starts = [one.at for one in reversed(revisions)]
     changing = (
         placement.decisions.filter(CHANGES_CLUSTERS)
@@ -133,7 +133,7 @@ def history(request: HttpRequest, name: str) -> HttpResponse:
     )
     changes = grouped((bisect(starts, at), number) for number, at in changing)
     places = {one.number: at for at, one in enumerate(reversed(revisions), 1)}
-    rollouts: dict[int, Any] = {}
+    rollouts: dict[int, RunRow] = {}
     for row in reversed(runs):
         began = bisect(starts, row.began_at)
         last = max(began, places.get(row.run.revision_number, 0))
@@ -321,8 +321,7 @@ def _roll_back_context(
     refusal = why_not_roll_back(placement)
     restoration = None
     if number is None:
-        choices = [one.number for one in [*earlier, *revisions[1:]]]
-        number = next(iter(choices), None)
+        number = next((one.number for one in [*earlier, *revisions[1:]]), None)
     if not refusal and number is not None:
         try:
             restoration = restoration_of(placement, number, revisions)

@@ -404,7 +404,14 @@ def head_context(
     issues = _issue_words(context)
     is_unexplained = health.is_degraded and not issues
     issues = issues or [health.message] * is_unexplained
-    return context | {"issues": issues, "is_unexplained": is_unexplained}
+    words = counted(len(issues), "problem")
+    if len(issues) == len(context["outdated"]):  # it changes no health
+        words = f"{len(issues):,} advice"
+    return context | {
+        "issues": issues,
+        "issues_words": words,
+        "is_unexplained": is_unexplained,
+    }
 
 
 def _issue_words(context: Mapping[str, Any]) -> list[str]:

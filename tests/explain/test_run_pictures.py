@@ -144,6 +144,15 @@ def test_a_moment_has_its_place_in_the_column_of_its_time() -> None:
     assert places == [0, 0.5, 1.5, 2, 2.5]
 
 
+def test_no_time_is_written_twice_below_the_line() -> None:
+    columns = [
+        RunColumn("1", start=0, end=0.04),
+        RunColumn("Approval", start=0.04, end=30, is_break=True),
+    ]
+
+    assert [words for _, words in _picture(columns, []).ticks] == ["0s", "now 30s"]
+
+
 def test_the_limits_are_named_at_the_end_and_stand_apart() -> None:
     moments = [(0.0, _progress(3, 0, 2)), (20.0, _progress(1, 2, 2))]
     columns = [RunColumn("1", start=0, end=30)]

@@ -395,6 +395,18 @@ def test_the_picture_shows_each_stage_and_the_approval_between_them(
     assert counts in words_of(page)
 
 
+def test_a_stage_to_come_says_what_has_the_revision_already(
+    viewer: Client, text_of: Fetch, waiting: StagedWorld
+) -> None:
+    waiting.approve("one", "canary")
+    waiting.run(until=lambda: waiting.status("one") == "succeeded")
+
+    waiting.begin("two", state="Initialize")
+
+    stages = words_of(text_of(viewer, RUN.replace("one", "two")))
+    assert "2. prod Not started · 3 of 3 already at revision" in stages
+
+
 @pytest.mark.nightly
 def test_is_followed_until_it_ends(
     viewer: Client, text_of: Fetch, waiting: StagedWorld

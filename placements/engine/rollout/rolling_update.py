@@ -29,7 +29,7 @@ from placements.engine.rollout.state import (
 
 ABANDONABLE_AFTER = timedelta(minutes=15)
 MOST_FAILURES = 2
-"""After more failures in a row the next retry is not expected to succeed by itself."""
+"""After more failures in a row the next retry is not expected to succeed."""
 
 
 @dataclass(frozen=True, slots=True)

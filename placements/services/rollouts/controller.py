@@ -233,7 +233,7 @@ def _run_of(context: RolloutContext, *, now: datetime) -> Rollout | None:
 
 
 def _follow(run: Rollout, context: RolloutContext) -> None:
-    """Let a rollout carry an edit that needs no other version on the clusters: it has their revision."""
+    """Update revision and trigger of a rollout after an edit that needs no other version on the clusters."""
     placement, target = context.placement, context.target
     if not target or not target.is_latest or run.is_deletion:
         return
