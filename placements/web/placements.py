@@ -463,7 +463,7 @@ def _clusters_tab(
     panels = panels_of(under_policy) if under_policy else ()
     skews = {one.key: one.skew for one in skews_of(placement)}
     counts = health.counts
-    panels_differ = any(skews.get(one.key, one.skew) != one.skew for one in panels)
+    differ = [one.key for one in panels if skews.get(one.key, one.skew) != one.skew]
     no_problem = counts.available + counts.pending + counts.in_flight
     return {
         "clusters": placement_clusters(
@@ -475,10 +475,7 @@ def _clusters_tab(
             now=now,
         ),
         "panels": [(f"placed-{place}", [one]) for place, one in enumerate(panels)],
-        "panels_differ": panels_differ,
-        "placed_today": placed_by_domain(placement, [one.key for one in panels])
-        if panels_differ
-        else {},
+        "placed_today": placed_by_domain(placement, differ),
         "legend": legend_of(panels),
         "steps": last_steps(decision) if decision else None,
         "under_policy": under_policy,
