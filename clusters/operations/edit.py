@@ -351,12 +351,6 @@ def faults_of(cluster: MemberCluster) -> list[dict[str, Any]]:
     return [*faults, {"kind": short}] if short else faults
 
 
-def with_faults(names: Collection[str]) -> set[str]:
-    """Return those of these clusters that have a simulated fault."""
-    rows = MemberCluster.objects.filter(name__in=names) if names else ()
-    return {row.name for row in rows if row.is_simulated and faults_of(row)}
-
-
 def new_fault(
     kind: str,
     *,

@@ -7,8 +7,6 @@ from clusters.models import MemberCluster, Membership
 from clusters.observation import silence_of, unhealthy_since
 from placements.explain.vocabulary import ELIGIBILITY_WORDS, silence_words
 
-NOT_READY = ELIGIBILITY_WORDS[EligibilityKind.UNSPECIFIED]
-
 
 def cluster_status(cluster: MemberCluster, *, is_cordoned: bool) -> tuple[str, str]:
     """Return level and status of a cluster: the first rule that applies."""
@@ -17,9 +15,7 @@ def cluster_status(cluster: MemberCluster, *, is_cordoned: bool) -> tuple[str, s
     not_ready = ""
     if not cluster.is_eligible:
         reason = ELIGIBILITY_WORDS[EligibilityKind(cluster.verdict)].partition(" (")[0]
-        not_ready = NOT_READY
-        if reason != NOT_READY:
-            not_ready += f" ({reason.lower()})"
+        not_ready = f"Not ready ({reason.lower()})".removesuffix(" (not ready)")
     rules = (
         (cluster.membership == Membership.LEAVING, "progress", "Leaving"),
         (cluster.awaits_first_heartbeat, "progress", "Waiting for the first heartbeat"),

@@ -185,9 +185,8 @@ def current_report() -> FindingsReport:
 
 
 EVERY = timedelta(minutes=10)
-"""Minimum time between two checks of a placement that changes of a fleet cause."""
+"""Minimum time between two checks of a placement that changes of a large fleet cause."""
 SOON = timedelta(minutes=1)
-"""The same for up to 500 placements and clusters."""
 _SMALL = 500
 BATCH = 20
 _WORST = 3
@@ -258,8 +257,8 @@ def due_checks(*, now: datetime) -> QuerySet[Placement]:
     A warning may be about the objects of a placement that was deleted since.
     """
     version = Subquery(FleetState.objects.values("version")[:1])
-    is_small = MemberCluster.objects.count() <= _SMALL >= Placement.objects.count()
-    every = SOON if is_small else EVERY
+    size = max(MemberCluster.objects.count(), Placement.objects.count())
+    every = SOON if size <= _SMALL else EVERY
     is_fresh = Q(findings_check__fleet_version=version) | Q(
         findings_check__checked_at__gt=now - every
     )

@@ -11,8 +11,10 @@ from django.shortcuts import redirect
 from django.views.decorators.http import require_POST, require_safe
 from django_htmx.http import HttpResponseClientRefresh
 
+from clusters.drivers.base import SIMULATED
 from clusters.hub_queries import hubs_with_role
-from clusters.operations.edit import with_faults
+from clusters.models import MemberCluster
+from clusters.operations.edit import faults_of
 from fleetui.apimachinery.model import Semantics
 from fleetui.apimachinery.words import counted, first_names
 from fleetui.htmx import render_page, wants_fragment
@@ -427,6 +429,8 @@ def _causes_context(
         (one for one in rows if one.kind == ProblemKind.APPROVAL_PENDING), None
     )
     may_approve_it = approval and may_approve_somewhere(request)
+    named = [one.cluster for one in rows if one.cluster]
+    simulated = MemberCluster.objects.filter(name__in=named, driver=SIMULATED)
     return {
         "attention": found,
         "section": section,
@@ -436,7 +440,7 @@ def _causes_context(
         "to_approve": approval.key if approval and may_approve_it else "",
         "approval_url": approval_url(approval) if approval else "",
         "snooze_for": SNOOZE_FOR,
-        "faulty": with_faults([one.cluster for one in rows if one.cluster]),
+        "faulty": {one.name for one in simulated if faults_of(one)},
     }
 
 

@@ -131,7 +131,6 @@ class PlacementClusters(RowRange):
 
     rows: list[PlacementCluster]
     keys: list[str]
-    has_steps: bool
     counts: list[tuple[ClusterFacet, int]]
     chosen: str
     count: int
@@ -139,7 +138,6 @@ class PlacementClusters(RowRange):
     newer: int
 
 
-MOST_DOMAINS = 12
 # Fewer than in a list: the page of a placement is polled.
 _ROWS = 25
 
@@ -208,7 +206,6 @@ def placement_clusters(
         shown.total,
         rows=_cluster_rows(placement, decision, page, outdated, now=now),
         keys=_keys_of(decision),
-        has_steps=placement.placement_type == PlacementType.PICK_N,
         counts=[(one, counts[one]) for one in ClusterFacet if counts[one]],
         chosen=str(chosen or ""),
         count=len(facets),
@@ -231,7 +228,7 @@ def placed_by_domain(placement: Placement, keys: Sequence[str]) -> dict[str, str
     for key in keys:
         counts = Counter(fleet.label(key).value_at(place) for place in at)
         domains = [f"{value} {counts[value]}" for value in fleet.label(key).values]
-        words[key] = names_and_more(domains, MOST_DOMAINS)
+        words[key] = names_and_more(domains, _ROWS)
     return words
 
 

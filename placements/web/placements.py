@@ -474,7 +474,7 @@ def _clusters_tab(
     panels = panels_of(under_policy) if under_policy else ()
     skews = {one.key: one.skew for one in skews_of(placement)}
     counts = health.counts
-    moved = [one.key for one in panels if skews.get(one.key, one.skew) != one.skew]
+    differ = [one.key for one in panels if skews.get(one.key, one.skew) != one.skew]
     no_problem = counts.available + counts.pending + counts.in_flight
     return {
         "clusters": placement_clusters(
@@ -486,7 +486,7 @@ def _clusters_tab(
             now=now,
         ),
         "panels": [(f"placed-{place}", [one]) for place, one in enumerate(panels)],
-        "placed_today": placed_by_domain(placement, moved),
+        "placed_today": placed_by_domain(placement, differ),
         "legend": legend_of(panels),
         "steps": last_steps(decision) if decision else None,
         "under_policy": under_policy,

@@ -297,13 +297,12 @@ def impossible(case: Case) -> Iterator[Finding]:
     place = ("policy", "numberOfClusters")
     fewer = Fix(f"Set numberOfClusters to {exact.high}.", edits=((place, exact.high),))
     evidence = (("numberOfClusters", ""), *pinned)
-    found = S09.finding("spec.policy.numberOfClusters", message, *evidence)
-    fix = _correction(case)
-    if case.placed < wanted:
-        yield replace(found, fix=fix or fewer)
-    else:
-        message = f"All {wanted} are placed and stay. If rescheduled today: {message[:1].lower()}{message[1:]}"
-        yield replace(found, severity=Severity.WARNING, message=message, fix=fix)
+    fix = _correction(case) or fewer
+    found = S09.finding("spec.policy.numberOfClusters", message, *evidence, fix=fix)
+    if case.placed >= wanted:
+        message += f" All {wanted} are placed and stay, unless rescheduled."
+        found = replace(found, severity=Severity.WARNING, message=message)
+    yield found
 
 
 S01 = Rule("S01", Severity.ERROR, Needs.FLEET, "Unknown topology key", unknown_key)

@@ -56,8 +56,7 @@ TASK = "placements.tasks.evaluate_resilience"
 LEASE = timedelta(seconds=60)
 EVERY = timedelta(hours=1)
 """Minimum time between two runs that a change of a large fleet starts."""
-CHANGED_EVERY = timedelta(minutes=1)
-"""The same for a report of up to 500 losses."""
+CHANGED_EVERY = timedelta(minutes=1)  # also of a fleet with up to 500 losses
 CHUNK = 50
 PIECE = 2.0
 AT_ONCE = 0.2
@@ -276,15 +275,10 @@ def _evaluate(row: ResilienceReport, *, now: datetime, seconds: float) -> None:
         ResilienceLoss.objects.filter(report__in=others).delete()
         newest = others.order_by("-pk").values_list("pk", flat=True)[:KEPT]
         others.exclude(pk__in=list(newest)).delete()
-        _thin_out(row)
-
-
-def _thin_out(row: ResilienceReport) -> None:
-    """Delete the report before a row that a worker started less than an hour after the one before."""
-    own = ResilienceReport.objects.filter(created_by=SYSTEM, completed_at__isnull=False)
-    several = list(own.exclude(pk=row.pk).order_by("-pk")[:2])
-    if len(several) == 2 and several[0].created_at < several[1].created_at + EVERY:
-        several[0].delete()
+        # Of runs that a worker starts within an hour, the history keeps one.
+        own = others.filter(created_by=SYSTEM).order_by("-pk")
+        for kept in own.values_list("created_at", flat=True)[1:2]:
+            own.filter(created_at__gt=kept, created_at__lt=kept + EVERY).delete()
 
 
 def _subjects(

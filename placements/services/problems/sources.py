@@ -1,6 +1,7 @@
 """The problems of the hub in scope as its rows are now; each kind of object is read at one place."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -102,13 +103,15 @@ def of_clusters(now: datetime) -> Iterator[ProblemFacts]:
     )
     away = list(rows.defer("properties", "usage").order_by("name")[:MOST])
     names = {row.name for row in away}
-    there: Mapping[str, list[str]] = {}
-    if 0 < len(names) <= _MOST_NAMED:
-        name = "placement__full_name"
-        placed = Binding.objects.filter(cluster_name__in=names).order_by(name)
-        there = grouped(placed.values_list("cluster_name", name)[:MOST])
+    bindings = Binding.objects.filter(cluster_name__in=names)
+    pairs = bindings.values_list("cluster_name", "placement__full_name").order_by()
+    there = grouped(sorted(pairs[:MOST]))
     for row in away:
-        yield _of_cluster(row, there.get(row.name, ()))
+        facts = _of_cluster(row)
+        if row.name in there:
+            placed = names_and_more(there[row.name], 5)
+            facts = replace(facts, message=f"{facts.message} Placed there: {placed}.")
+        yield facts
 
     # Its heartbeats arrive, and calls of placements do not. What is available there has no problem.
     is_available = Q(phase=Phase.AVAILABLE) | Q(
@@ -138,11 +141,7 @@ def of_clusters(now: datetime) -> Iterator[ProblemFacts]:
             )
 
 
-_MOST_NAMED = 10
-"""Of more clusters than this, no problem names what is placed there."""
-
-
-def _of_cluster(row: Any, placements: Collection[str]) -> ProblemFacts:
+def _of_cluster(row: Any) -> ProblemFacts:
     why = unreachable_reason(row)[0]
     kind, level, since = (
         ProblemKind.CLUSTER_NOT_READY,
@@ -172,8 +171,6 @@ def _of_cluster(row: Any, placements: Collection[str]) -> ProblemFacts:
         words = row.verdict_reason or ELIGIBILITY_WORDS[EligibilityKind(row.verdict)]
         message = f"Not ready: {words}".rstrip(".") + (f". {why}." if why else ".")
         level, since = ProblemLevel.FAILED, row.verdict_since
-    if placements:
-        message += f" Placed there: {names_and_more(placements, 5)}."
     return ProblemFacts(
         kind,
         f"{kind}/{row.name}",

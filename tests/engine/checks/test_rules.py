@@ -586,8 +586,8 @@ def test_a_number_that_is_placed_and_not_possible_again_is_a_warning() -> None:
     [warning] = _check("S09", replace(case, placed=7))
 
     assert (error.severity, warning.severity) == (Severity.ERROR, Severity.WARNING)
-    assert warning.message.startswith(
-        "All 7 are placed and stay. If rescheduled today: at most 5 of 7 are possible."
+    assert warning.message == (
+        f"{error.message} All 7 are placed and stay, unless rescheduled."
     )
 
 
