@@ -1,7 +1,7 @@
 """The fleet as values for the scheduler, and as manifests."""
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -195,6 +195,14 @@ def clusters_changed_in(sequence: int, *, most: int) -> Fleet | None:
         *_COLUMNS
     )[: most + 1]
     return Fleet(_values(rows)) if len(rows) <= most else None
+
+
+def clusters_named(names: Collection[str]) -> tuple[Fleet, dict[str, datetime]]:
+    """Return these clusters as they are now, and when they joined; one query."""
+    named = MemberCluster.objects.filter(name__in=names)
+    rows = list(named.values_list("joined_at", *_COLUMNS))
+    joined = {name: joined_at for joined_at, name, *_ in rows}
+    return Fleet(_values(row[1:] for row in rows)), joined
 
 
 def forget_cached_fleet() -> None:

@@ -1,6 +1,6 @@
 """Static files that come out of installed packages: the script of the charts, and the editor of YAML."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -10,7 +10,10 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib.staticfiles.finders import BaseFinder
+from django.core.files.base import ContentFile, File
 from django.core.files.storage import FileSystemStorage, Storage
+from rcssmin import cssmin
+from rjsmin import jsmin
 from whitenoise.storage import CompressedManifestStaticFilesStorage
 
 
@@ -26,6 +29,17 @@ class StaticFiles(CompressedManifestStaticFilesStorage):
         super().__init__(*args, **kwargs)
         if not settings.DEBUG:
             self.url = cache(super().url)
+
+    def _save(self, name: str, content: "File[Any]") -> str:
+        # Comments and white space are a fifth of what a browser would fetch of ours.
+        minify = _MINIFIERS.get(name.partition("/")[0])
+        if minify:
+            content = ContentFile(minify(content.read().decode()))
+        return super()._save(name, content)
+
+
+_MINIFIERS: dict[str, Callable[[str], str]] = {"css": cssmin, "js": jsmin}
+"""By folder: those of packages have others."""
 
 
 @dataclass(frozen=True, slots=True)

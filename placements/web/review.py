@@ -14,7 +14,6 @@ from fleetui.apimachinery.model import Semantics
 from fleetui.apimachinery.words import counted
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.audit import events_since
-from fleetui.bulk import first_or_raise
 from fleetui.concurrency import RevisionConflict
 from fleetui.htmx import render_page
 from fleetui.middleware import costly
@@ -104,12 +103,10 @@ def dry_run_draft(request: HttpRequest, number: int) -> HttpResponse:
 
 def own_draft(request: HttpRequest, number: int) -> Draft:
     """Return a draft of the user. Raise Http404."""
-    row = first_or_raise(
-        Draft.objects.select_related("placement").filter(
-            pk=number, owner=request.user.pk
-        ),
-        Http404("You have no draft of that number."),
-    )
+    drafts = Draft.objects.select_related("placement").filter(owner=request.user.pk)
+    row = drafts.filter(pk=number).first()
+    if row is None:
+        raise Http404("You have no draft of that number.")
     row.owner = current_user(request)  # read already
     return row
 

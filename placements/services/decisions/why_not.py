@@ -10,9 +10,9 @@ from typing import Any
 
 from django.db.models import Value
 
-from clusters.fleet import EligibilityKind, Fleet
+from clusters.fleet import EligibilityKind
 from clusters.models import MemberCluster
-from clusters.queries import current_fleet
+from clusters.queries import clusters_named
 from fleetui.apimachinery.errors import InvalidManifest
 from placements.engine.advice.changes import Change
 from placements.engine.scheduling.outcome import Outcome, Outcomes
@@ -62,17 +62,15 @@ def joined_after(
     decision: Decision, clusters: Collection[str], *, now: datetime
 ) -> dict[str, str]:
     """Return by name when clusters joined that a decision did not read, and what rules them out today."""
-    fleet, today = current_fleet().fleet, decision_of(decision).cycle
-    at = [fleet.positions[one] for one in clusters if one in fleet.positions]
-    newer = Fleet(fleet.clusters[position] for position in at)
-    outcomes = Outcomes(schedule(replace(today, fleet=newer, bindings=())))
+    newer, moments = clusters_named(clusters)
+    today = replace(decision_of(decision).cycle, fleet=newer, bindings=())
+    outcomes = Outcomes(schedule(today))
     joined: dict[str, str] = {}
-    rows = MemberCluster.objects.filter(name__in=clusters)
-    for name, joined_at in rows.values_list("name", "joined_at"):
+    for name, joined_at in moments.items():
         words = _joined_words(joined_at, decision.created_at, now=now)
         joined[name] = f"{words.capitalize()}after decision {decision.number}"
-        outcome = outcomes.of(name) if name in newer.positions else None
-        if outcome and outcome.state in (Outcome.FILTERED, Outcome.NOT_ELIGIBLE):
+        outcome = outcomes.of(name)
+        if outcome.state in (Outcome.FILTERED, Outcome.NOT_ELIGIBLE):
             why = reason_sentence(outcome.reasons[0])
             joined[name] = f"Filtered out today: {why}. {joined[name]}"
     return joined
