@@ -11,7 +11,7 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib.staticfiles.finders import BaseFinder
-from django.core.files.base import ContentFile
+from django.core.files.base import ContentFile, File
 from django.core.files.storage import FileSystemStorage, Storage
 from whitenoise.storage import CompressedManifestStaticFilesStorage
 
@@ -29,13 +29,13 @@ class StaticFiles(CompressedManifestStaticFilesStorage):
         if not settings.DEBUG:
             self.url = cache(super().url)
 
-    def save(
-        self, name: str | None, content: Any, max_length: int | None = None
-    ) -> str:
+    def _save(self, name: str, content: "File[Any]") -> str:
         """Save a file; style sheets of the console without comments and indentation, a tenth of them."""
-        if name and name.startswith("css/"):
-            content = ContentFile(_UNREAD.sub("", content.read().decode()))
-        return super().save(name, content, max_length)
+        if not name.startswith("css/"):
+            return super()._save(name, content)
+        content.seek(0)  # it was read for the hash in its name
+        text = _UNREAD.sub("", content.read().decode())
+        return super()._save(name, ContentFile(text))
 
 
 _UNREAD = re.compile(r"\s*/\*.*?\*/|^ +", re.DOTALL | re.MULTILINE)
