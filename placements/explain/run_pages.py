@@ -312,7 +312,7 @@ def _facts_of(
     )
     if spans:
         ends = dict.fromkeys((duration_text(spans[0]), duration_text(spans[-1])))
-        went += f", {' to '.join(ends)} each"
+        went += f", {' to '.join(ends)}"
     return ((level, words), ("failed" if failed else "healthy", went))
 
 

@@ -49,7 +49,7 @@ function touch(name) {
   touched.add(name);
   if (name.endsWith("]")) touched.add(name.slice(0, name.lastIndexOf("[")));
 }
-/* A name that nobody typed is selected, once the click has set its caret, so that typing replaces it. */
+/* A name that was not typed is selected, once the click has set its caret, so that typing replaces it. */
 document.addEventListener("focusin", ({ target }) => {
   if (target.name !== "metadata.name" || target.form?.id !== "editing" || target.readOnly) return;
   if (!touched.has(target.name)) requestAnimationFrame(() => target.select());

@@ -92,7 +92,8 @@ def test_a_message_is_not_under_the_buttons_of_a_placement(
 
     assert message
     assert buttons
-    assert message["y"] + message["height"] <= buttons["y"]
+    upper, lower = sorted((message, buttons), key=lambda box: box["y"])
+    assert upper["y"] + upper["height"] <= lower["y"]
 
 
 @pytest.mark.nightly

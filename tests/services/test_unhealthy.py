@@ -278,7 +278,7 @@ def test_metrics_and_notifications_say_it(since: datetime) -> None:
     assert (problem.name, problem.since) == ("c001", since)
     assert (
         problem.message
-        == "Reports itself unhealthy: no memory left. Not selected after 5m of it."
+        == "Reports itself unhealthy: no memory left. Not selected after 5m of it. Placed there: web."
     )
 
 

@@ -176,7 +176,7 @@ def test_cluster_that_does_not_answer_is_late_and_its_placements_are_unreachable
     compare_all(now=datetime.now(UTC))
     assert problem_of("nimblefox", text_of(viewer, "/")) == (
         "nimblefox: not ready",
-        "No recent heartbeat signals. Credentials rejected.",
+        "No recent heartbeat signals. Credentials rejected. Placed there: web.",
     )
     MemberCluster.objects.filter(pk=row.pk).update(verdict="", verdict_reason="")
     MemberCluster.objects.filter(pk=row.pk).update(unanswered_code="refused")
