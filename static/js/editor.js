@@ -49,10 +49,15 @@ function touch(name) {
   touched.add(name);
   if (name.endsWith("]")) touched.add(name.slice(0, name.lastIndexOf("[")));
 }
-/* A name that was not typed is selected, once the click has set its caret, so that typing replaces it. */
+/* A name that was not typed is selected by the click that enters it, so that typing replaces it. At the click, not in the next frame: letters that are typed before that frame would be selected too. */
+let entered = null;
 document.addEventListener("focusin", ({ target }) => {
-  if (target.name !== "metadata.name" || target.form?.id !== "editing" || target.readOnly) return;
-  if (!touched.has(target.name)) requestAnimationFrame(() => target.select());
+  entered = target;
+});
+document.addEventListener("click", ({ target }) => {
+  const name = target === entered && target.name === "metadata.name" && target.form?.id === "editing";
+  if (name && !target.readOnly && !touched.has(target.name)) target.select();
+  entered = null;
 });
 document.addEventListener("focusout", ({ target }) => {
   const notes = target.form?.id === "editing" && target.isConnected && document.getElementById(`notes-${target.id}`);

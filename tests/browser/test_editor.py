@@ -257,9 +257,13 @@ def test_what_a_rollback_is_warned_of_is_above_its_button(
 def test_a_prefilled_name_is_replaced_by_what_is_typed(enter: Enter) -> None:
     page = enter("/placements/new/", "operator")
     name = page.get_by_label("Name", exact=True).first
+    # A busy machine: letters are typed before the next frame.
+    page.evaluate(
+        "() => { window.requestAnimationFrame = (draw) => setTimeout(draw, 300); }"
+    )
 
     name.click()
-    page.keyboard.type("shop")
+    page.keyboard.type("shop", delay=80)
     expect(name).to_have_value("shop")
     name.click()
     page.keyboard.press("End")
