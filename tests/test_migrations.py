@@ -183,6 +183,7 @@ CONTENT = {
     "placements/migrations/0027_decided_again.py": "bde1267d64ab3435",
     "placements/migrations/0028_names_read_under_ocm.py": "b7efa65e64113959",
     "placements/migrations/0029_calls_due_of_hub.py": "414d058f46dba752",
+    "placements/migrations/0030_why_stale.py": "8ffb6dc312c3fcf7",
 }
 """The content of each migration: they are added and never changed, for databases that have applied them."""
 

@@ -552,6 +552,14 @@ class StepChip:
     is_current: bool
     is_later: bool
 
+    @property
+    def why(self) -> str:
+        """What decided the step: "Selected over lion by affinity, 20 vs. 0"."""
+        if self.rival:
+            over = f"Selected over {self.rival} by {self.decided_by}"
+            return f"{over}, {self.decided}" if self.decided else over
+        return f"Selected: {self.decided_by} {self.decided}".rstrip()
+
 
 @dataclass(frozen=True, slots=True)
 class HiddenStep:

@@ -36,6 +36,8 @@ class StalePick(HubRow):
         StalenessCheck, models.CASCADE, related_name="stale"
     )
     cluster_name = models.CharField(max_length=LONGEST_NAME)
+    reason = models.TextField(blank=True, default="", db_default="")
+    """Why rescheduling would not select it, without the period; "" from before it was stored."""
 
     class Meta:
         indexes = [models.Index(fields=["cluster_name"], name="stale_pick_of_cluster")]

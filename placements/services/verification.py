@@ -146,8 +146,8 @@ def refresh_staleness(*, now: datetime) -> int:
                 )
                 row.stale.all().delete()
                 picks = [
-                    StalePick(staleness_check=row, cluster_name=name)
-                    for name in headroom.stale
+                    StalePick(staleness_check=row, cluster_name=name, reason=reason)
+                    for name, reason in headroom.stale.items()
                 ]
                 StalePick.objects.bulk_create(picks, batch_size=500)
         done += len(placements)

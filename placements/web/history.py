@@ -182,7 +182,7 @@ def history(request: HttpRequest, name: str) -> HttpResponse:
         latest = latest_decision(placement)
     rolling = (row.run for row in runs if row.run.placement_id == placement.pk)
     run = next((one for one in rolling if not one.is_staged), None)
-    stale = stale_picks_of(placement) if placement.is_outdated else []
+    stale = list(stale_picks_of(placement)) if placement.is_outdated else []
     return render_page(
         request,
         "placements/history.html",

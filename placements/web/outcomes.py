@@ -1,7 +1,7 @@
 """The clusters of a decision, and of a placement, as tables: 50 rows a page, filtered by outcome."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -18,7 +18,11 @@ from placements.explain.vocabulary import OUTCOME_ORDER, OUTCOME_WORDS, reason_s
 from placements.manifests.binding import BindingState
 from placements.manifests.policy import PlacementType
 from placements.models import Binding, Decision, Placement
-from placements.services.decisions.records import decision_of, summary_of
+from placements.services.decisions.records import (
+    decision_of,
+    last_steps,
+    summary_of,
+)
 from placements.services.decisions.why_not import bound_and_members, joined_after
 from placements.services.health import cluster_statuses
 from placements.services.rollouts.queries import waiting_words
@@ -146,7 +150,7 @@ def placement_clusters(
     request: HttpRequest,
     placement: Any,
     decision: Decision | None,
-    outdated: set[str],
+    outdated: Mapping[str, str],
     *,
     problems: int,
     now: datetime,
@@ -255,7 +259,7 @@ def _cluster_rows(
     placement: Any,
     decision: Decision | None,
     names: Sequence[str],
-    outdated: set[str],
+    outdated: Mapping[str, str],
     *,
     now: datetime,
 ) -> list[PlacementCluster]:
@@ -269,6 +273,8 @@ def _cluster_rows(
     )
     outcomes = Outcomes(decision_of(decision)) if decision else None
     selected_in = _steps_of(decision)
+    strip = last_steps(decision) if decision else None
+    decided = {chip.cluster: chip for chip in strip.chips} if strip else {}
     fleet, keys = outcomes.cycle.fleet if outcomes else None, _keys_of(decision)
     newer = [name for name in names if fleet and name not in fleet.positions]
     joined = joined_after(decision, newer, now=now) if decision and newer else {}
@@ -286,6 +292,10 @@ def _cluster_rows(
             if placement.deleting_since and code in (Outcome.PICKED, Outcome.KEPT):
                 badge = Badge("suspended", "Removed")
         why = reason_sentence(outcome.reasons[0]) if outcome else joined.get(name, "")
+        if name in decided:
+            why = decided[name].why
+        if outdated.get(name):
+            why = f"Not selected if rescheduled: {outdated[name]}"
         rows.append(
             PlacementCluster(
                 name,

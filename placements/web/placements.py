@@ -328,11 +328,11 @@ def placement(request: HttpRequest, name: str, tab: str = "clusters") -> HttpRes
     now = datetime.now(UTC)
     outdated = stale_picks_of(row)
     if tab == "clusters":
-        context, health = _clusters_tab(request, row, latest, set(outdated), now=now)
+        context, health = _clusters_tab(request, row, latest, outdated, now=now)
     else:
         context, health = {}, health_of(row, now=now)
     run = latest_run(row)
-    context |= head_context(row, latest, health, outdated, now=now, run=run)
+    context |= head_context(row, latest, health, list(outdated), now=now, run=run)
     context["tab"] = tab
     if tab != "clusters":
         context |= _tab_context(request, row, tab, latest, run=run)
@@ -461,7 +461,7 @@ def _clusters_tab(
     request: HttpRequest,
     placement: Any,
     latest: Decision | None,
-    outdated: set[str],
+    outdated: Mapping[str, str],
     *,
     now: datetime,
 ) -> tuple[dict[str, Any], PlacementHealth]:

@@ -33,8 +33,8 @@ def skews(name: str) -> list[Skew]:
     return skews_of(Placement.objects.select_related("staleness_check").get(name=name))
 
 
-def stale() -> dict[str, list[str]]:
-    """Return the placements with stale picks, and these."""
+def stale() -> dict[str, dict[str, str]]:
+    """Return the placements with stale picks, and these with why."""
     found = {one.name: stale_picks_of(one) for one in Placement.objects.all()}
     return {name: picks for name, picks in found.items() if picks}
 
@@ -45,7 +45,8 @@ def test_the_demo_of_nine_has_one_stale_pick() -> None:
 
     refresh_staleness(now=NOW)
 
-    assert stale() == {"cache": ["flyingpenguin"]}
+    reason = "Does not match required affinity: no label tier, required edge"
+    assert stale() == {"cache": {"flyingpenguin": reason}}
     assert stale_on(["flyingpenguin", "palemoth"]) == {"flyingpenguin": 1}
     assert skews("web") == [
         Skew("region", 1, 1, is_hard=True),
@@ -110,7 +111,8 @@ def test_outdated_are_the_clusters_that_the_preview_of_rescheduling_would_leave(
         one.name: fresh_schedule(one).leaves
         for one in Placement.objects.order_by("name")
     }
-    assert stale() == {name: list(names) for name, names in left.items() if names}
+    found = {name: list(picks) for name, picks in stale().items()}
+    assert found == {name: list(names) for name, names in left.items() if names}
 
 
 def test_measures_the_skew_of_what_is_placed() -> None:

@@ -446,7 +446,9 @@ def test_what_cordoned_clusters_make_outdated_is_one_cause(
             checked_at=NOW,
         )
         for name in names:
-            StalePick.objects.create(staleness_check=check, cluster_name=name)
+            StalePick.objects.create(
+                staleness_check=check, cluster_name=name, reason="No label tier"
+            )
     cordon(["nimblefox", "bravelion"], by=None, now=NOW)
 
     page = text_of(viewer, "/")
@@ -454,7 +456,8 @@ def test_what_cordoned_clusters_make_outdated_is_one_cause(
     words = "Not selected again by 2 placements if rescheduled. 2 placements outdated (api and web)"
     assert ("Cordoned clusters", words) in _needs(page)
     others = [one for one in _needs(page) if one[0].startswith(("api", "web"))]
-    assert others == [("web: jumpingcat would not be selected if rescheduled", "")]
+    title = "web: jumpingcat would not be selected if rescheduled"
+    assert others == [(title, "No label tier.")]
     assert 'class="mark attention"' not in page, "advice is neutral"
 
 

@@ -10,11 +10,12 @@ from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
 from clusters.models import MemberCluster
-from clusters.operations.edit import cordon
+from clusters.operations.edit import change_labels, cordon
 from fleetui.apimachinery.yaml import load_documents
 from fleetui.changes import noticed_changes
 from placements.models import Placement
 from placements.services.placements import delete_placement
+from placements.services.verification import STALENESS_EVERY, refresh_staleness
 from tests.builders import labelled, spread
 from tests.database import compare_for_long, forget_caches
 from tests.rows import NOW, decided, joined, pick_n_spec, run_due, saved, spec
@@ -107,6 +108,26 @@ def test_says_the_policy_in_a_sentence_and_what_came_of_it(
     assert "SchedulingPolicyFulfilled" in text_of(viewer, f"{PAGE}decision/")
     assert "shop/settings" in text_of(viewer, f"{PAGE}resources/")
     assert "kind: ClusterResourcePlacement" in text_of(viewer, f"{PAGE}manifest/")
+
+
+def test_says_what_decided_each_step_and_why_a_cluster_is_outdated(
+    viewer: Client, text_of: Fetch
+) -> None:
+    spreads = [spread("region")]
+    decided("even", pick_n_spec(2, topologySpreadConstraints=spreads))
+    page = text_of(viewer, "/placements/even/")
+    assert "Selected over jumpingcat by name" in page
+    assert "Selected: region limit blocks all others" in page
+
+    terms = {"clusterSelectorTerms": [labelled(region="west")]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+    decided("west", pick_n_spec(1, affinity={"clusterAffinity": required}))
+    change_labels(["nimblefox"], put={}, remove=["region"], by=None, now=NOW)
+    refresh_staleness(now=NOW + STALENESS_EVERY)
+
+    page = text_of(viewer, "/placements/west/")
+    why = "Does not match required affinity: no label region, required west"
+    assert f"Not selected if rescheduled: {why}" in page
 
 
 def test_three_decisions_without_change_keep_the_reasons(

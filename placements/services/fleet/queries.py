@@ -26,8 +26,11 @@ from placements.engine.balance import exceeded_limits
 from placements.engine.limits import ExceededLimit
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import CycleKind
+from placements.engine.scheduling.outcome import ClusterOutcome, Outcomes
+from placements.engine.scheduling.reason import ReasonCode
 from placements.engine.scheduling.scheduler import schedule
 from placements.engine.scheduling.spread.base import imbalance, is_hard, is_limit
+from placements.explain.vocabulary import reason_sentence
 from placements.manifests.binding import BindingState
 from placements.models import Binding, Placement, PolicySnapshot, StalePick
 
@@ -107,10 +110,13 @@ class Skew(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Headroom:
-    """The skews of a placement, its stale picks, and the hard limits that the placed clusters exceed."""
+    """The skews of a placement, its stale picks, and the hard limits that the placed clusters exceed.
+
+    `stale` is by cluster why rescheduling would not select it.
+    """
 
     skews: tuple[Skew, ...]
-    stale: tuple[str, ...]
+    stale: dict[str, str]
     exceeded: tuple[ExceededLimit, ...]
 
     @property
@@ -125,8 +131,11 @@ def headroom_of(cycle: Cycle) -> Headroom:
     exceeded = tuple(exceeded_limits(cycle, names))
     fresh = schedule(cycle.rescheduled())
     if fresh.is_failed or fresh.kind is CycleKind.NO_NAMES:
-        return Headroom((), (), exceeded)
-    stale = outdated(cycle, fresh, names)
+        return Headroom((), {}, exceeded)
+    outcomes = Outcomes(fresh)
+    stale = {
+        name: _why_not(outcomes.of(name)) for name in outdated(cycle, fresh, names)
+    }
     candidates, skews = fresh.candidates, list[Skew]()
     if candidates is None:
         return Headroom((), stale, exceeded)
@@ -147,6 +156,17 @@ def headroom_of(cycle: Cycle) -> Headroom:
     return Headroom(tuple(skews), stale, exceeded)
 
 
+def _why_not(outcome: ClusterOutcome) -> str:
+    """Return the last reason against a cluster: of one that is placed the first is that it was placed before.
+
+    Without scores: they change with each reading of a property.
+    """
+    *_, reason = outcome.reasons
+    if reason.code is ReasonCode.OUTRANKED:
+        return "Other clusters rank before it"
+    return reason_sentence(reason)
+
+
 @dataclass(frozen=True, slots=True)
 class Stale:
     """A placement with stale picks: the first names, the count, and when that was computed."""
@@ -157,12 +177,10 @@ class Stale:
     checked_at: datetime
 
 
-def stale_picks_of(placement: Placement) -> list[str]:
-    return list(
-        StalePick.objects.filter(staleness_check__placement=placement)
-        .order_by("cluster_name")
-        .values_list("cluster_name", flat=True)
-    )
+def stale_picks_of(placement: Placement) -> dict[str, str]:
+    """Return the clusters that rescheduling would not select, by name, each with why."""
+    rows = StalePick.objects.filter(staleness_check__placement=placement)
+    return dict(rows.order_by("cluster_name").values_list("cluster_name", "reason"))
 
 
 def with_outdated(rows: QuerySet[Placement]) -> QuerySet[Any]:

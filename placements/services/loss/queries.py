@@ -74,11 +74,12 @@ def loss_advice() -> dict[str, str] | None:
     if report is None or not has_cluster_of(report):
         return None
     levels = worst_by_level(report.totals, report.variants[-1])
-    worst = next((one for one in levels[:MOST_LEVELS] if one.is_bad), None)
-    if worst is None:
+    bad = [one for one in levels[:MOST_LEVELS] if one.is_bad]
+    if not bad:
         return None
+    worst, *others = bad
     age = age_of(report)
-    details = ""
+    details = " ".join(one.sentence for one in others)
     if age.is_other_fleet:
         details = OTHER_FLEET
     elif age.changed:

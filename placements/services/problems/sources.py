@@ -1,6 +1,6 @@
 """The problems of the hub in scope as its rows are now; each kind of object is read at one place."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -497,11 +497,13 @@ def of_outdated(rows: QuerySet[StalePick]) -> Iterator[ProblemFacts]:
         When(cluster_name__in=cordoned_names(), then=True), default=False
     )
     rows = rows.annotate(is_cordoned=is_cordoned).order_by(owner, "cluster_name")
-    columns = rows.values_list(owner, "cluster_name", "is_cordoned")
+    columns = rows.values_list(owner, "is_cordoned", "cluster_name", "reason")
     found = grouped(
-        ((name, cordoned), cluster) for name, cluster, cordoned in columns[:MOST]
+        ((name, cordoned), (cluster, reason))
+        for name, cordoned, cluster, reason in columns[:MOST]
     )
-    for (name, cordoned), clusters in found.items():
+    for (name, cordoned), picks in found.items():
+        clusters = [cluster for cluster, _ in picks]
         why = "cordoned" if cordoned else ""
         kind = ProblemKind.PLACEMENT_OUTDATED
         yield ProblemFacts(
@@ -510,12 +512,21 @@ def of_outdated(rows: QuerySet[StalePick]) -> Iterator[ProblemFacts]:
             Noun.PLACEMENT,
             name,
             ProblemLevel.OUTDATED,
-            f"{names_and_more(clusters, 3)} would not be selected if rescheduled.",
+            f"{names_and_more(clusters, 3)} would not be selected if rescheduled.{_reasons(picks)}",
             page("placement", name),
             reason=why,
             placement=name,
             clusters=tuple(clusters),
         )
+
+
+def _reasons(picks: Sequence[tuple[str, str]]) -> str:
+    """Return why clusters would not be selected again: of the first, where they differ."""
+    name, first = picks[0]
+    if not first:
+        return ""
+    is_one = all(reason == first for _, reason in picks)
+    return f" {first}." if is_one else f" {name}: {first}."
 
 
 def of_what_is_rare(now: datetime) -> Iterator[ProblemFacts]:
