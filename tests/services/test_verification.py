@@ -13,6 +13,7 @@ from django.core.management import CommandError
 from django.db import connection, connections
 
 from fleetui.models import Event
+from placements.engine.scheduling.decision import ENGINE_VERSION
 from placements.models import Decision, DecisionRecord
 from placements.services.verification import EVERY, verification_due, verify_due
 from placements.tasks import worker_is_ready
@@ -147,7 +148,8 @@ def test_one_that_replays_again_says_so() -> None:
 @pytest.mark.servers
 def test_the_command_names_it_and_fails(tampered: DecisionRecord) -> None:
     with pytest.raises(
-        CommandError, match="1 decisions of engine 2 give a different result"
+        CommandError,
+        match=f"1 decisions of engine {ENGINE_VERSION} give a different result",
     ):
         call_command("verify_decisions", stdout=(output := StringIO()))
 
@@ -169,8 +171,8 @@ def test_a_new_engine_decides_again_and_moves_no_placement() -> None:
     outdated.refresh_from_db()
     latest = Decision.objects.latest("pk")
     assert (latest.trigger, latest.record.engine, latest.joins, latest.leaves) == (
-        "engine 2 took over",
-        "2",
+        f"engine {ENGINE_VERSION} took over",
+        ENGINE_VERSION,
         [],
         [],
     )
