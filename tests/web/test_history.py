@@ -198,6 +198,25 @@ def test_an_earlier_placement_of_the_name_has_no_part_in_the_history() -> None:
     assert list(events_of(run).values_list("verb", flat=True)) == ["created"]
 
 
+def test_a_rollout_of_an_earlier_placement_is_beside_no_revision(
+    viewer: Client, past: Placement, text_of: Fetch
+) -> None:
+    Placement.objects.filter(pk=past.pk).update(runs_made=1)
+    Rollout.objects.create(
+        placement_name="web",
+        number=1,
+        revision_number=3,
+        started_at=NOW - timedelta(days=1),
+        ended_at=NOW - timedelta(hours=1),
+        state=Rollout.State.FINISHED,
+        version="v",
+    )
+
+    page = text_of(viewer, "/placements/web/history/")
+
+    assert "/rollouts/web/1/" not in page.partition("<tbody>")[2]
+
+
 def test_list_and_form_offer_the_same_revisions(
     operator: Client, past: Placement, text_of: Fetch
 ) -> None:
