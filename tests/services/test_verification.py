@@ -85,13 +85,16 @@ def test_the_command_waits_for_another_process_that_writes(file_of_many: Path) -
             letting_go.start()
         return ""
 
-    with mock.patch("placements.services.verification.fault_of", another_writes):
+    with (
+        mock.patch("placements.services.verification.fault_of", another_writes),
+        mock.patch("placements.services.verification._BATCH", 5),
+    ):
         call_command("verify_decisions", stdout=(output := StringIO()))
 
     letting_go.join()
     other.close()
     count = DecisionRecord.objects.count()
-    assert count > 20
+    assert count > 5
     assert output.getvalue() == f"{count} of {count} decisions verified\n"
 
 
