@@ -121,7 +121,7 @@ def test_lists_one_row_for_each_revision_newest_first(
             "topologySpreadConstraints: [topologyKey: region, maxSkew: 1, whenUnsatisfiable: DoNotSchedule]",
             "decision 2",
         ],
-        ["Revision 1", "Select 2 clusters.", "decision 1"],
+        ["Revision 1", "Created. Select 2 clusters.", "decision 1"],
     ]
     assert "All decisions</h2>" in text_of(
         viewer, "/placements/web/decision/?unchanged=1"
