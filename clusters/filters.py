@@ -169,14 +169,16 @@ def clusters_matching(wanted: ClusterFilter) -> QuerySet[MemberCluster]:
 
 def list_state(*, now: datetime | None = None) -> Case:
     """Return the expression of the state of a cluster, as it is now."""
-    values = {state: state.value for state in ClusterListState}
-    return _by_state(values, CharField(), now)
+    return _by_state(
+        {state: state.value for state in ClusterListState}, CharField(), now
+    )
 
 
 def list_rank() -> Case:
     """Return the expression of the place of the state of a cluster: the best comes first."""
-    places = {state: place for place, state in enumerate(ClusterListState)}
-    return _by_state(places, IntegerField())
+    return _by_state(
+        {state: place for place, state in enumerate(ClusterListState)}, IntegerField()
+    )
 
 
 def _by_state(

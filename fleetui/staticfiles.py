@@ -34,11 +34,10 @@ class StaticFiles(CompressedManifestStaticFilesStorage):
         if not name.startswith("css/"):
             return super()._save(name, content)
         content.seek(0)  # it was read for the hash in its name
-        text = _UNREAD.sub("", content.read().decode())
-        return super()._save(name, ContentFile(text))
+        return super()._save(name, ContentFile(_UNREAD.sub(b"", content.read())))
 
 
-_UNREAD = re.compile(r"\s*/\*.*?\*/|^ +", re.DOTALL | re.MULTILINE)
+_UNREAD = re.compile(rb"\s*/\*.*?\*/|^ +", re.DOTALL | re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)

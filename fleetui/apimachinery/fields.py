@@ -38,7 +38,7 @@ from fleetui.apimachinery.model import (
 )
 from fleetui.apimachinery.quantity import QuantityError, parse_quantity
 from fleetui.apimachinery.secrets import SERVER_METADATA
-from fleetui.apimachinery.words import full_name
+from fleetui.apimachinery.words import UNIT_SECONDS, full_name
 
 DNS_SUBDOMAIN = 'lower-case letters, digits, "-" and ".", starting and ending with a letter or digit'
 NAME_PART = 'at most 63 letters, digits, "-", "_" and ".", starting and ending with a letter or digit'
@@ -481,9 +481,7 @@ _MICROSECONDS: dict[str, int | Fraction] = {
     "μs": 1,
     "ms": 1000,
 }
-_MICROSECONDS |= {
-    unit: seconds * 10**6 for unit, seconds in {"s": 1, "m": 60, "h": 3600}.items()
-}
+_MICROSECONDS |= {unit: UNIT_SECONDS[unit] * 10**6 for unit in "smh"}
 
 
 def parse_duration(text: str) -> timedelta:

@@ -2,6 +2,9 @@
 
 from collections.abc import Collection, Iterable, Sequence
 
+# The units of durations in texts.
+UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
 
 def full_name(namespace: str, name: str) -> str:
     return f"{namespace}/{name}" if namespace else name

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fleetui import LOCAL_HUB_NAME
+from fleetui.apimachinery.words import UNIT_SECONDS
 from fleetui.remote import SERVER, TOKEN
 from placements.client.operations import (
     ListedNoun,
@@ -25,7 +26,6 @@ FAILED_CHECK = "failed-check"
 _MOST_CHOICES = 12
 _PART = re.compile(r"([\d.]+)([smh])")
 _DURATION = re.compile(r"(\d+(\.\d+)?[smh])+")
-_UNITS = {"s": 1, "m": 60, "h": 3600}
 _TYPES: dict[Any, dict[str, type]] = {
     "integer": {"type": int},
     "number": {"type": float},
@@ -47,8 +47,8 @@ def seconds(text: str) -> float:
     if not _DURATION.fullmatch(text):
         raise ArgumentTypeError("write a number and s, m or h, such as 5m")
     parts = _PART.findall(text)
-    total = sum(float(number) * _UNITS[unit] for number, unit in parts)
-    if not 0 < total <= 7 * 86400:
+    total = sum(float(number) * UNIT_SECONDS[unit] for number, unit in parts)
+    if not 0 < total <= 7 * UNIT_SECONDS["d"]:
         raise ArgumentTypeError("write more than 0s, and at most 168h")
     return total
 

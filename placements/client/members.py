@@ -49,7 +49,7 @@ def import_clusters(console: Console, options: Namespace) -> None:
             raise
         detail = error.problem["detail"]
         raise RemoteError(
-            f"Nothing was imported: {detail}; --confirm imports all the same",
+            f"Nothing was imported: {detail}; --confirm imports anyway",
             returncode=UNCONFIRMED,
         ) from error
     for note in answer["notes"]:

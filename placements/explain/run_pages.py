@@ -17,7 +17,7 @@ from placements.engine.rollout.staged_run import (
 )
 from placements.explain.rollouts import blocked_groups, in_progress_sentence
 from placements.explain.staged_updates import wait_sentence
-from placements.explain.vocabulary import duration_text, seconds_between
+from placements.explain.vocabulary import duration_text, seconds_between, verb
 
 
 class Part(StrEnum):
@@ -191,7 +191,7 @@ def rolling_effects(
     done, total = counts[Part.UPDATED], counts.total() - counts[Part.REMOVED]
     action = "Resume" if is_paused else "Pause"
     words = (
-        f"{counted(left, 'pending update')} start{'s' * (left == 1)} after you resume."
+        f"{counted(left, 'pending update')} {verb(left, 'starts')} after you resume."
     )
     if not left:
         words = "Nothing is held: every update has started, and finishes."
@@ -299,9 +299,10 @@ def _facts_of(
     """Return how many of the updated clusters are available, and how their updates went."""
     available = sum(parts[one.name] is Part.UPDATED for one in done)
     level, words = "attention", f"{available:,} of {len(done):,} updated are available"
-    if available == len(done) and available_since:
+    if available == len(done):
         level = "healthy"
-        words += f" for {duration_text(seconds_between(available_since, now))}"
+        if available_since:
+            words += f" for {duration_text(seconds_between(available_since, now))}"
     failed = sum(parts[one.name] is Part.FAILED for one in done)
     retries = counted(sum(one.failures for one in done), "retry").replace("rys", "ries")
     went = f"{failed:,} failed, {retries}"

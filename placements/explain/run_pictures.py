@@ -142,9 +142,17 @@ class RunPicture:
         apart = (len(one.dots) for one in self.columns if not one.is_joined)
         return max(apart, default=1)
 
+    @property
+    def is_crowded(self) -> bool:
+        return self.most > MOST_DOTS
+
     def has_bar(self, column: RunColumn) -> bool:
         """Return whether a column is a bar by state: a crowded one, and all where a wave is crowded."""
-        return column.is_crowded or self.most > MOST_DOTS
+        return column.is_crowded or self.is_crowded
+
+    @property
+    def barred_columns(self) -> list[tuple[float, RunColumn]]:
+        return [one for one in self.placed_columns if self.has_bar(one[1])]
 
     @property
     def is_named(self) -> bool:

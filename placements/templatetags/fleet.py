@@ -17,7 +17,7 @@ from django.utils.html import conditional_escape, format_html, format_html_join
 from django.utils.safestring import mark_safe
 
 from fleetui.apimachinery.quantity import quantity_words
-from fleetui.apimachinery.words import joined
+from fleetui.apimachinery.words import UNIT_SECONDS, joined
 from fleetui.audit import SYSTEM
 from fleetui.hub_backend import current_backend
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id
@@ -105,9 +105,9 @@ def age_text(moment: datetime | None) -> str:
     if moment is None:
         return NONE
     seconds = max(0, int((timezone.now() - moment) / timedelta(seconds=1)))
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
-        if seconds >= size:
-            return f"{seconds // size}{unit}"
+    for unit in "dhm":
+        if seconds >= UNIT_SECONDS[unit]:
+            return f"{seconds // UNIT_SECONDS[unit]}{unit}"
     return f"{seconds}s"
 
 

@@ -293,7 +293,7 @@ def _bar(
                 for key, sizes in values
             ),
             Facet("state", "Driver", drivers if counts[simulated] else []),
-            Facet("verdict", "Reason not eligible", plain_choices(EligibilityKind)),
+            Facet("verdict", "Reason not ready", plain_choices(EligibilityKind)),
             Facet(
                 "by", "Values of another label", [(key, key, None) for key, _ in keys]
             ),

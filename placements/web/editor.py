@@ -568,9 +568,10 @@ def _respond(
         if not number:
             url = reverse("web:draft-review", args=[target.draft.pk], query=query)
             return redirect_page(request, url)
-        message = f"Correct {counted(number, 'error')} before the review."
-        submission = replace(submission, message=message)
-        context["message"] = message
+        submission = replace(
+            submission, message=f"Correct {counted(number, 'error')} before the review."
+        )
+        context["message"] = submission.message
 
     if not is_fragment:
         if is_unclear:

@@ -120,9 +120,13 @@ def history(request: HttpRequest, name: str) -> HttpResponse:
     page = revisions[shown.start : shown.last]
     snapshots = {one.number: one for one in placement.policy_snapshots.all()}
     restores = spec_restores(placement, page)
-    # Runs of an earlier placement of this name belong to none of these revisions.
     kind = None if placement.runs_made else RunKind.STAGED
-    runs = run_rows(placement.full_name, most=4 * PAGE_SIZE, kind=kind)
+    # Runs of an earlier placement of this name belong to none of these revisions.
+    runs = [
+        row
+        for row in run_rows(placement.full_name, most=4 * PAGE_SIZE, kind=kind)
+        if row.run.placement_id == placement.pk
+    ]
     # A decision belongs to the last revision that began before it. A rollout belongs to all from that one
     # to its own, which edits change while it runs.
     starts = [one.at for one in reversed(revisions)]

@@ -485,9 +485,8 @@ def _gate_context(
     now: datetime,
 ) -> dict[str, Any]:
     """Return the evidence for a pending approval: the updated clusters, and what changes."""
-    since = available_since(run)
     context: dict[str, Any] = {
-        "gate": gate_of(result, parts, available_since=since, now=now)
+        "gate": gate_of(result, parts, available_since=available_since(run), now=now)
     }
     older, own = older_snapshot(run), run.resource_snapshot
     if older is not None and own is not None:

@@ -38,8 +38,11 @@ def search(request: HttpRequest) -> HttpResponse:
     text = request.GET.get("q", "").strip()
     if wants_fragment(request):  # names to complete the last word
         before, space, word = text.rpartition(" ")
-        context = {"before": f"{before}{space}", "results": find(word)}
-        return render(request, "search_names.html", context)
+        return render(
+            request,
+            "search_names.html",
+            {"before": f"{before}{space}", "results": find(word)},
+        )
     if pair := pair_named(text):
         return redirect(
             f"{reverse('web:decision', args=[pair.decision_id])}?cluster={pair.cluster}#why"

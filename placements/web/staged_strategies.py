@@ -44,13 +44,7 @@ from placements.web import badges
 from placements.web.activity import event_rows
 from placements.web.request import actor, number_of, page_from, redirect_after
 
-_EVENTS_SHOWN, _SNAPSHOTS_SHOWN, _NAMES_SHOWN, _RUNS_SHOWN, _SPARE_ROWS = (
-    15,
-    20,
-    20,
-    10,
-    2,
-)
+_EVENTS_SHOWN, _SNAPSHOTS_SHOWN, _RUNS_SHOWN, _SPARE_ROWS = 15, 20, 10, 2
 _STRATEGY_NAME = Cast(KT("document__spec__stagedRolloutStrategyName"), TextField())
 _TEMPLATE = """\
 apiVersion: placement.kubernetes-fleet.io/v1beta1

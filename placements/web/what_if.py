@@ -52,7 +52,6 @@ from placements.web.request import actor, requested_table, unknown_words, word_f
 _ROWS_SHOWN = 50
 _LOSSES_SHOWN = 10
 _MOST = 200
-_KEPT_SECONDS = 60
 
 
 @for_readers

@@ -106,7 +106,7 @@ def test_simulate_answers_as_the_command_does(reader: APIClient) -> None:
 
     answer = reader.post(SIMULATE, body).json()
 
-    assert answer["id"] == "d-9330b461fe72cf2806d4d04ca64bef79"
+    assert answer["id"] == "d-8aa0bd845c3f6a95cdf16b150d16ee61"
     assert answer["rounds"][1]["winner"] == "smartfish"
     assert answer["rounds"][1]["candidates"][0]["cluster"] == "smartfish"
     assert answer["why"]["cluster"] == "bravelion"

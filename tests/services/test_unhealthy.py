@@ -26,6 +26,8 @@ from clusters.observation import unhealthy_since
 from clusters.operations.edit import cordon, not_ready_at
 from clusters.operations.heartbeat import observe
 from fleetui.hub_scope import LOCAL_HUB
+from placements.manifests.binding import BindingState
+from placements.models import Binding
 from placements.services.dashboard.causes import attention
 from placements.services.filters import (
     PlacementFilter,
@@ -280,6 +282,18 @@ def test_metrics_and_notifications_say_it(since: datetime) -> None:
         problem.message
         == "Reports itself unhealthy: no memory left. Not selected after 5m of it. Placed there: web."
     )
+
+
+def test_a_placement_that_leaves_a_cluster_is_not_named_as_placed_there(
+    since: datetime,
+) -> None:
+    leaving = Binding.objects.filter(cluster_name="c001")
+    leaving.update(state=BindingState.UNSCHEDULED)
+
+    [problem] = found("cluster-not-ready", now=datetime.now(UTC))
+
+    assert problem.since == since
+    assert problem.message.endswith("Not selected after 5m of it.")
 
 
 def test_open_pages_notice_it() -> None:

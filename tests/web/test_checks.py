@@ -10,6 +10,7 @@ from datetime import timedelta
 from io import StringIO
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from django.core.management.base import CommandError
@@ -22,8 +23,10 @@ from sarif_kit.validate import validation_errors
 from fleetui.apimachinery.yaml import Document, load_documents
 from placements.engine.checks.findings import Fix
 from placements.models import FindingsCheck, Placement
+from placements.services import checks
 from placements.services.apply import apply_documents
 from placements.services.checks import (
+    EVERY,
     MUTE_ANNOTATION,
     SOON,
     check_due,
@@ -249,6 +252,9 @@ def test_the_list_and_the_page_count_the_findings_of_the_latest_check(
     assert "2 findings (before the last change)" in text_of(viewer, "/placements/")
     assert not is_due(now=NOW), "a change of the fleet is checked after a while"
     assert is_due(now=NOW + SOON)
+    with patch.object(checks, "_SMALL", 0):
+        assert not is_due(now=NOW + SOON), "a large fleet"
+        assert is_due(now=NOW + EVERY)
     document = placement_document("web", pick_n_spec(1))
     save_placement(document, by=None, now=NOW)
     assert check_due(now=NOW) == 1

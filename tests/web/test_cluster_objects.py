@@ -116,12 +116,12 @@ def problem_of(name: str, page: str) -> tuple[str, ...]:
     return tuple(row)
 
 
-@pytest.mark.nightly
 def marks(html: str) -> list[str]:
     """Return the words of the status marks, in their order."""
     return re.findall(r'<span class="mark [^"]*"><svg.*?</svg>([^<]+)</span>', html)
 
 
+@pytest.mark.nightly
 def test_cluster_that_does_not_answer_is_late_and_its_placements_are_unreachable(
     viewer: Client, text_of: Fetch
 ) -> None:

@@ -121,7 +121,7 @@ def test_lists_one_row_for_each_revision_newest_first(
             "topologySpreadConstraints: [topologyKey: region, maxSkew: 1, whenUnsatisfiable: DoNotSchedule]",
             "decision 2",
         ],
-        ["Revision 1", "Select 2 clusters.", "decision 1"],
+        ["Revision 1", "Created. Select 2 clusters.", "decision 1"],
     ]
     assert "All decisions</h2>" in text_of(
         viewer, "/placements/web/decision/?unchanged=1"
@@ -196,6 +196,25 @@ def test_an_earlier_placement_of_the_name_has_no_part_in_the_history() -> None:
     assert [one.number for one in revisions_of(again)] == [1]
     run = Rollout(placement=again, placement_name="again", number=1, started_at=NOW)
     assert list(events_of(run).values_list("verb", flat=True)) == ["created"]
+
+
+def test_a_rollout_of_an_earlier_placement_is_beside_no_revision(
+    viewer: Client, past: Placement, text_of: Fetch
+) -> None:
+    Placement.objects.filter(pk=past.pk).update(runs_made=1)
+    Rollout.objects.create(
+        placement_name="web",
+        number=1,
+        revision_number=3,
+        started_at=NOW - timedelta(days=1),
+        ended_at=NOW - timedelta(hours=1),
+        state=Rollout.State.FINISHED,
+        version="v",
+    )
+
+    page = text_of(viewer, "/placements/web/history/")
+
+    assert "/rollouts/web/1/" not in page.partition("<tbody>")[2]
 
 
 def test_list_and_form_offer_the_same_revisions(

@@ -14,6 +14,7 @@ from fleetui.apimachinery.yaml import load_documents
 from fleetui.models import Event
 from placements.models import Placement, PolicySnapshot
 from placements.services.placements import save_placement
+from placements.services.rescheduling import reschedule_with_few_moves
 from placements.services.scheduling import schedule_due
 from placements.services.verification import refresh_staleness
 from tests.commands import call_command
@@ -229,6 +230,17 @@ def test_with_few_moves_it_shows_what_each_number_reaches_and_makes_those_that_w
     done = operator.get(fewest).content.decode()
     assert "No moves are needed." in done
     assert 'method="post" class="bar"' not in done
+
+
+def test_a_cluster_that_joined_after_few_moves_is_in_the_list(viewer: Client) -> None:
+    world = drifted()
+    reschedule_with_few_moves("web", moves=2, by=None, now=world.now)
+    joined("latecomer", region="east")
+
+    page = page_text(viewer.get("/placements/web/?outcome=not-selected"))
+
+    table = page.partition('id="clusters"')[2].partition("</section>")[0]
+    assert re.search(r"latecomer.*after decision 2", table, re.DOTALL)
 
 
 def test_over_rest_and_as_a_command_it_is_the_same() -> None:

@@ -14,17 +14,23 @@ from pytest_django import DjangoAssertNumQueries
 
 from fleetui.changes import noticed_changes
 from fleetui.models import Event
-from placements.models import ApprovalRequest, Placement, StagedRun, StagedStrategy
+from placements.models import (
+    ApprovalRequest,
+    Binding,
+    Placement,
+    StagedRun,
+    StagedStrategy,
+)
 from placements.services.placements import save_placement
 from placements.services.rollouts import operations
 from placements.services.rollouts.controller import sync_due_rollouts
 from placements.services.rollouts.operations import abandon, set_state
-from placements.services.rollouts.staged_runs import save_run
+from placements.services.rollouts.staged_runs import save_run, save_strategy
 from placements.services.rollouts.stages import starting_strategy
 from placements.services.rollouts.worker import run_cluster_calls
 from placements.templatetags.fleet import remaining
 from tests.database import compare_all, compare_for_long, forget_caches, load_once
-from tests.rows import person, placement_document
+from tests.rows import NOW, decided, joined, person, placement_document
 from tests.services.rollouts.staged import StagedWorld, run_document, stage, staged_spec
 from tests.services.rollouts.world import SECOND, world_once
 from tests.web.reading import page_text, words_of
@@ -325,10 +331,24 @@ def test_a_gate_has_the_evidence_for_its_approval(approver: Client) -> None:
     gate = page.partition("Approve stage canary")[2].partition("Comment")[0]
     assert "Then prod: 3 clusters, 2 at a time." in gate
     assert re.search(r"1 of 1 updated are available for \S+ 0 failed", gate)
-    assert re.search(r"0 failed, 0 retries, [\d.]+s Who", gate)
-    assert "Who may approve Users with the role approver." in gate
+    assert re.search(r"0 failed, 0 retries, [\d.]+s Approvers", gate)
+    assert "Approvers Users with the role approver." in gate
     for sentence in ("There is no time limit.", "Then prod: 3 clusters"):
         assert page.count(sentence) == 1
+
+
+@pytest.mark.usefixtures("waiting")
+def test_a_gate_of_available_clusters_is_healthy_where_nothing_says_since_when(
+    approver: Client,
+) -> None:
+    Binding.objects.update(phase_changed_at=None)
+
+    page = page_text(approver.get(RUN))
+
+    [badge] = re.findall(
+        r'class="mark (\w+)"><svg(?:(?!</svg>).)*</svg>1 of 1 up', page
+    )
+    assert badge == "healthy"
 
 
 @pytest.mark.nightly
@@ -967,6 +987,8 @@ def test_a_run_starts_with_a_new_strategy_from_the_same_form(
     again = operator.post(START, {**sent, **typed, "name": "two", "do": "start"})
 
     assert 'name="strategy_name" value="web-stages"' in form
+    first = form.partition('id="new-strategy"')[2].partition("<button ")[2]
+    assert 'name="do" value="check"' in first.partition(">")[0], "Enter starts nothing"
     assert 'name="stage_before"' in form
     assert "More than one stage selects c001." in page_text(checked)
     assert (bad.status_code, started["Location"], again.status_code) == (422, RUN, 422)
@@ -985,6 +1007,17 @@ def test_a_new_strategy_starts_with_environments_canaries_first_or_with_regions(
 
     assert stages("web") == ["canary", "prod"]
     assert stages("ledger") == ["east", "north", "west"]
+
+
+def test_a_new_strategy_is_valid_whatever_the_labels_and_the_name() -> None:
+    joined("a", env="eu-1")
+    joined("b", env="eu1")
+    placement = decided(f"{'a' * 49}.b", staged_spec())
+
+    document = starting_strategy(placement)
+
+    assert [one["name"] for one in document["spec"]["stages"]] == ["all"]
+    assert save_strategy(document, by=None, now=NOW).object.name == f"{'a' * 49}-stages"
 
 
 def test_a_strategy_is_made_of_rows(operator: Client) -> None:

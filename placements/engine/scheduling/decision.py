@@ -39,7 +39,7 @@ from placements.manifests.affinity import ClusterSelectorTerm
 from placements.manifests.binding import BindingState, PlacedBinding
 from placements.manifests.policy import KeyType, PlacementPolicy
 
-ENGINE_VERSION = "2"
+ENGINE_VERSION = "3"
 _FIRST_MOMENT = datetime(1970, 1, 1, tzinfo=UTC)
 _JUST_AFTER = timedelta(microseconds=1)
 

@@ -217,10 +217,10 @@ def _bar_traces(picture: RunPicture) -> Iterator[Any]:
     """Yield the bars of columns of many clusters by state, with the number of each at its right."""
     gap = _DOT_ROW * picture.slots / _USUAL_WIDTH
     bars = []
-    for place, column in picture.placed_columns:
+    for place, column in picture.barred_columns:
         most = len(column.dots) if column.is_joined else picture.most
         at, low = place + column.width / 2 - gap / 2, -0.5
-        for level, words, count in reversed(column.counts * picture.has_bar(column)):
+        for level, words, count in reversed(column.counts):
             size = max(_LEAST_BAR, count / most * BAR_ROWS)
             bars.append((*_SYMBOLS[level], f"{count:,} {words}", at, low, size))
             low += size

@@ -15,13 +15,11 @@ from clusters.operations.edit import (
     new_fault,
     not_ready_at,
 )
+from fleetui.apimachinery.words import UNIT_SECONDS
 from fleetui.bulk import first_or_raise
 from fleetui.errors import BAD_INPUT
 from fleetui.management.hub_command import HubCommand
 from placements.services.rollouts.operations import inject_faults
-
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-
 
 _OPTIONS: dict[str, dict[str, Any]] = {
     "cluster": {"metavar": "NAME"},
@@ -125,5 +123,5 @@ def _fault(kind: str, options: dict[str, Any], now: datetime) -> dict[str, Any]:
                 f"--for: Invalid value: {text!r}: must be a number and s, m, h or d, such as 5m",
                 returncode=BAD_INPUT,
             )
-        lasts = timedelta(seconds=int(match[1]) * _SECONDS[match[2]])
+        lasts = timedelta(seconds=int(match[1]) * UNIT_SECONDS[match[2]])
     return new_fault(kind, now=now, lasts=lasts, about=about)

@@ -63,7 +63,7 @@ def joined_after(
 ) -> dict[str, str]:
     """Return by name when clusters joined that a decision did not read, and what rules them out today."""
     newer, moments = clusters_named(clusters)
-    today = replace(decision_of(decision).cycle, fleet=newer, bindings=())
+    today = replace(decision_of(decision).cycle, fleet=newer, bindings=(), batch=None)
     outcomes = Outcomes(schedule(today))
     joined: dict[str, str] = {}
     for name, joined_at in moments.items():

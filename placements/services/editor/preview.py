@@ -188,9 +188,6 @@ class SchedulePreview:
 
     @cached_property
     def final_changes(self) -> tuple[ManifestWarning, ...]:
-        strategy = self.manifest.spec.strategy.type
-        if self.saved is None or self.saved.strategy_type == strategy:
-            return ()
         return staging_warnings(self.saved, self.manifest)
 
     @cached_property

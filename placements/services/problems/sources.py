@@ -46,6 +46,7 @@ from placements.explain.rollouts import (
 )
 from placements.explain.staged_updates import eviction_sentence, hub_eviction_sentence
 from placements.explain.vocabulary import ELIGIBILITY_WORDS
+from placements.manifests.binding import BindingState
 from placements.models import (
     ApprovalRequest,
     Binding,
@@ -103,14 +104,16 @@ def of_clusters(now: datetime) -> Iterator[ProblemFacts]:
     )
     away = list(rows.defer("properties", "usage").order_by("name")[:MOST])
     names = {row.name for row in away}
-    bindings = Binding.objects.filter(cluster_name__in=names)
-    pairs = bindings.values_list("cluster_name", "placement__full_name").order_by()
-    there = grouped(sorted(pairs[:MOST]))
+    placed = Binding.objects.filter(cluster_name__in=names).exclude(
+        state=BindingState.UNSCHEDULED
+    )
+    pairs = placed.values_list("cluster_name", "placement__full_name")
+    there = grouped(pairs.order_by("cluster_name", "placement__full_name")[:MOST])
     for row in away:
         facts = _of_cluster(row)
         if row.name in there:
-            placed = names_and_more(there[row.name], 5)
-            facts = replace(facts, message=f"{facts.message} Placed there: {placed}.")
+            words = names_and_more(there[row.name], 5)
+            facts = replace(facts, message=f"{facts.message} Placed there: {words}.")
         yield facts
 
     # Its heartbeats arrive, and calls of placements do not. What is available there has no problem.

@@ -315,11 +315,12 @@ def starting_strategy(placement: Placement) -> dict[str, Any]:
     stages: list[dict[str, Any]] = []
     for key in _STAGE_KEYS:
         values = {one.labels.get(key, "") for one in clusters}
-        if 1 < len(values) <= _MOST_STARTING and "" not in values:
+        own = {_stage_name(value) for value in values} - {""}
+        if 1 < len(own) == len(values) <= _MOST_STARTING:
             ordered = sorted(values, key=lambda value: (_EARLY.get(value, 9), value))
             stages = [
                 {
-                    "name": re.sub("[^a-z0-9]", "", value.lower()),
+                    "name": _stage_name(value),
                     "labelSelector": {"matchLabels": {key: value}},
                     "maxConcurrency": "25%",
                 }
@@ -333,12 +334,16 @@ def starting_strategy(placement: Placement) -> dict[str, Any]:
         "apiVersion": "placement.kubernetes-fleet.io/v1beta1",
         "kind": kind_in(placement.namespace, STAGED_STRATEGY_KIND),
         "metadata": omit_empty(
-            name=f"{placement.name[:_LONGEST_START]}-stages",
+            name=f"{placement.name[:_LONGEST_START].rstrip('.')}-stages",
             namespace=placement.namespace,
             labels=dict(labels_in(placement.document)),
         ),
         "spec": {"stages": stages},
     }
+
+
+def _stage_name(label: str) -> str:
+    return re.sub("[^a-z0-9]", "", label.lower())
 
 
 def preview_of(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 
 from clusters.fleet import ResourceUsage
-from placements.engine.scheduling.decision import Decision
+from placements.engine.scheduling.decision import ENGINE_VERSION, Decision
 from placements.engine.scheduling.outcome import Outcomes
 from placements.engine.scheduling.record import (
     UnreadableRecordError,
@@ -89,7 +89,7 @@ def test_a_record_of_another_engine_is_refused(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("placements.engine.scheduling.record.ENGINE_VERSION", "0")
 
     with pytest.raises(
-        UnreadableRecordError, match="record of engine 2, this one is 0"
+        UnreadableRecordError, match=f"record of engine {ENGINE_VERSION}, this one is 0"
     ):
         unpack(record, fleet("a"))
 
