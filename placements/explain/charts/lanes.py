@@ -12,7 +12,7 @@ from placements.explain.steps import MARK_WORDS, Lane, LaneBlock, LanePanel, Mar
 
 _HEAD, _GAP, _WIDE, _DENSE, _TALL = 38, 4, 28, 20, 36
 _DENSE_HEAD = 22
-_NARROW, _FEWEST = 400, 3
+_NARROW, _FEWEST, _FEWEST_NUMBERED = 400, 3, 7
 # Widths of letters in the widest font that the style sheet names: longer names end in "…".
 _USUAL_LETTER, _DIGIT = 0.64, 7.7
 _LETTERS = {
@@ -78,8 +78,24 @@ _TEXTS = {
 
 
 @dataclass(frozen=True, slots=True)
+class _Style:
+    """The width of one cluster in pixels, and the size of its name, which may be below its number.
+
+    `is_short`: beside a lane there is only the number of its candidates.
+    """
+
+    slot: float
+    size: int
+    is_stacked: bool
+    is_short: bool
+
+
+@dataclass(frozen=True, slots=True)
 class _Part:
-    """One column of a panel: its lanes, the number of its axes, and the share of the picture that it has."""
+    """One column of a panel: its lanes, the number of its axes, and the share of the picture that it has.
+
+    `width` is that of the picture and `left` that of the names of its lanes, in pixels.
+    """
 
     panel: LanePanel
     lanes: Sequence[Lane]
@@ -87,24 +103,26 @@ class _Part:
     across: tuple[float, float]
     down: tuple[float, float]
     width: float
-    size: int
-    is_stacked: bool
+    left: int
+    style: _Style
 
     @property
-    def slot(self) -> float:
-        return self.width * (self.across[1] - self.across[0]) / self.panel.slots
+    def slots(self) -> float:
+        return self.width * (self.across[1] - self.across[0]) / self.style.slot
 
     def text_of(self, segment: LaneBlock) -> str:
         """Return the name of a segment beside or below its number; what does not fit ends in "…"."""
-        room = self.slot * segment.size - _ROOM
+        room = self.style.slot * segment.size - _ROOM
         before = ""
-        if segment.number and self.is_stacked:
+        if segment.number and self.style.is_stacked:
             before = "&nbsp;<br>"
         elif segment.number:
             before = _NUMBER
             room -= _NUMBER_ROOM
         is_bold = segment.mark is Mark.NEW
-        name = _cut(segment.words, room, self.size, is_bold=is_bold)
+        name = _cut(segment.words, room, self.style.size, is_bold=is_bold)
+        if segment.number and name.endswith("…") and len(name) < _FEWEST_NUMBERED:
+            name = ""  # the step has the name
         if is_bold:
             name = f"<b>{name}</b>"
         return f"{before}{name}"
@@ -137,7 +155,7 @@ def lanes_figure(panels: Sequence[LanePanel], *, width: int) -> go.Figure:
             (int(len(_count(lane, is_narrow=is_narrow)) * _DIGIT) for lane in lanes),
             default=0,
         )
-    left = min(120, 14 + max((int(_width(lane.name, 12)) for lane in lanes), default=0))
+    left = min(map(_left_of, panels), default=0)
     parts, total = _placed_parts(panels, left, width - left - right)
     layout: dict[str, Any] = {}
     annotations: list[dict[str, Any]] = []
@@ -154,7 +172,7 @@ def lanes_figure(panels: Sequence[LanePanel], *, width: int) -> go.Figure:
         layout[f"xaxis{suffix}"] = {
             **hidden,
             "domain": part.across,
-            "range": [0, part.panel.slots],
+            "range": [0, part.slots],
             "anchor": f"y{suffix}",
         }
         layout[f"yaxis{suffix}"] = {
@@ -178,6 +196,12 @@ def lanes_figure(panels: Sequence[LanePanel], *, width: int) -> go.Figure:
     )
 
 
+def _left_of(panel: LanePanel) -> int:
+    """Return the width of the names of lanes."""
+    longest = max((int(_width(lane.name, 12)) for lane in panel.lanes), default=0)
+    return min(120, 14 + longest)
+
+
 def _head_of(panel: LanePanel) -> int:
     """Return the height above the lanes: many domains have one line of words there, few have two."""
     return _DENSE_HEAD if panel.columns > 1 else _HEAD
@@ -186,49 +210,80 @@ def _head_of(panel: LanePanel) -> int:
 def _placed_parts(
     panels: Sequence[LanePanel], left: int, plot: int
 ) -> tuple[list[_Part], int]:
-    heights = []
-    styles = [_style_of(panel, plot) for panel in panels]
-    for panel, (_, is_stacked) in zip(panels, styles, strict=True):
+    """Return the columns of panels below each other, and the height of all.
+
+    `left` and `plot` are the margin and the width of the picture in pixels: wider names take of their lanes.
+    """
+    parts: list[_Part] = []
+    styles, heights = [], []
+    for panel in panels:
+        names = _left_of(panel)
+        style = _style_of(panel, (plot + left) / panel.columns - names)
         row = _WIDE - 4 * (len(panel.lanes) > 4)
         if panel.columns > 1:
             row = _DENSE
-        elif is_stacked:
+        elif style.is_stacked:
             row = _TALL
+        styles.append((names, style))
         heights.append(_head_of(panel) + panel.rows * row + _GAP)
     total = sum(heights)
 
-    parts: list[_Part] = []
     top = 0
-    for panel, height, style in zip(panels, heights, styles, strict=True):
+    for panel, height, (names, style) in zip(panels, heights, styles, strict=True):
         down = (1 - (top + height - _GAP) / total, 1 - (top + _head_of(panel)) / total)
         top += height
-        label = left / plot
-        width = (1 - label * (panel.columns - 1)) / panel.columns
+        share = (plot + left) / panel.columns
         for column in range(panel.columns):
-            start = column * (width + label)
-            across = (round(start, 4), round(min(1.0, start + width), 4))
+            start = column * share - left + names
+            end = (column + 1) * share - left
+            across = (round(start / plot, 4), round(min(1.0, end / plot), 4))
             lanes = panel.lanes[column * panel.rows : (column + 1) * panel.rows]
             number = len(parts) + 1
-            parts.append(_Part(panel, lanes, number, across, down, plot, *style))
+            parts.append(_Part(panel, lanes, number, across, down, plot, names, style))
     return parts, total
 
 
-def _style_of(panel: LanePanel, plot: int) -> tuple[int, bool]:
-    """Return the size of the names of a panel, and whether they are below their numbers.
-
-    The largest with which all names are whole.
-    """
-    slot = plot / panel.slots
-    segments = [one for lane in panel.lanes for one in lane.segments]
-    for size, beside in ((12, _NUMBER_ROOM), (11, _NUMBER_ROOM)):
+def _style_of(panel: LanePanel, width: float) -> _Style:
+    """Return the first style in which all names of a panel are whole in lanes so wide, else the last."""
+    # The lane of clusters without the key shares the room of the others, and has the margin of many columns.
+    lanes = [lane for lane in panel.lanes if lane.value is not None] or panel.lanes
+    segments = [one for lane in lanes for one in lane.segments]
+    if panel.columns > 1:
+        choices = [(12, False, True), (11, False, True)]
+    else:
+        stacked = panel.is_numbered
+        choices = [
+            (12, False, False),
+            (11, False, False),
+            (12, False, True),
+            (11, False, True),
+            (11, stacked, False),
+            (11, stacked, True),
+        ]
+    for size, is_stacked, is_short in choices:
+        rooms = [
+            (width - bool(lane.others) * (16 + _width(_beside(lane, is_short), 12)))
+            / lane.end
+            for lane in (lanes if panel.columns > 1 else panel.lanes)
+            if lane.end
+        ]
+        style = _Style(max(1, min(rooms, default=width)), size, is_stacked, is_short)
+        number_room = _NUMBER_ROOM * (not is_stacked)
         if all(
             _width(one.words, size, is_bold=one.mark is Mark.NEW)
-            + beside * bool(one.number)
-            <= slot * one.size - _ROOM
+            + number_room * bool(one.number)
+            <= style.slot * one.size - _ROOM
             for one in segments
         ):
-            return size, False
-    return 11, panel.is_numbered and panel.columns == 1
+            break
+    return style
+
+
+def _beside(lane: Lane, is_short: bool) -> str:
+    """Return what is right of the clusters of a lane."""
+    if not is_short or lane.value is None:
+        return lane.others
+    return lane.others.partition(" ")[0].replace("no", "0")
 
 
 def _bars(part: _Part, suffix: str) -> Iterator[Any]:
@@ -254,10 +309,10 @@ def _bars(part: _Part, suffix: str) -> Iterator[Any]:
             marker=marker,
             text=[part.text_of(segment) for segment, *_ in own],
             textposition="inside",
-            insidetextanchor="start" if part.panel.slots <= 40 else "middle",
+            insidetextanchor="start" if part.slots <= 40 else "middle",
             insidetextfont={
                 "color": _TEXTS.get(mark, Color.TEXT),
-                "size": part.size,
+                "size": part.style.size,
             },
             constraintext="none",
             textangle=0,
@@ -270,8 +325,8 @@ def _bars(part: _Part, suffix: str) -> Iterator[Any]:
         yield go.Scatter(
             **axes,
             mode="markers+text",
-            x=[start + 13 / part.slot for *_, start in numbered],
-            y=[row - 0.22 * part.is_stacked for _, row, _ in numbered],
+            x=[start + 13 / part.style.slot for *_, start in numbered],
+            y=[row - 0.22 * part.style.is_stacked for _, row, _ in numbered],
             cliponaxis=False,
             text=[f"<b>{segment.number}</b>" for segment, *_ in numbered],
             textfont={
@@ -349,14 +404,18 @@ def _words(
             "y": row,
             "xanchor": "right",
             "xshift": -8,
-            "text": _cut(lane.name, left - 10, 12),
+            "text": _cut(lane.name, part.left - 10, 12),
             "hovertext": lane.name,
         }
         if lane.others:
-            words = lane.others
-            if not has_counts and lane.value is not None:  # there is little room
-                words = words.partition(" ")[0].replace("no", "0")
-            yield {**axes, **_BESIDE, "x": lane.end, "y": row, "text": words}
+            yield {
+                **axes,
+                **_BESIDE,
+                "x": lane.end,
+                "y": row,
+                "text": _beside(lane, part.style.is_short),
+                "hovertext": lane.others,
+            }
         if has_counts:
             count, *size = _count(lane, is_narrow=is_narrow).partition(" of ")
             yield {**at_right, "y": row, "text": f"<b>{count}</b>{''.join(size)}"}
@@ -379,12 +438,21 @@ def _heads(
     above = {"y": -0.5, "yanchor": "bottom", "font": _QUIET}
     if part.across[0] == 0:
         limit = f"max skew {panel.max_skew}, " * panel.is_limited
-        notes = [f"{limit}{panel.sort}", *[panel.note] * bool(panel.note)]
-        if panel.columns > 1 and any(lane.others for lane in panel.lanes):
-            notes = [panel.sort, *notes[1:], "beside: candidates"]
+        beside = ""
+        if part.style.is_short and any(lane.others for lane in panel.lanes):
+            beside = "beside: candidates"
         room = max(0, left + part.width - _width(panel.key, 15)) * (not is_narrow)
-        while _width(" · ".join(notes), 13) > room:
-            notes.pop()
+        choices = [
+            (f"{limit}{panel.sort}", panel.note, beside),
+            (f"{limit}{panel.sort}", panel.band * (panel.columns > 1), beside),
+            (panel.sort, panel.band * (panel.columns > 1)),
+            (),
+        ]
+        notes = next(
+            words
+            for words in (" · ".join(filter(None, choice)) for choice in choices)
+            if _width(words, 13) <= room or not words
+        )
         yield {
             "xref": "paper",
             "yref": "paper",
@@ -395,7 +463,7 @@ def _heads(
             "y": part.down[1],
             "yanchor": "bottom",
             "yshift": _head_of(panel) - 18,
-            "text": f"<b>{panel.key}</b>  <span style='color:{Color.QUIET}'>{' · '.join(notes)}</span>",
+            "text": f"<b>{panel.key}</b>  <span style='color:{Color.QUIET}'>{notes}</span>",
             "font": {"size": 13},
         }
     if panel.columns > 1:
