@@ -12,7 +12,7 @@ from placements.explain.steps import MARK_WORDS, Lane, LaneBlock, LanePanel, Mar
 
 _HEAD, _GAP, _WIDE, _DENSE, _TALL = 38, 4, 28, 20, 36
 _DENSE_HEAD = 22
-_NARROW, _FEWEST, _FEWEST_NUMBERED = 400, 3, 7
+_NARROW, _FEWEST = 400, 3
 # Widths of letters in the widest font that the style sheet names: longer names end in "…".
 _USUAL_LETTER, _DIGIT = 0.64, 7.7
 _LETTERS = {
@@ -22,6 +22,18 @@ _LETTERS = {
 }
 _BOLD = 1.12
 _ROOM, _NUMBER_ROOM, _NUMBER = 8, 23, "      "
+# The size of names, whether they are below their numbers, and whether the words beside a lane are short.
+_STYLES = (
+    (
+        (12, False, False),
+        (11, False, False),
+        (12, False, True),
+        (11, False, True),
+        (11, True, False),
+        (11, True, True),
+    ),
+    ((12, False, True), (11, False, True)),  # of many columns
+)
 _QUIET = {"color": Color.QUIET, "size": 12}
 _BESIDE = {"xanchor": "left", "xshift": 8, "font": _QUIET}
 
@@ -89,6 +101,10 @@ class _Style:
     is_stacked: bool
     is_short: bool
 
+    def room(self, segment: LaneBlock) -> float:
+        has_number = bool(segment.number) and not self.is_stacked
+        return self.slot * segment.size - _ROOM - _NUMBER_ROOM * has_number
+
 
 @dataclass(frozen=True, slots=True)
 class _Part:
@@ -112,17 +128,13 @@ class _Part:
 
     def text_of(self, segment: LaneBlock) -> str:
         """Return the name of a segment beside or below its number; what does not fit ends in "…"."""
-        room = self.style.slot * segment.size - _ROOM
         before = ""
-        if segment.number and self.style.is_stacked:
-            before = "&nbsp;<br>"
-        elif segment.number:
-            before = _NUMBER
-            room -= _NUMBER_ROOM
+        if segment.number:
+            before = "&nbsp;<br>" if self.style.is_stacked else _NUMBER
         is_bold = segment.mark is Mark.NEW
-        name = _cut(segment.words, room, self.style.size, is_bold=is_bold)
-        if segment.number and name.endswith("…") and len(name) < _FEWEST_NUMBERED:
-            name = ""  # the step has the name
+        name = _cut(
+            segment.words, self.style.room(segment), self.style.size, is_bold=is_bold
+        )
         if is_bold:
             name = f"<b>{name}</b>"
         return f"{before}{name}"
@@ -197,7 +209,6 @@ def lanes_figure(panels: Sequence[LanePanel], *, width: int) -> go.Figure:
 
 
 def _left_of(panel: LanePanel) -> int:
-    """Return the width of the names of lanes."""
     longest = max((int(_width(lane.name, 12)) for lane in panel.lanes), default=0)
     return min(120, 14 + longest)
 
@@ -222,7 +233,7 @@ def _placed_parts(
         row = _WIDE - 4 * (len(panel.lanes) > 4)
         if panel.columns > 1:
             row = _DENSE
-        elif style.is_stacked:
+        elif style.is_stacked and panel.is_numbered:
             row = _TALL
         styles.append((names, style))
         heights.append(_head_of(panel) + panel.rows * row + _GAP)
@@ -245,42 +256,28 @@ def _placed_parts(
 
 def _style_of(panel: LanePanel, width: float) -> _Style:
     """Return the first style in which all names of a panel are whole in lanes so wide, else the last."""
-    # The lane of clusters without the key shares the room of the others, and has the margin of many columns.
-    lanes = [lane for lane in panel.lanes if lane.value is not None] or panel.lanes
-    segments = [one for lane in lanes for one in lane.segments]
-    if panel.columns > 1:
-        choices = [(12, False, True), (11, False, True)]
-    else:
-        stacked = panel.is_numbered
-        choices = [
-            (12, False, False),
-            (11, False, False),
-            (12, False, True),
-            (11, False, True),
-            (11, stacked, False),
-            (11, stacked, True),
-        ]
-    for size, is_stacked, is_short in choices:
+    # Beside the last of many columns, the clusters without the key have the margin.
+    lanes = [
+        lane for lane in panel.lanes if lane.value is not None or panel.columns == 1
+    ]
+    for size, is_stacked, is_short in _STYLES[panel.columns > 1]:
         rooms = [
             (width - bool(lane.others) * (16 + _width(_beside(lane, is_short), 12)))
             / lane.end
-            for lane in (lanes if panel.columns > 1 else panel.lanes)
+            for lane in lanes
             if lane.end
         ]
         style = _Style(max(1, min(rooms, default=width)), size, is_stacked, is_short)
-        number_room = _NUMBER_ROOM * (not is_stacked)
         if all(
-            _width(one.words, size, is_bold=one.mark is Mark.NEW)
-            + number_room * bool(one.number)
-            <= style.slot * one.size - _ROOM
-            for one in segments
+            _width(one.words, size, is_bold=one.mark is Mark.NEW) <= style.room(one)
+            for lane in lanes
+            for one in lane.segments
         ):
             break
     return style
 
 
 def _beside(lane: Lane, is_short: bool) -> str:
-    """Return what is right of the clusters of a lane."""
     if not is_short or lane.value is None:
         return lane.others
     return lane.others.partition(" ")[0].replace("no", "0")
@@ -436,23 +433,8 @@ def _heads(
 ) -> Iterator[dict[str, Any]]:
     panel = part.panel
     above = {"y": -0.5, "yanchor": "bottom", "font": _QUIET}
-    if part.across[0] == 0:
-        limit = f"max skew {panel.max_skew}, " * panel.is_limited
-        beside = ""
-        if part.style.is_short and any(lane.others for lane in panel.lanes):
-            beside = "beside: candidates"
+    if part.lanes == panel.lanes[: len(part.lanes)]:
         room = max(0, left + part.width - _width(panel.key, 15)) * (not is_narrow)
-        choices = [
-            (f"{limit}{panel.sort}", panel.note, beside),
-            (f"{limit}{panel.sort}", panel.band * (panel.columns > 1), beside),
-            (panel.sort, panel.band * (panel.columns > 1)),
-            (),
-        ]
-        notes = next(
-            words
-            for words in (" · ".join(filter(None, choice)) for choice in choices)
-            if _width(words, 13) <= room or not words
-        )
         yield {
             "xref": "paper",
             "yref": "paper",
@@ -463,7 +445,7 @@ def _heads(
             "y": part.down[1],
             "yanchor": "bottom",
             "yshift": _head_of(panel) - 18,
-            "text": f"<b>{panel.key}</b>  <span style='color:{Color.QUIET}'>{notes}</span>",
+            "text": f"<b>{panel.key}</b>  <span style='color:{Color.QUIET}'>{_head_words(part, room)}</span>",
             "font": {"size": 13},
         }
     if panel.columns > 1:
@@ -478,3 +460,19 @@ def _heads(
             "text": panel.band,
         }
     yield {**at_right, **above, "text": f"placed{' of all' * (not is_narrow)}"}
+
+
+def _head_words(part: _Part, room: float) -> str:
+    """Return what is beside the key: as much as there is room for."""
+    panel = part.panel
+    sort = f"max skew {panel.max_skew}, " * panel.is_limited + panel.sort
+    has_others = any(lane.others for lane in panel.lanes)
+    beside = "beside: candidates" * (part.style.is_short and has_others)
+    # Above many columns the band has no label.
+    band = panel.band * (panel.columns > 1)
+    choices = ((sort, panel.note, beside), (sort, band, beside), (panel.sort, band))
+    for choice in choices:
+        words = " · ".join(filter(None, choice))
+        if _width(words, 13) <= room:
+            return words
+    return ""
