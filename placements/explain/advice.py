@@ -34,7 +34,6 @@ from placements.manifests.affinity import ClusterSelectorTerm
 
 OUTDATED = "outdated at this decision"
 _ALTERNATIVES_SHOWN = 12
-_GROUPED = (ChangeKind.LEAVE, ChangeKind.LABEL)
 
 
 def change_words(change: Change) -> str:
@@ -67,16 +66,9 @@ class FixLine:
 
 
 def fix_lines(suggestions: Iterable[Suggestion]) -> list[FixLine]:
-    """Return the changes that fulfil a placement: a true label first, fewer clusters last.
-
-    That a cluster leaves the fleet is no advice: it would only hide that the cluster cannot be selected.
-    """
-    costs = {kind: place for place, kind in enumerate(_COSTS)}
-    last = costs[_COSTS[-1]]
+    """Return the changes that fulfil a placement, in their order."""
     lines = list[FixLine]()
-    for one in sorted(suggestions, key=lambda one: costs.get(one.change.kind, last)):
-        if one.change.kind is ChangeKind.LEAVE:
-            continue
+    for one in plausible(suggestions):
         selected = names_and_more(one.gains, NAMES_SHOWN) or "none"
         if len(one.gains) > NAMES_SHOWN:
             selected = f"{len(one.gains):,} clusters: {selected}"
@@ -85,20 +77,6 @@ def fix_lines(suggestions: Iterable[Suggestion]) -> list[FixLine]:
     return lines
 
 
-_COSTS = (
-    ChangeKind.LABEL,
-    ChangeKind.REPORT,
-    ChangeKind.TOLERATION,
-    ChangeKind.DROP_REQUIREMENT,
-    ChangeKind.DROP_TERM,
-    ChangeKind.WHEN_UNSATISFIABLE,
-    ChangeKind.MAX_SKEW,
-    ChangeKind.MIN_DOMAINS,
-    ChangeKind.COUNTED,
-    ChangeKind.OPTION,
-    ChangeKind.DROP_CONSTRAINT,
-    ChangeKind.NUMBER,
-)
 _GIVES_UP = {
     ChangeKind.LABEL: "nothing, if the label is true",
     ChangeKind.TOLERATION: "the guard of the taint",
@@ -133,7 +111,7 @@ def failure_sentences(suggestions: Sequence[Suggestion]) -> list[str]:
     sentences = []
     for one in suggestions:
         change = one.change
-        if change.kind in _GROUPED:
+        if change.kind is ChangeKind.LABEL:
             continue
         if one.furthest is not None and change.kind in _VALUE_OF:
             field = _VALUE_OF[change.kind]
@@ -148,7 +126,7 @@ def failure_sentences(suggestions: Sequence[Suggestion]) -> list[str]:
 
 def untried_sentences(changes: Sequence[Change]) -> list[str]:
     return [
-        change_words(one) for one in changes if one.kind not in _GROUPED
+        change_words(one) for one in changes if one.kind is not ChangeKind.LABEL
     ] + _grouped_sentences(changes)
 
 
@@ -158,18 +136,12 @@ def _grouped_sentences(changes: Sequence[Change]) -> list[str]:
         more = [counted(left, "other")] if left > 0 else []
         return joined([*names[:_ALTERNATIVES_SHOWN], *more], "or")
 
-    leaving = [one.facts["cluster"] for one in changes if one.kind is ChangeKind.LEAVE]
     labels = grouped(
         (one.facts["key"], one.facts["value"])
         for one in changes
         if one.kind is ChangeKind.LABEL
     )
-    sentences = [
-        f"another label {key}: {either(values)}" for key, values in labels.items()
-    ]
-    return sentences + (
-        [f"{either(leaving)} removed from the fleet"] if leaving else []
-    )
+    return [f"another label {key}: {either(values)}" for key, values in labels.items()]
 
 
 def trap_sentences(
@@ -280,7 +252,6 @@ _CHANGES: dict[ChangeKind, str | Callable[[Facts], str]] = {
     ),
     ChangeKind.PREFERENCE: "a preferred term for {key}={value} with weight {weight}",
     ChangeKind.TERM: "a required term for {key}={value}",
-    ChangeKind.LEAVE: "{cluster} removed from the fleet",
     ChangeKind.REPORT: lambda facts: (
         f"{_REPORTS[EligibilityKind(facts['kind'])]} of {facts['cluster']}"
         f" (now: {facts['reason'] or ELIGIBILITY_WORDS[EligibilityKind(facts['kind'])]})"

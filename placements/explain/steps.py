@@ -202,7 +202,8 @@ class _Moment:
 
     def marks(self, place: int) -> Any:
         """Return the mark of every cluster for one constraint, by its place in the policy."""
-        marks = np.full(len(self.names), Mark.OUT, dtype=object)
+        marks = np.empty(len(self.names), dtype=object)
+        marks[:] = Mark.OUT  # numpy.full would make it a plain text
         if self.round is None:
             marks[self.candidates.passes] = Mark.REST
         else:

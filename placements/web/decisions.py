@@ -180,8 +180,6 @@ def _help(document: Document | None, one: Suggestion) -> Help:
             args=[facts["cluster"]],
             query={"label": f"{facts['key']}={facts['value']}"},
         )
-    elif change.kind is ChangeKind.LEAVE:
-        address = reverse("web:cluster-leave", args=[facts["cluster"]])
     elif change.kind is ChangeKind.REPORT:
         address = reverse("web:cluster", args=[facts["cluster"]])
     draft = draft_with(document, change) if document else None

@@ -232,6 +232,39 @@ def test_a_name_is_whole_or_cut_at_its_end(width: int, text: str) -> None:
     assert new["text"] == [text]
 
 
+def test_the_figure_has_every_cluster_of_a_few() -> None:
+    policy = pick_n(1, required=[labelled(region="west")], spread=[spread("region")])
+    decision = decide(GUIDE, policy)
+
+    drawn = json.loads(lanes_figure(lane_panels(decision, 1), width=500).to_json())
+
+    named = [name for one in drawn["data"] for name in one.get("customdata", ())]
+    assert sorted(named) == sorted(GUIDE.names)
+
+
+def test_names_are_whole_where_numbers_of_candidates_leave_them_room() -> None:
+    members = fleet(
+        *(
+            cluster(
+                f"leopard{number:02}",
+                region=f"ap-southeast-{number % 9}",
+                provider="aws" if number % 4 else "azure",
+            )
+            for number in range(40)
+        )
+    )
+    keys = [spread("region"), spread("provider", 2)]
+    panels = lane_panels(decide(members, pick_n(7, spread=keys)), 7)
+
+    drawn = json.loads(lanes_figure(panels, width=640).to_json())
+
+    texts = [text for one in drawn["data"] for text in one.get("text", ())]
+    words = {one["text"] for one in drawn["layout"]["annotations"]}
+    assert sum("leopard" in text for text in texts) == 2 * 7
+    assert not [text for text in texts if "…" in text]
+    assert any("beside: candidates" in one for one in words)
+
+
 def test_a_figure_of_many_domains_has_columns() -> None:
     panels = lane_panels(LARGE, 30)
 

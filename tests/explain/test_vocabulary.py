@@ -279,7 +279,6 @@ def test_a_round_without_candidates_does_not_blame_a_limit() -> None:
     ("kind", "facts", "words"),
     [
         (ChangeKind.NUMBER, {"number": 7, "today": 5}, "numberOfClusters 7 (now 5)"),
-        (ChangeKind.LEAVE, {"cluster": "a"}, "a removed from the fleet"),
         (
             ChangeKind.LABEL,
             {"cluster": "a", "key": "z", "value": "y", "today": None},

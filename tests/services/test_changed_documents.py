@@ -163,7 +163,11 @@ def test_a_policy_left_out_is_written_where_it_changes() -> None:
 
 def test_a_change_of_the_fleet_is_none_of_the_policy() -> None:
     [change, *_] = [
-        one for one in changes(pick_n(1), "aa") if one.kind is ChangeKind.LEAVE
+        one
+        for one in changes(
+            pick_n(1, topologySpreadConstraints=[spread("region")]), "cc"
+        )
+        if one.kind is ChangeKind.LABEL
     ]
 
     assert change.edit is None

@@ -39,7 +39,6 @@ class ChangeKind(StrEnum):
     WEIGHT = "weight"
     PREFERENCE = "preference"
     TERM = "term"
-    LEAVE = "leave"
     REPORT = "report"
     NAME = "name"
 
@@ -47,7 +46,6 @@ class ChangeKind(StrEnum):
 _OTHER_CHANGES = {
     ChangeKind.NUMBER,
     ChangeKind.LABEL,
-    ChangeKind.LEAVE,
     ChangeKind.REPORT,
 }
 POLICY_CHANGES = frozenset(ChangeKind) - _OTHER_CHANGES
@@ -61,16 +59,15 @@ _ACCEPTANCE = (
     ChangeKind.TOLERATION,
     ChangeKind.REPORT,
     ChangeKind.NUMBER,
-    ChangeKind.COUNTED,
-    ChangeKind.OPTION,
-    ChangeKind.MAX_SKEW,
-    ChangeKind.MIN_DOMAINS,
-    ChangeKind.WHEN_UNSATISFIABLE,
     ChangeKind.DROP_REQUIREMENT,
     ChangeKind.DROP_TERM,
+    ChangeKind.WHEN_UNSATISFIABLE,
+    ChangeKind.MAX_SKEW,
+    ChangeKind.MIN_DOMAINS,
+    ChangeKind.COUNTED,
+    ChangeKind.OPTION,
     ChangeKind.DROP_CONSTRAINT,
     ChangeKind.LABEL,
-    ChangeKind.LEAVE,
 )
 
 
@@ -88,8 +85,8 @@ class Change:
     def acceptance(self) -> int:
         """Return the place among the changes that an operator would accept, 0 for the most acceptable.
 
-        What adds comes first, then what weakens a limit, then what changes a cluster. A missing label is
-        more likely to be forgotten than another one is to be wrong.
+        What adds comes first, then what requires less, then what weakens a limit, then what changes a
+        cluster. A missing label is more likely to be forgotten than another one is to be wrong.
         """
         kind = self.kind
         if kind is ChangeKind.LABEL and self.facts["today"] is None:
@@ -121,10 +118,6 @@ def edited(cycle: Cycle, edit: Edit) -> Cycle:
     policy = parse_policy(plain, semantics=cycle.semantics)
     profile_of(cycle).refuse(policy)
     return with_policy(cycle, policy)
-
-
-def without_cluster(cycle: Cycle, name: str) -> Cycle:
-    return replace(cycle, fleet=cycle.fleet.without(name))
 
 
 def with_label(cycle: Cycle, name: str, key: str, value: str) -> Cycle:

@@ -20,7 +20,6 @@ from placements.engine.advice.changes import (
     with_eligible,
     with_label,
     with_option,
-    without_cluster,
 )
 from placements.engine.advice.diagnosis import pinned_groups
 from placements.engine.scheduling.decision import (
@@ -78,9 +77,6 @@ def candidate_changes(decision: Decision, cluster: str) -> Iterator[Axis]:
             change = partial(_set_field, decision, ChangeKind.WEIGHT, facts, path)
             yield map(change, range(term.weight + 1, _WEIGHTS.stop))
             yield map(change, range(term.weight - 1, _WEIGHTS.start - 1, -1))
-        for name in _worth_leaving(decision):
-            if name != cluster:
-                yield [_departure(decision, name)]
     elif placement_type is PlacementType.PICK_ALL:
         yield from _labels(decision, cluster)
 
@@ -93,7 +89,6 @@ def fulfilment_axes(decision: Decision, pinned: Iterable[str]) -> Iterator[Axis]
     for cluster in pinned:
         yield from _reports(decision, cluster)
         yield from _tolerations(decision, cluster)
-        yield [_departure(decision, cluster)]
 
 
 def _edit(
@@ -202,6 +197,8 @@ def _new_terms(decision: Decision, cluster: str) -> Iterator[Axis]:
         for _, key in rarest
     ]
     if cycle.policy.placement_type is PlacementType.PICK_N:
+        # What a term weighs already has its weight changed.
+        weighed = [one.preference.to_plain() for one in cycle.policy.preferred_terms]
         yield [
             _edit(
                 decision,
@@ -214,6 +211,7 @@ def _new_terms(decision: Decision, cluster: str) -> Iterator[Axis]:
                 ),
             )
             for facts, term in terms
+            if term not in weighed
         ]
     if cycle.policy.required_terms:
         yield [
@@ -403,30 +401,6 @@ def _labels(decision: Decision, cluster: str) -> Iterator[Axis]:
                 facts = {"cluster": cluster, "key": key, "value": value, "today": today}
                 changed = partial(with_label, decision.cycle, cluster, key, value)
                 yield [Change(ChangeKind.LABEL, facts, changed)]
-
-
-def _departure(decision: Decision, name: str) -> Change:
-    return Change(
-        ChangeKind.LEAVE,
-        {"cluster": name},
-        partial(without_cluster, decision.cycle, name),
-    )
-
-
-def _worth_leaving(decision: Decision) -> list[str]:
-    """Return the picked clusters, then those of the domains at the minimum: others change nothing."""
-    names = dict.fromkeys(decision.picked_names + decision.kept)
-    if decision.number_of_rounds and decision.candidates is not None:
-        for score in decision.round(decision.number_of_rounds).constraint_scores:
-            at_minimum = set(
-                (score.counts == score.projected.smallest).nonzero()[0].tolist()
-            )
-            for name, code in zip(
-                decision.cycle.fleet.names, score.groups.codes.tolist(), strict=True
-            ):
-                if code in at_minimum:
-                    names.setdefault(name)
-    return list(names)
 
 
 _ADVICE_EVALUATIONS = (

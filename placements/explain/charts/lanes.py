@@ -22,6 +22,18 @@ _LETTERS = {
 }
 _BOLD = 1.12
 _ROOM, _NUMBER_ROOM, _NUMBER = 8, 23, "      "
+# The size of names, whether they are below their numbers, and whether the words beside a lane are short.
+_STYLES = (
+    (
+        (12, False, False),
+        (11, False, False),
+        (12, False, True),
+        (11, False, True),
+        (11, True, False),
+        (11, True, True),
+    ),
+    ((12, False, True), (11, False, True)),  # of many columns
+)
 _QUIET = {"color": Color.QUIET, "size": 12}
 _BESIDE = {"xanchor": "left", "xshift": 8, "font": _QUIET}
 
@@ -78,8 +90,28 @@ _TEXTS = {
 
 
 @dataclass(frozen=True, slots=True)
+class _Style:
+    """The width of one cluster in pixels, and the size of its name, which may be below its number.
+
+    `is_short`: beside a lane there is only the number of its candidates.
+    """
+
+    slot: float
+    size: int
+    is_stacked: bool
+    is_short: bool
+
+    def room(self, segment: LaneBlock) -> float:
+        has_number = bool(segment.number) and not self.is_stacked
+        return self.slot * segment.size - _ROOM - _NUMBER_ROOM * has_number
+
+
+@dataclass(frozen=True, slots=True)
 class _Part:
-    """One column of a panel: its lanes, the number of its axes, and the share of the picture that it has."""
+    """One column of a panel: its lanes, the number of its axes, and the share of the picture that it has.
+
+    `width` is that of the picture and `left` that of the names of its lanes, in pixels.
+    """
 
     panel: LanePanel
     lanes: Sequence[Lane]
@@ -87,24 +119,22 @@ class _Part:
     across: tuple[float, float]
     down: tuple[float, float]
     width: float
-    size: int
-    is_stacked: bool
+    left: int
+    style: _Style
 
     @property
-    def slot(self) -> float:
-        return self.width * (self.across[1] - self.across[0]) / self.panel.slots
+    def slots(self) -> float:
+        return self.width * (self.across[1] - self.across[0]) / self.style.slot
 
     def text_of(self, segment: LaneBlock) -> str:
         """Return the name of a segment beside or below its number; what does not fit ends in "…"."""
-        room = self.slot * segment.size - _ROOM
         before = ""
-        if segment.number and self.is_stacked:
-            before = "&nbsp;<br>"
-        elif segment.number:
-            before = _NUMBER
-            room -= _NUMBER_ROOM
+        if segment.number:
+            before = "&nbsp;<br>" if self.style.is_stacked else _NUMBER
         is_bold = segment.mark is Mark.NEW
-        name = _cut(segment.words, room, self.size, is_bold=is_bold)
+        name = _cut(
+            segment.words, self.style.room(segment), self.style.size, is_bold=is_bold
+        )
         if is_bold:
             name = f"<b>{name}</b>"
         return f"{before}{name}"
@@ -137,7 +167,7 @@ def lanes_figure(panels: Sequence[LanePanel], *, width: int) -> go.Figure:
             (int(len(_count(lane, is_narrow=is_narrow)) * _DIGIT) for lane in lanes),
             default=0,
         )
-    left = min(120, 14 + max((int(_width(lane.name, 12)) for lane in lanes), default=0))
+    left = min(map(_left_of, panels), default=0)
     parts, total = _placed_parts(panels, left, width - left - right)
     layout: dict[str, Any] = {}
     annotations: list[dict[str, Any]] = []
@@ -154,7 +184,7 @@ def lanes_figure(panels: Sequence[LanePanel], *, width: int) -> go.Figure:
         layout[f"xaxis{suffix}"] = {
             **hidden,
             "domain": part.across,
-            "range": [0, part.panel.slots],
+            "range": [0, part.slots],
             "anchor": f"y{suffix}",
         }
         layout[f"yaxis{suffix}"] = {
@@ -178,6 +208,11 @@ def lanes_figure(panels: Sequence[LanePanel], *, width: int) -> go.Figure:
     )
 
 
+def _left_of(panel: LanePanel) -> int:
+    longest = max((int(_width(lane.name, 12)) for lane in panel.lanes), default=0)
+    return min(120, 14 + longest)
+
+
 def _head_of(panel: LanePanel) -> int:
     """Return the height above the lanes: many domains have one line of words there, few have two."""
     return _DENSE_HEAD if panel.columns > 1 else _HEAD
@@ -186,49 +221,66 @@ def _head_of(panel: LanePanel) -> int:
 def _placed_parts(
     panels: Sequence[LanePanel], left: int, plot: int
 ) -> tuple[list[_Part], int]:
-    heights = []
-    styles = [_style_of(panel, plot) for panel in panels]
-    for panel, (_, is_stacked) in zip(panels, styles, strict=True):
+    """Return the columns of panels below each other, and the height of all.
+
+    `left` and `plot` are the margin and the width of the picture in pixels: wider names take of their lanes.
+    """
+    parts: list[_Part] = []
+    styles, heights = [], []
+    for panel in panels:
+        names = _left_of(panel)
+        style = _style_of(panel, (plot + left) / panel.columns - names)
         row = _WIDE - 4 * (len(panel.lanes) > 4)
         if panel.columns > 1:
             row = _DENSE
-        elif is_stacked:
+        elif style.is_stacked and panel.is_numbered:
             row = _TALL
+        styles.append((names, style))
         heights.append(_head_of(panel) + panel.rows * row + _GAP)
     total = sum(heights)
 
-    parts: list[_Part] = []
     top = 0
-    for panel, height, style in zip(panels, heights, styles, strict=True):
+    for panel, height, (names, style) in zip(panels, heights, styles, strict=True):
         down = (1 - (top + height - _GAP) / total, 1 - (top + _head_of(panel)) / total)
         top += height
-        label = left / plot
-        width = (1 - label * (panel.columns - 1)) / panel.columns
+        share = (plot + left) / panel.columns
         for column in range(panel.columns):
-            start = column * (width + label)
-            across = (round(start, 4), round(min(1.0, start + width), 4))
+            start = column * share - left + names
+            end = (column + 1) * share - left
+            across = (round(start / plot, 4), round(min(1.0, end / plot), 4))
             lanes = panel.lanes[column * panel.rows : (column + 1) * panel.rows]
             number = len(parts) + 1
-            parts.append(_Part(panel, lanes, number, across, down, plot, *style))
+            parts.append(_Part(panel, lanes, number, across, down, plot, names, style))
     return parts, total
 
 
-def _style_of(panel: LanePanel, plot: int) -> tuple[int, bool]:
-    """Return the size of the names of a panel, and whether they are below their numbers.
-
-    The largest with which all names are whole.
-    """
-    slot = plot / panel.slots
-    segments = [one for lane in panel.lanes for one in lane.segments]
-    for size, beside in ((12, _NUMBER_ROOM), (11, _NUMBER_ROOM)):
+def _style_of(panel: LanePanel, width: float) -> _Style:
+    """Return the first style in which all names of a panel are whole in lanes so wide, else the last."""
+    # Beside the last of many columns, the clusters without the key have the margin.
+    lanes = [
+        lane for lane in panel.lanes if lane.value is not None or panel.columns == 1
+    ]
+    for size, is_stacked, is_short in _STYLES[panel.columns > 1]:
+        rooms = [
+            (width - bool(lane.others) * (16 + _width(_beside(lane, is_short), 12)))
+            / lane.end
+            for lane in lanes
+            if lane.end
+        ]
+        style = _Style(max(1, min(rooms, default=width)), size, is_stacked, is_short)
         if all(
-            _width(one.words, size, is_bold=one.mark is Mark.NEW)
-            + beside * bool(one.number)
-            <= slot * one.size - _ROOM
-            for one in segments
+            _width(one.words, size, is_bold=one.mark is Mark.NEW) <= style.room(one)
+            for lane in lanes
+            for one in lane.segments
         ):
-            return size, False
-    return 11, panel.is_numbered and panel.columns == 1
+            break
+    return style
+
+
+def _beside(lane: Lane, is_short: bool) -> str:
+    if not is_short or lane.value is None:
+        return lane.others
+    return lane.others.partition(" ")[0].replace("no", "0")
 
 
 def _bars(part: _Part, suffix: str) -> Iterator[Any]:
@@ -254,10 +306,10 @@ def _bars(part: _Part, suffix: str) -> Iterator[Any]:
             marker=marker,
             text=[part.text_of(segment) for segment, *_ in own],
             textposition="inside",
-            insidetextanchor="start" if part.panel.slots <= 40 else "middle",
+            insidetextanchor="start" if part.slots <= 40 else "middle",
             insidetextfont={
                 "color": _TEXTS.get(mark, Color.TEXT),
-                "size": part.size,
+                "size": part.style.size,
             },
             constraintext="none",
             textangle=0,
@@ -270,8 +322,8 @@ def _bars(part: _Part, suffix: str) -> Iterator[Any]:
         yield go.Scatter(
             **axes,
             mode="markers+text",
-            x=[start + 13 / part.slot for *_, start in numbered],
-            y=[row - 0.22 * part.is_stacked for _, row, _ in numbered],
+            x=[start + 13 / part.style.slot for *_, start in numbered],
+            y=[row - 0.22 * part.style.is_stacked for _, row, _ in numbered],
             cliponaxis=False,
             text=[f"<b>{segment.number}</b>" for segment, *_ in numbered],
             textfont={
@@ -349,14 +401,18 @@ def _words(
             "y": row,
             "xanchor": "right",
             "xshift": -8,
-            "text": _cut(lane.name, left - 10, 12),
+            "text": _cut(lane.name, part.left - 10, 12),
             "hovertext": lane.name,
         }
         if lane.others:
-            words = lane.others
-            if not has_counts and lane.value is not None:  # there is little room
-                words = words.partition(" ")[0].replace("no", "0")
-            yield {**axes, **_BESIDE, "x": lane.end, "y": row, "text": words}
+            yield {
+                **axes,
+                **_BESIDE,
+                "x": lane.end,
+                "y": row,
+                "text": _beside(lane, part.style.is_short),
+                "hovertext": lane.others,
+            }
         if has_counts:
             count, *size = _count(lane, is_narrow=is_narrow).partition(" of ")
             yield {**at_right, "y": row, "text": f"<b>{count}</b>{''.join(size)}"}
@@ -377,14 +433,8 @@ def _heads(
 ) -> Iterator[dict[str, Any]]:
     panel = part.panel
     above = {"y": -0.5, "yanchor": "bottom", "font": _QUIET}
-    if part.across[0] == 0:
-        limit = f"max skew {panel.max_skew}, " * panel.is_limited
-        notes = [f"{limit}{panel.sort}", *[panel.note] * bool(panel.note)]
-        if panel.columns > 1 and any(lane.others for lane in panel.lanes):
-            notes = [panel.sort, *notes[1:], "beside: candidates"]
+    if part.lanes == panel.lanes[: len(part.lanes)]:
         room = max(0, left + part.width - _width(panel.key, 15)) * (not is_narrow)
-        while _width(" · ".join(notes), 13) > room:
-            notes.pop()
         yield {
             "xref": "paper",
             "yref": "paper",
@@ -395,7 +445,7 @@ def _heads(
             "y": part.down[1],
             "yanchor": "bottom",
             "yshift": _head_of(panel) - 18,
-            "text": f"<b>{panel.key}</b>  <span style='color:{Color.QUIET}'>{' · '.join(notes)}</span>",
+            "text": f"<b>{panel.key}</b>  <span style='color:{Color.QUIET}'>{_head_words(part, room)}</span>",
             "font": {"size": 13},
         }
     if panel.columns > 1:
@@ -410,3 +460,19 @@ def _heads(
             "text": panel.band,
         }
     yield {**at_right, **above, "text": f"placed{' of all' * (not is_narrow)}"}
+
+
+def _head_words(part: _Part, room: float) -> str:
+    """Return what is beside the key: as much as there is room for."""
+    panel = part.panel
+    sort = f"max skew {panel.max_skew}, " * panel.is_limited + panel.sort
+    has_others = any(lane.others for lane in panel.lanes)
+    beside = "beside: candidates" * (part.style.is_short and has_others)
+    # Above many columns the band has no label.
+    band = panel.band * (panel.columns > 1)
+    choices = ((sort, panel.note, beside), (sort, band, beside), (panel.sort, band))
+    for choice in choices:
+        words = " · ".join(filter(None, choice))
+        if _width(words, 13) <= room:
+            return words
+    return ""

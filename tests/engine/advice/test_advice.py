@@ -78,13 +78,6 @@ def test_a_label_of_bravelion_would_replace_oldbadger(bravelion: Advice) -> None
     assert (canary.gains, canary.losses) == (("bravelion",), ("oldbadger",))
 
 
-def test_only_smartfish_leaving_helps(bravelion: Advice) -> None:
-    others = {one["cluster"] for one in _details(bravelion.fails, ChangeKind.LEAVE)}
-
-    assert _details(bravelion.helps, ChangeKind.LEAVE) == [{"cluster": "smartfish"}]
-    assert others == set(NINE.names) - {"smartfish", "bravelion"}
-
-
 def test_what_would_not_help_bravelion_goes_to_the_end_of_its_range(
     bravelion: Advice,
 ) -> None:
@@ -260,7 +253,6 @@ def test_a_pinned_placement_gets_every_way_out() -> None:
 
     skew = {"constraint": 0, "topologyKey": "region", "maxSkew": 2, "today": 1}
     assert (ChangeKind.MAX_SKEW, skew) in ways
-    assert (ChangeKind.LEAVE, {"cluster": "s1"}) in ways
     assert ChangeKind.LABEL not in {kind for kind, _ in ways}
     assert {kind for kind, _ in ways} >= {
         ChangeKind.WHEN_UNSATISFIABLE,
@@ -372,8 +364,11 @@ def test_every_suggestion_is_true_and_minimal(
 
 
 ADDS = ("weight", "preference", "term", "name", "toleration", "report", "number")
-WEAKENS = ("counted", "option", "max-skew", "min-domains", "when-unsatisfiable")
-REMOVES = ("drop-requirement", "drop-term", "drop-constraint", "leave")
+WEAKENS = (
+    *("drop-requirement", "drop-term", "when-unsatisfiable"),
+    *("max-skew", "min-domains", "counted", "option"),
+)
+REMOVES = ("drop-constraint",)
 
 
 @examples(60)
@@ -415,6 +410,17 @@ def test_a_preferred_term_for_a_label_that_few_have_is_proposed_first() -> None:
 
     assert first.change.kind is ChangeKind.PREFERENCE
     assert dict(first.change.facts) == {"key": "disk", "value": "fast", "weight": 100}
+
+
+def test_no_second_term_is_proposed_for_what_a_term_weighs() -> None:
+    pair = fleet(cluster("a", env="canary"), cluster("b", env="prod", disk="fast"))
+    avoids = [prefer(-10, labelled(env="canary"))]
+
+    advice = why_not(decide(pair, pick_n(1, prefer=avoids)), "a")
+
+    tried = [one.change for one in (*advice.helps, *advice.fails)]
+    assert not [one for one in tried if one.kind is ChangeKind.PREFERENCE]
+    assert any(one.kind is ChangeKind.WEIGHT for one in tried)
 
 
 def test_a_required_term_is_added_before_another_is_dropped() -> None:

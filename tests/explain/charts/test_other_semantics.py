@@ -66,7 +66,7 @@ def test_nested_groups_are_as_far_apart_as_their_siblings() -> None:
         (1, 0),
         (0, 0),
     ]
-    assert _skews(NESTED) == ["region gap 0 of 1", "zone gap 0 of 1"]
+    assert _skews(NESTED) == ["region gap 0 (max 1, hard)", "zone gap 0 (max 1, hard)"]
 
 
 def test_groups_that_are_independent_are_compared_with_all() -> None:
