@@ -17,7 +17,6 @@ from placements.engine.scheduling.spread.base import (
     RoundState,
     Scores,
     cells_of,
-    narrow,
 )
 
 PICKS_BETWEEN_CHECKS = 32
@@ -52,19 +51,16 @@ class Cells:
     def __init__(self, candidates: Candidates) -> None:
         self.candidates = candidates
         self.order = preference_order(candidates, candidates.was_here, NO_CLUSTERS)
-        cell_of, codes_of_cells = cells_of(
+        self.ranks, firsts, ends, codes_of_cells = cells_of(
             [groups.codes[self.order] for groups in candidates.groups]
         )
-        self.ranks = np.argsort(narrow(cell_of), kind="stable")
-        sizes = np.bincount(cell_of, minlength=codes_of_cells.shape[1])
-        ends = np.cumsum(sizes)
         self.ends: list[int] = ends.tolist()
-        self.heads: list[int] = (ends - sizes).tolist()
+        self.heads: list[int] = firsts.tolist()
         self.groups_of: list[list[int]] = codes_of_cells.T.tolist()
-        self.positions: Ints = self.order[self.ranks[self.heads]]
+        self.positions: Ints = self.order[self.ranks[firsts]]
         self.preference = candidates.preference[self.positions]
         self.was_here = candidates.was_here[self.positions]
-        self.left = np.ones(len(sizes), dtype=np.bool_)
+        self.left = np.ones(len(firsts), dtype=np.bool_)
         self.counts = tuple(candidates.starting_counts())
         # A cell is in the family of any of its clusters.
         self.groups = tuple(

@@ -7,7 +7,7 @@ is one number beside them.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -34,7 +34,6 @@ from placements.engine.scheduling.spread.base import (
     cells_by_group,
     cells_of,
     is_hard,
-    narrow,
 )
 from placements.manifests.policy import TopologySpreadConstraint
 
@@ -107,15 +106,14 @@ class _Greedy:
         picks: Codes,
     ) -> None:
         self.order = preference_order(candidates, was_here, picks)
-        columns = [groups.codes[self.order] for groups in candidates.groups]
-        cell_of, groups_of_cells = cells_of(columns)
-        by_cell = np.argsort(narrow(cell_of), kind="stable")
-        sizes = np.bincount(cell_of, minlength=groups_of_cells.shape[1])
-        ends = np.cumsum(sizes)
-        self.members = by_cell.tolist()
-        self.heads = (ends - sizes).tolist()
-        self.ends = ends.tolist()
-        self.total = -by_cell[ends - sizes].astype(np.int64)
+        self.members, firsts, ends, groups_of_cells = cells_of(
+            [groups.codes[self.order] for groups in candidates.groups]
+        )
+        self.leaders = firsts.tolist()
+        self.total = -self.members[firsts]
+        # What the total of a cell changes by when the cluster at a place is picked.
+        self.steps = -np.diff(self.members, append=0)
+        self.steps[ends - 1] = _EMPTY
         starts = candidates.starting_counts()
         self.tracks = [
             _Track(
@@ -137,9 +135,6 @@ class _Greedy:
     def run(self, wanted: int) -> Picks:
         """Pick until there are enough or no candidate is left."""
         total = self.total
-        members = self.members
-        heads = self.heads
-        ends = self.ends
         adders = [(track.add, track.group_of_cell) for track in self.tracks]
         picks = min(wanted, len(self.order))
         check_picks(
@@ -148,36 +143,32 @@ class _Greedy:
             constraints=len(self.tracks),
         )
         base = 0
-        ranks: list[int] = []
+        places: list[int] = []
         values: list[int] = []
-        while len(ranks) < wanted and len(total):
-            if not len(ranks) % PICKS_BETWEEN_CHECKS:
+        for number in range(picks):
+            if not number % PICKS_BETWEEN_CHECKS:
                 check_time()
             cell = int(total.argmax())
             value = total.item(cell)
             if value + base <= _TOO_LOW:
                 break
-            head = heads[cell]
-            rank = members[head]
-            ranks.append(rank)
             values.append(value + base)
-            head += 1
-            heads[cell] = head
-            total[cell] = (
-                value + rank - members[head] if head < ends[cell] else _EMPTY - base
-            )
+            place = self.leaders[cell]
+            places.append(place)
+            self.leaders[cell] = place + 1
+            total[cell] = value + self.steps.item(place)
             for add, group_of_cell in adders:
                 base += add(group_of_cell[cell])
             if not -_FAR < base < _FAR:
                 total += base
                 base = 0
-        rank_column = np.array(ranks, dtype=np.int64)
-        scores = (np.array(values, dtype=np.int64) + rank_column) // _SCORE_UNIT
+        ranks = self.members[places]
+        scores = (np.array(values, dtype=np.int64) + ranks) // _SCORE_UNIT
         has_next = bool(len(total) and int(total.max()) + base > _TOO_LOW)
         return Picks(
-            self.order[rank_column].astype(np.int32),
+            self.order[ranks].astype(np.int32),
             spread=(scores,),
-            ran_dry=len(ranks) < wanted,
+            ran_dry=len(places) < wanted,
             has_next=has_next,
         )
 
@@ -242,7 +233,10 @@ class _Track:
         self.keyless = {ABSENT}.intersection(self.group_of_cell)
         self.cells_of = cells_by_group(group_of_cell, len(counts))
         self.is_dense = len(total) * len(counts) <= _MOST_NUMBERS
-        self.additions: dict[tuple[int, int], Ints] = {}
+        # By domain and change: the totals from its first cell to its last, what is added, and where to.
+        self.additions: defaultdict[int, dict[int, tuple[Ints, Ints, Ints]]] = (
+            defaultdict(dict)
+        )
         self.count_of = counts.tolist()
         self.tables: dict[tuple[int, bool], _Table] = {}
         by_family: defaultdict[int, _Family] = defaultdict(_Family)
@@ -255,7 +249,7 @@ class _Track:
             family.smallest = min(family.groups_at)
             family.largest = max(family.groups_at)
             lowest = len(family.groups_at[family.smallest])
-            family.table = self._table(family, family.groups_at, lone=lowest == 1)
+            family.table = self._table(family, family.largest, lone=lowest == 1)
         first_shares = [
             family.table[count - family.smallest]
             for family, count in zip(self.family_of, self.count_of, strict=True)
@@ -272,22 +266,23 @@ class _Track:
             return 0
         family = self.family_of[group]
         smallest = family.smallest
+        groups_at = family.groups_at
         count = self.count_of[group]
         after = count + 1
         self.count_of[group] = after
-        others = family.groups_at[count]
+        others = groups_at[count]
         others.remove(group)
         if not others:
-            del family.groups_at[count]
-        share = family.table[count - smallest]
+            del groups_at[count]
+        change = -family.table[count - smallest]
         base = 0
         # The levels stay while two others have the smallest count.
         if after > family.largest or (count == smallest and len(others) < 2):
             base = self._move(family, after)
-        change = family.table[after - family.smallest] - share - base
+        change += family.table[after - family.smallest] - base
         if change:
             self._shift(group, change)
-        family.groups_at[after].add(group)
+        groups_at[after].add(group)
         return base
 
     def _move(self, family: _Family, after: int) -> int:
@@ -297,17 +292,19 @@ class _Track:
         """
         former = family.table
         origin = family.smallest
-        lowest = len(family.groups_at.get(origin, ()))
-        if not lowest:
+        groups_at = family.groups_at
+        if origin in groups_at:
+            lone = len(groups_at[origin]) == 1
+        else:
             family.smallest = after
-            lowest = 1 + len(family.groups_at.get(after, ()))
+            lone = after not in groups_at
         family.largest = max(family.largest, after)
-        table = self._table(family, (after, *family.groups_at), lone=lowest == 1)
+        table = self._table(family, after, lone=lone)
         family.table = table
 
         base = 0
         changes = [(self.keyless, 0)]
-        for count, groups in family.groups_at.items():
+        for count, groups in groups_at.items():
             change = table[count - family.smallest] - former[count - origin]
             changes.append((groups, change))
             if self.has_base and 2 * len(groups) > len(self.count_of):
@@ -333,27 +330,35 @@ class _Track:
 
     def _shift(self, group: int, change: int) -> None:
         """Change the totals of the cells of one domain."""
-        if self.is_dense:
-            addition = self.additions.get((group, change))
-            if addition is None:
-                if len(self.additions) >= _MOST_CHANGES * len(self.count_of):
-                    self.additions.clear()
-                addition = self.additions[group, change] = np.zeros_like(self.total)
-                addition[self.cells_of[group]] = change
-            np.add(self.total, addition, self.total)
+        additions = self.additions[group]
+        addition = additions.get(change)
+        cells = self.cells_of[group]
+        if addition is not None:
+            np.add(*addition)
+        elif len(cells) < 2:
+            for cell in cells.tolist():
+                self.total[cell] = self.total.item(cell) + change
+        elif self.is_dense:
+            if len(additions) >= _MOST_CHANGES:
+                additions.clear()
+            part = self.total[cells[0] : cells[-1] + 1]
+            numbers = np.zeros_like(part)
+            numbers[cells - cells[0]] = change
+            additions[change] = part, numbers, part
+            part += numbers
         else:
-            self.total[self.cells_of[group]] += change
+            self.total[cells] += change
 
-    def _table(
-        self, family: _Family, counts: Collection[int], *, lone: bool
-    ) -> "_Table":
-        """Return the shares under the present levels of a family, with those of these counts."""
-        skew = family.largest - family.smallest
-        if (skew, lone) not in self.tables:
-            levels = SkewLevels(0, skew, lone, groups=len(self.count_of))
-            above = [count - family.smallest for count in counts]
-            self.tables[skew, lone] = _Table(partial(self.shares, levels), above)
-        return self.tables[skew, lone]
+    def _table(self, family: _Family, after: int, *, lone: bool) -> "_Table":
+        """Return the shares under the present levels of a family, with those of its counts and one more."""
+        key = (family.largest - family.smallest, lone)
+        table = self.tables.get(key)
+        if table is None:
+            levels = SkewLevels(0, *key, groups=len(self.count_of))
+            above = [count - family.smallest for count in (after, *family.groups_at)]
+            table = _Table(partial(self.shares, levels), above)
+            self.tables[key] = table
+        return table
 
 
 def _shares(

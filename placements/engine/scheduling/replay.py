@@ -334,7 +334,7 @@ def verdict(
 
 
 def _is_nested(groups: Groups) -> bool:
-    return bool(groups.siblings.any())
+    return groups.families is not None and bool(groups.families.any())
 
 
 def _spread(

@@ -117,15 +117,16 @@ class CandidateScore:
 
 
 def _constraint_scores(evaluation: RoundEvaluation) -> tuple[ConstraintScore, ...]:
-    projected = evaluation.strategy.project
     parts = zip(
-        evaluation.state.parts, evaluation.scores, evaluation.verdicts, strict=True
+        evaluation.state.parts,
+        evaluation.scores,
+        evaluation.verdicts,
+        evaluation.strategy.projections(evaluation.state),
+        strict=True,
     )
     return tuple(
-        ConstraintScore(
-            *part, score, verdict.violates, verdict.forbids, projected(*part)
-        )
-        for part, score, verdict in parts
+        ConstraintScore(*part, score, verdict.violates, verdict.forbids, projected)
+        for part, score, verdict, projected in parts
     )
 
 

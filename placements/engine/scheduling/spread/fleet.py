@@ -57,11 +57,15 @@ class SkewRules(SpreadStrategy):
         self, _constraint: TopologySpreadConstraint, _groups: Groups, counts: Ints
     ) -> SkewProjection:
         """Compare with the smallest domain; what is limited is the skew with one more."""
-        levels = levels_of(counts)
-        smallest = np.full(len(counts), levels.smallest, dtype=np.int64)
-        return SkewProjection(
-            smallest, self.after(SkewAfterPick(counts, levels)), is_skew=True
-        )
+        return self._projected(SkewAfterPick(counts, levels_of(counts)))
+
+    def projections(self, state: RoundState) -> list[SkewProjection]:
+        """Project from the skews that verdicts and scores are made of, too."""
+        return [*map(self._projected, state.after_picks)]
+
+    def _projected(self, after_pick: SkewAfterPick) -> SkewProjection:
+        smallest = np.full_like(after_pick.counts, after_pick.levels.smallest)
+        return SkewProjection(smallest, self.after(after_pick), is_skew=True)
 
     def after(self, after_pick: SkewAfterPick) -> Ints:
         return after_pick.after
@@ -71,8 +75,9 @@ class SkewRules(SpreadStrategy):
         verdicts = []
         parts = zip(state.constraints, state.groups, state.after_picks, strict=True)
         for constraint, groups, after_pick in parts:
-            by_group = self.violates(constraint, after_pick)
-            violates = at_entries(by_group, groups, missing_key=False)
+            violates = at_entries(
+                self.violates(constraint, after_pick), groups, missing_key=False
+            )
             verdicts.append(ConstraintVerdict(violates, violates & is_hard(constraint)))
         return verdicts
 
@@ -85,12 +90,11 @@ class SkewRules(SpreadStrategy):
         return after_pick.change
 
     def scores(self, state: RoundState, _contends: Bools) -> list[Scores]:
-        scores: list[Scores] = []
         parts = zip(state.constraints, state.groups, state.after_picks, strict=True)
-        for constraint, groups, after_pick in parts:
-            by_group = self.score(constraint, after_pick)
-            scores.append(at_entries(by_group, groups, missing_key=0))
-        return scores
+        return [
+            at_entries(self.score(constraint, after_pick), groups, missing_key=0)
+            for constraint, groups, after_pick in parts
+        ]
 
     def score(
         self, constraint: TopologySpreadConstraint, after_pick: SkewAfterPick
