@@ -243,7 +243,7 @@ def _counted(rows: QuerySet[MemberCluster], now: datetime) -> QuerySet[Any, Any]
         for state, condition in BESIDE_STATES.items()
     }
     by_state = rows.order_by().annotate(how=list_state(now=now)).values("how")
-    return by_state.annotate(count=Count("pk"), **others)
+    return by_state.annotate(count=Count("*"), **others)
 
 
 @PreparedQuery
@@ -286,7 +286,7 @@ def groups_of(
     labels = ClusterLabel.objects.filter(key__in=groups)
     if among != ClusterFilter():
         labels = labels.filter(cluster__in=clusters_matching(among).values("pk"))
-    rows = labels.values("key", "value").annotate(count=Count("pk"))
+    rows = labels.values("key", "value").annotate(count=Count("*"))
     largest_first = (F("count").desc(), F("value").asc())
     place = Window(RowNumber(), partition_by=F("key"), order_by=largest_first)
     largest = (
@@ -298,7 +298,7 @@ def groups_of(
 
 
 def label_keys() -> list[tuple[str, int]]:
-    rows = ClusterLabel.objects.values_list("key").annotate(count=Count("pk"))
+    rows = ClusterLabel.objects.values_list("key").annotate(count=Count("*"))
     return list(rows.order_by("key"))
 
 
@@ -320,7 +320,7 @@ def groups_by(*keys: str) -> list[Domain]:
     labelled = {name: label_of(key) for name, key in zip(names, keys, strict=True)}
     rows = MemberCluster.objects.annotate(**labelled, list_state=list_state())
     counted = (
-        rows.values_list(*names, "list_state").annotate(count=Count("pk")).order_by()
+        rows.values_list(*names, "list_state").annotate(count=Count("*")).order_by()
     )
     domains: dict[tuple[str | None, ...], dict[ClusterListState, int]] = {}
     for *values, state, count in counted:

@@ -74,6 +74,7 @@ def documentation_page(path: str, *, prefix: str) -> DocumentationPage:
             token.attrSet("id", words.replace(" ", "-"))
         links.rewrite(token)
     html = _parser().renderer.render(shown, _parser().options, {})
+    html = html.replace("<pre>", '<pre tabindex="0">')  # wide ones scroll on a phone
     return DocumentationPage(title_of(path), mark_safe(html))  # noqa: S308 -- of the package, with HTML escaped
 
 

@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlencode
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.utils.cache import patch_vary_headers
 from django_htmx.http import HttpResponseClientRedirect
@@ -36,3 +37,18 @@ def render_page(
 def redirect_page(request: HttpRequest, url: str) -> HttpResponse:
     """Redirect the page, also where htmx would put the answer into a fragment."""
     return HttpResponseClientRedirect(url) if wants_fragment(request) else redirect(url)
+
+
+def query_with(query: QueryDict, **changes: object) -> str:
+    """Return the parameters of a page as the end of an address, some of them changed; None leaves one out.
+
+    Lists have dozens of such links: a copy of the query for each would take several times as long.
+    """
+    kept = [
+        (name, value)
+        for name, values in query.lists()
+        for value in values
+        if name not in changes
+    ]
+    changed = [(name, value) for name, value in changes.items() if value is not None]
+    return f"?{urlencode([*kept, *changed])}"

@@ -100,6 +100,7 @@ class UsersAdmin(RecordedAdmin, UserAdmin):
     list_display = ("username", "roles", "is_active", "is_superuser", "last_login")
     list_filter = ("groups", "is_active", "is_superuser")
     change_password_form = PasswordForm
+    readonly_fields = ("last_login", "date_joined")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[User]:
         rows: QuerySet[User] = super().get_queryset(request)

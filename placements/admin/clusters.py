@@ -10,7 +10,7 @@ from django.contrib import admin, messages
 from django.contrib.admin.views.main import ChangeList
 from django.db import transaction
 from django.db.models import Prefetch, Q, QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import redirect
 from django.template.loader import render_to_string
 from django.urls import reverse
@@ -647,24 +647,14 @@ class MemberClusterAdmin(RoleAdmin):
         extra_context: dict[str, Any] | None = None,
     ) -> Any:
         """Show or save; the fleet is locked while saving, so that what was checked still holds."""
-        context = {
-            **(extra_context or {}),
-            **({} if object_id else {"title": "Add member cluster"}),
-        }
+        context = extra_context or {}
+        if object_id is None:
+            context |= {"title": "Add member cluster", "show_save_and_continue": False}
         if request.method != "POST":
             return super().changeform_view(request, object_id, form_url, context)
         with transaction.atomic():
             lock_fleet()
             return super().changeform_view(request, object_id, form_url, context)
-
-    def save_form(
-        self,
-        request: HttpRequest,
-        form: Any,
-        change: bool,
-    ) -> MemberCluster:
-        instance: MemberCluster = form.instance
-        return instance
 
     def save_model(
         self,
@@ -682,23 +672,13 @@ class MemberClusterAdmin(RoleAdmin):
         obj.name = put.name
         obj.pk = MemberCluster.objects.values_list("pk", flat=True).get(name=put.name)
 
-    def save_related(
-        self,
-        request: HttpRequest,
-        form: Any,
-        formsets: Any,
-        change: bool,
-    ) -> None:
-        """Save nothing: the operation did."""
-
-    def construct_change_message(
-        self,
-        request: HttpRequest,
-        form: Any,
-        formsets: Any,
-        add: Any = False,
-    ) -> Any:
-        return []
+    def response_post_save_add(
+        self, request: HttpRequest, obj: MemberCluster
+    ) -> HttpResponseRedirect:
+        """Go to the new cluster, as the console does: its actions are there."""
+        return HttpResponseRedirect(
+            reverse("admin:clusters_membercluster_change", args=[obj.pk])
+        )
 
     def log_addition(
         self,

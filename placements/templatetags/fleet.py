@@ -8,8 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from django import template
-from django.http import QueryDict
-from django.templatetags.static import static
+from django.contrib.staticfiles.storage import staticfiles_storage
 from django.urls import Resolver404, get_script_prefix, resolve, reverse
 from django.utils import timezone
 from django.utils.dateformat import format as date_format
@@ -19,6 +18,7 @@ from django.utils.safestring import mark_safe
 from fleetui.apimachinery.quantity import quantity_words
 from fleetui.apimachinery.words import UNIT_SECONDS, joined
 from fleetui.audit import SYSTEM
+from fleetui.htmx import query_with
 from fleetui.hub_backend import current_backend
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id
 from placements.engine.loss import PlacementLoss
@@ -244,9 +244,8 @@ def badge(kind: str, words: object, *, hidden: bool = False) -> str:
     """
     text: str = conditional_escape(str(words))  # of safe text, str is safe
     text = f'<span class="hidden">{text}</span>' if hidden else text
-    icon = (
-        f'<svg aria-hidden="true"><use href="{static("icons.svg")}#{kind}"></use></svg>'
-    )
+    icons = staticfiles_storage.url("icons.svg")
+    icon = f'<svg aria-hidden="true"><use href="{icons}#{kind}"></use></svg>'
     return mark_safe(f'<span class="mark {kind}">{icon}{text}</span>')  # noqa: S308 - the text is escaped
 
 
@@ -306,11 +305,6 @@ def link_with(context: dict[str, Any], **changes: Any) -> str:
 
     What a fragment has, the version `v` and the map of a `fleet`, is not part of an address.
     """
-    query: QueryDict = context["request"].GET.copy()
-    for name in ("after", "at", "v", "fleet", "panel"):
-        query.pop(name, None)
-    for name, value in changes.items():
-        query.pop(name, None)
-        if value not in (None, ""):
-            query[name] = str(value)
-    return f"?{query.urlencode()}" if query else "?"
+    left_out = dict.fromkeys(("after", "at", "v", "fleet", "panel", *changes))
+    chosen = {name: value for name, value in changes.items() if value != ""}
+    return query_with(context["request"].GET, **(left_out | chosen))

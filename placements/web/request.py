@@ -16,7 +16,7 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from fleetui import LOCAL_HUB_NAME
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.yaml import LARGEST_UPLOAD, MEBIBYTE
-from fleetui.htmx import render_page
+from fleetui.htmx import query_with, render_page
 from fleetui.pagination import BadCursorError, Page, page_of
 from fleetui.permissions import View, current_user, for_roles
 from placements.explain.charts.figure import Chart
@@ -210,10 +210,10 @@ def unknown_words(request: HttpRequest, **closed: Iterable[str]) -> list[Unknown
             name,
             value[:_LONGEST_WORD],
             [
-                (str(one), _with_query(request, after=None, v=None, **{name: one}))
+                (str(one), query_with(request.GET, after=None, v=None, **{name: one}))
                 for one in words
             ],
-            _with_query(request, after=None, v=None, **{name: None}),
+            query_with(request.GET, after=None, v=None, **{name: None}),
         )
         for name, words in closed.items()
         if (value := request.GET.get(name, "")) and value not in set(map(str, words))
@@ -251,10 +251,10 @@ def requested_table(
             "rows": chart.lines(start, end),
             "first": start + 1,
             "last": end,
-            "before": _with_query(request, row=max(0, start - PAGE_SIZE))
+            "before": query_with(request.GET, row=max(0, start - PAGE_SIZE))
             if start
             else "",
-            "after": _with_query(request, row=end) if end < len(chart.rows) else "",
+            "after": query_with(request.GET, row=end) if end < len(chart.rows) else "",
             "back": address_with(request),
         },
         fragment="parts/chart_rows.html",
@@ -263,18 +263,8 @@ def requested_table(
 
 def address_with(request: HttpRequest, **changes: object) -> str:
     """Return the address of the page itself, not of a table on it, with some of its parameters changed."""
-    return _with_query(
-        request, **{"table": None, "row": None, "v": None, "panel": None, **changes}
-    )
-
-
-def _with_query(request: HttpRequest, **changes: object) -> str:
-    query = request.GET.copy()
-    for name, value in changes.items():
-        query.pop(name, None)
-        if value is not None:
-            query[name] = str(value)
-    return f"?{query.urlencode()}"
+    of_parts = {"table": None, "row": None, "v": None, "panel": None}
+    return query_with(request.GET, **{**of_parts, **changes})
 
 
 def as_file(response: HttpResponse, name: str) -> HttpResponse:

@@ -8,6 +8,7 @@ import pytest
 from django.contrib.auth.models import User
 from playwright.sync_api import Page, expect
 
+from clusters.models import MemberCluster
 from placements.models import Placement
 from placements.services.demo.load import load_demo
 from placements.services.resources.operations import apply_resources
@@ -224,6 +225,24 @@ def test_a_cluster_is_added_labelled_tainted_and_drained_within_five_clicks(
     clicks.press("button", "Save and continue editing", within="body")
     clicks.press("link", "Drain", within="body")
     assert clicks.count <= 4
+
+    # All of it in the admin, from its start page.
+    page.goto("/admin/")
+    clicks.count = 0
+    clicks.press("link", "Member clusters", within="body")
+    clicks.press("link", "Add member cluster", within="body")
+    page.get_by_label("Name:", exact=True).first.fill("another")
+    page.get_by_label("Label key 1").fill("region")
+    page.get_by_label("Label value 1").fill("west")
+    page.get_by_label("Taint key 1").fill("dedicated")
+    clicks.press("button", "Save", within="body")
+    clicks.press("link", "Drain", within="body")
+    clicks.press("button", "Drain another")
+    expect(main).to_contain_text("Drain progress")
+    assert clicks.count <= 5
+    another = MemberCluster.objects.get(name="another")
+    assert another.document["metadata"]["labels"] == {"region": "west"}
+    assert another.taints.filter(key="dedicated").exists()
 
 
 @pytest.mark.nightly
