@@ -131,7 +131,7 @@ from placements.services.rollouts.staged_runs import (
     save_run,
     save_strategy,
 )
-from placements.services.snapshots import draft_cycle, placed_objects
+from placements.services.snapshots import applied_objects, draft_cycle, placed_objects
 
 
 @dataclass(frozen=True, slots=True)
@@ -561,7 +561,11 @@ def _overlaps(
             )
     wanted = frozenset[ObjectKey]().union(*(one.objects for one in drafts))
     names = {one.placement for one in drafts}
-    others = [one for one in placed_objects(of=wanted) if one.placement not in names]
+    others = [
+        one
+        for one in placed_objects(applied_objects(), of=wanted)
+        if one.placement not in names
+    ]
     return {
         one.placement: [each.warning for each in overlaps_of(one, (*drafts, *others))]
         for one in drafts

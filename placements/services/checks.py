@@ -57,7 +57,7 @@ from placements.services.assertions import (
     stored_results,
 )
 from placements.services.results import PLACEMENT, kept
-from placements.services.snapshots import cycles_of, placed_objects
+from placements.services.snapshots import applied_objects, cycles_of, placed_objects
 
 MUTE_ANNOTATION = "fleetui.io/checks"
 KEPT_SECONDS = 300
@@ -175,7 +175,7 @@ def current_report() -> FindingsReport:
         for written in Override.objects.order_by("kind", "namespace", "name"):
             with suppress(InvalidManifest):
                 overrides.append(OVERRIDE_PARSERS[written.kind](written.document))
-        overlaps = all_overlaps(placed_objects())
+        overlaps = all_overlaps(placed_objects(applied_objects()))
         examined = examine(
             view.fleet, several, overrides, overlaps=overlaps, asserted=stored_results()
         )
@@ -203,7 +203,7 @@ def check_due(*, now: datetime) -> int:
     key = f"checks-fleet-{current_hub_id()}-{view.version}"
     make = partial(fleet_examination, view.fleet)
     hygiene: Examination | None = caches["process"].get_or_set(key, make, KEPT_SECONDS)
-    overlaps = all_overlaps(placed_objects())
+    overlaps = all_overlaps(placed_objects(applied_objects()))
     examinations = dict.fromkeys(rows, Examination(()))
     for row, cycle in cycles_of(rows, view.fleet):
         with suppress(InvalidManifest):

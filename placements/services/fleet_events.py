@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence, Set
 
 from django.db import transaction
-from django.db.models import F, Q
+from django.db.models import Exists, F, OuterRef, Q
 
 from clusters.fleet import ANY_NAME, Fleet
 from clusters.models import FleetChange
@@ -119,8 +119,8 @@ _NAMES_AT_ONCE = 10_000
 def losing_a_cluster(names: Iterable[str]) -> list[int]:
     pks: list[int] = []
     for part in batched(names, _NAMES_AT_ONCE):
-        bindings = Binding.objects.filter(cluster_name__in=part)
-        pks += bindings.values_list("placement_id", flat=True).distinct()
+        lost = Binding.objects.filter(cluster_name__in=part, placement=OuterRef("pk"))
+        pks += Placement.objects.filter(Exists(lost)).values_list("pk", flat=True)
     return pks
 
 

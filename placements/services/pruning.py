@@ -127,7 +127,7 @@ _PRUNING = "pruning"
 _BATCH = 500
 FLEET_VERSIONS = 2_000
 """How many versions of the fleet of a hub are kept that no decision cites: one a second is possible."""
-_SMALL_BATCH = 10
+_SMALL_BATCHES = dict.fromkeys((Rollout, StagedRun, Problem, Drain), 10)
 """Of rows with many dependent rows, such as the updates of a rollout."""
 LARGEST_WAL = 64 * 1024 * 1024
 """Bytes of the write-ahead log of SQLite from which it is truncated at once, and not once an hour."""
@@ -135,54 +135,39 @@ _WAL_PATIENCE = 200
 """Milliseconds for which truncating it waits for readers, and all writers wait with it."""
 
 
-def prunable(*, now: datetime) -> Iterator[tuple[str, QuerySet[Any], int]]:
-    """Yield what may be deleted: a name, the rows, and how many of them in one transaction.
+def prunable(*, now: datetime) -> Iterator[tuple[str, QuerySet[Any]]]:
+    """Yield what may be deleted: a name, and the rows.
 
     In this order: what only cites others comes before what it cites. Runs and evictions of a live hub stay
     as long as they are there.
     """
     is_local = current_hub_id() == LOCAL_HUB
-    before = now - (settings.KEEP_ROLLOUTS if is_local else settings.KEEP_HUB_HISTORY)
-    evictions_before = now - settings.KEEP_EVICTIONS
     of_local_hub = Q() if is_local else Q(pk__in=())
-    samples = RolloutSample.objects.filter(at__lt=before)
-    updates = ClusterUpdate.objects.filter(ended_at__lt=before, rollout__ended_at=None)
-    runs = Rollout.objects.filter(ended_at__lt=before)
-    staged_runs = StagedRun.objects.filter(of_local_hub, ended_at__lt=before)
+    before = now - (settings.KEEP_ROLLOUTS if is_local else settings.KEEP_HUB_HISTORY)
+    samples = RolloutSample.objects.filter(
+        _has_later(RolloutSample, "rollout") | _has_later(RolloutSample, "staged_run"),
+        at__lt=before,
+        rollout__ended_at=None,
+        staged_run__ended_at=None,
+    )
+    updates = ClusterUpdate.objects.filter(
+        _has_later(ClusterUpdate, "rollout", "cluster_name"),
+        ended_at__lt=before,
+        rollout__ended_at=None,
+    )
+    runs = Rollout.objects.filter(
+        Q(placement=None) | _has_later(Rollout, "placement"), ended_at__lt=before
+    )
+    staged_runs = StagedRun.objects.filter(
+        Q(placement=None) | _has_later(StagedRun, "placement"),
+        of_local_hub,
+        ended_at__lt=before,
+    )
     yield from (
-        (
-            "rollout samples",
-            samples.filter(
-                _has_later(RolloutSample, "rollout"),
-                rollout__isnull=False,
-                rollout__ended_at=None,
-            ),
-            _BATCH,
-        ),
-        (
-            "rollout samples",
-            samples.filter(
-                _has_later(RolloutSample, "staged_run"),
-                staged_run__isnull=False,
-                staged_run__ended_at=None,
-            ),
-            _BATCH,
-        ),
-        (
-            "cluster updates",
-            updates.filter(_has_later(ClusterUpdate, "rollout", "cluster_name")),
-            _BATCH,
-        ),
-        (
-            "rollouts",
-            runs.filter(Q(placement=None) | _has_later(Rollout, "placement")),
-            _SMALL_BATCH,
-        ),
-        (
-            "staged update runs",
-            staged_runs.filter(Q(placement=None) | _has_later(StagedRun, "placement")),
-            _SMALL_BATCH,
-        ),
+        ("rollout samples", samples),
+        ("cluster updates", updates),
+        ("rollouts", runs),
+        ("staged update runs", staged_runs),
     )
 
     if is_local:  # problems and messages are of all hubs
@@ -191,51 +176,43 @@ def prunable(*, now: datetime) -> Iterator[tuple[str, QuerySet[Any], int]]:
         yield (
             "notifications",
             deliveries.exclude(problem__ended_at=None, problem__isnull=False),
-            _BATCH,
         )
-        yield "problems", Problem.objects.filter(ended_at__lt=old), _SMALL_BATCH
+        yield "problems", Problem.objects.filter(ended_at__lt=old)
 
+    old = now - settings.KEEP_EVICTIONS
     member = MemberCluster.objects.filter(name=OuterRef("cluster_name"))
     yield from (
         # One that came as a manifest would be executed again with the same manifest.
         (
             "evictions",
             Eviction.objects.filter(
-                Q(name=None) | Q(placement=None), of_local_hub, at__lt=evictions_before
+                Q(name=None) | Q(placement=None), of_local_hub, at__lt=old
             ),
-            _BATCH,
         ),
         (
             "drains",
             Drain.objects.filter(
-                _has_later(Drain, "cluster_name") | ~Exists(member),
-                ended_at__lt=evictions_before,
+                _has_later(Drain, "cluster_name") | ~Exists(member), ended_at__lt=old
             ),
-            _SMALL_BATCH,
         ),
-        ("decisions", _prunable_decisions(now), _BATCH),
+        ("decisions", _prunable_decisions(now)),
     )
     yield from _prunable_history(now)
+
     # Hubs share the records.
     with across_hubs():
         is_made = Exists(Decision.objects.filter(record=OuterRef("pk")))
         is_version = Exists(FleetVersion.objects.filter(fleet=OuterRef("pk")))
-    is_cited = Exists(DecisionRecord.objects.filter(fleet=OuterRef("pk")))
+    is_cited = Exists(DecisionRecord.objects.filter(fleet=OuterRef("pk"))) | is_version
+    old = now - (settings.KEEP_EVENTS if is_local else settings.KEEP_HUB_HISTORY)
     drafts = Draft.objects.filter(updated_at__lt=now - settings.KEEP_DRAFTS)
-    events_before = now - (
-        settings.KEEP_EVENTS if is_local else settings.KEEP_HUB_HISTORY
-    )
     yield from (
-        ("decision records", DecisionRecord.objects.filter(~is_made), _BATCH),
-        ("fleet records", FleetRecord.objects.filter(~is_cited & ~is_version), _BATCH),
-        ("drafts", drafts, _BATCH),
-        ("events", Event.objects.filter(at__lt=events_before), _BATCH),
-        ("expired sessions", Session.objects.filter(expire_date__lt=now), _BATCH),
-        (
-            "expired counters",
-            SharedCacheEntry.objects.filter(expires__lt=now),
-            _BATCH,
-        ),
+        ("decision records", DecisionRecord.objects.filter(~is_made)),
+        ("fleet records", FleetRecord.objects.filter(~is_cited)),
+        ("drafts", drafts),
+        ("events", Event.objects.filter(at__lt=old)),
+        ("expired sessions", Session.objects.filter(expire_date__lt=now)),
+        ("expired counters", SharedCacheEntry.objects.filter(expires__lt=now)),
     )
 
 
@@ -246,7 +223,7 @@ def _has_later(model: type[Model], *same: str) -> Exists:
     return Exists(later)
 
 
-def _prunable_history(now: datetime) -> Iterator[tuple[str, QuerySet[Any], int]]:
+def _prunable_history(now: datetime) -> Iterator[tuple[str, QuerySet[Any]]]:
     """Yield old records for replays, and surplus versions of fleets and overrides."""
     before = now - settings.KEEP_HUB_HISTORY
     undecided = HubDecision.objects.filter(
@@ -256,17 +233,12 @@ def _prunable_history(now: datetime) -> Iterator[tuple[str, QuerySet[Any], int]]
     newest = FleetVersion.objects.aggregate(newest=Max("number"))["newest"] or 0
     surplus = Q(seen_at__lt=before) | Q(number__lte=newest - FLEET_VERSIONS)
     yield from (
-        ("hub decisions without a replay", undecided, _BATCH),
+        ("hub decisions without a replay", undecided),
         (
             "fleet versions",
             FleetVersion.objects.filter(surplus & ~is_cited & Q(number__lt=newest)),
-            _BATCH,
         ),
-        (
-            "binding changes",
-            BindingChange.objects.filter(seen_at__lt=before),
-            _BATCH,
-        ),
+        ("binding changes", BindingChange.objects.filter(seen_at__lt=before)),
     )
     if (
         current_hub_id() == LOCAL_HUB
@@ -278,7 +250,7 @@ def _prunable_history(now: datetime) -> Iterator[tuple[str, QuerySet[Any], int]]
         )
         snapshots = OverrideSnapshot.objects.filter(~Exists(override), is_latest=False)
         in_use = _override_snapshots_in_use() if snapshots.exists() else ()
-        yield "override snapshots", snapshots.exclude(pk__in=in_use), _BATCH
+        yield "override snapshots", snapshots.exclude(pk__in=in_use)
 
 
 def _prunable_decisions(now: datetime) -> QuerySet[Decision]:
@@ -344,8 +316,9 @@ def prune(*, now: datetime, seconds: float = float("inf")) -> dict[str, int]:
 
 def prune_hub(counts: dict[str, int], *, now: datetime, until: float) -> bool:
     """Delete the rows of the hub in scope, and add their counts; return whether there was time for all."""
-    for name, rows, size in prunable(now=now):
+    for name, rows in prunable(now=now):
         counts.setdefault(name, 0)
+        size = _SMALL_BATCHES.get(rows.model, _BATCH)
         while keys := list(rows.order_by("pk").values_list("pk", flat=True)[:size]):
             if monotonic() >= until:
                 return False

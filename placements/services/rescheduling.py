@@ -44,7 +44,7 @@ from placements.services.scheduling import (
     schedule_confirmed,
     write_decision,
 )
-from placements.services.snapshots import cycles_of, load_cycle_inputs
+from placements.services.snapshots import cycles_of, inputs_of, load_cycle_inputs
 from placements.services.teams import check_placement_as_is, locked_placement
 from placements.services.workqueue import enqueue_scheduling
 
@@ -89,10 +89,10 @@ def moves_from(text: str) -> int | None:
 
 def plan_few_moves(placement: Placement, moves: int | None) -> FewMoves:
     """Plan the best set within so many moves; None: the fewest that repair. Raise ActionNotAllowed."""
-    if not PolicySnapshot.objects.filter(placement=placement, is_latest=True).exists():
+    inputs = next(inputs_of([placement], current_fleet()), None)
+    if inputs is None:
         raise ActionNotAllowed("Nothing was decided for this placement yet.")
-    cycle = load_cycle_inputs(placement, current_fleet()).cycle
-    plan = plan_moves(cycle, moves=moves, options=REQUEST_OPTIONS)
+    plan = plan_moves(inputs.cycle, moves=moves, options=REQUEST_OPTIONS)
     if isinstance(plan, NoPlanReason):
         raise ActionNotAllowed(NO_PLAN[plan])
     refusal = reschedule_refusal(placement)
@@ -100,10 +100,10 @@ def plan_few_moves(placement: Placement, moves: int | None) -> FewMoves:
         refusal = "A scheduling cycle is due; compute the moves again after it."
     elif not refusal and not plan.joins and not plan.leaves:
         refusal = repair_sentence(plan)
-    decision = schedule(replace(cycle, batch=plan.batch))
+    decision = schedule(replace(inputs.cycle, batch=plan.batch))
     if not placement.is_mirrored or not plan.leaves:
         return FewMoves(plan, decision, refusal)
-    difference = hub_difference(cycle, plan)
+    difference = hub_difference(inputs.cycle, plan)
     followed = difference[0] - 1 if difference is not None else len(plan.leaves)
     return FewMoves(plan, decision, refusal, hub_sentence(plan, difference), followed)
 

@@ -224,11 +224,8 @@ def draft_cycle(
     return HubInputs().completed(cycle, draft.namespace)
 
 
-def placed_objects(*, of: Collection[ObjectKey] | None = None) -> list[Placed]:
-    """Return what placements apply and where, of all or of those that apply one of these objects.
-
-    Two queries at most.
-    """
+def applied_objects() -> dict[int, Placed]:
+    """Return what each placement applies, without where."""
     latest = ResourceSnapshot.objects.filter(
         is_latest=True, placement__deleting_since=None
     )
@@ -239,28 +236,44 @@ def placed_objects(*, of: Collection[ObjectKey] | None = None) -> list[Placed]:
         "identities",
         "wrapped_identities",
     )
-    found = []
+    applied = {}
     for pk, name, is_shared, identities, wrapped in latest.values_list(*columns):
-        keys = keys_of(applied_identities(identities, wrapped))
-        if keys and (of is None or not keys.isdisjoint(of)):
-            found.append((pk, Placed(name, keys, frozenset(), is_shared is True)))
-    clusters: dict[int, set[str]] = {pk: set() for pk, _ in found}
+        if keys := keys_of(applied_identities(identities, wrapped)):
+            applied[pk] = Placed(name, keys, frozenset(), is_shared is True)
+    return applied
+
+
+def applied_lately() -> dict[int, Placed]:
+    """Return the same, a few seconds old: an editor asks with each change."""
+    key = f"applied-objects/{current_hub_id()}"
+    return caches["process"].get_or_set(key, applied_objects, _APPLIED_SECONDS) or {}
+
+
+_APPLIED_SECONDS = 5.0
+
+
+def placed_objects(
+    applied: Mapping[int, Placed], *, of: Collection[ObjectKey] | None = None
+) -> list[Placed]:
+    """Return what is applied with where, of all placements or of those that apply one of these objects.
+
+    One query at most: where no other placement applies them, none.
+    """
+    clusters: dict[int, set[str]] = {
+        pk: set()
+        for pk, one in applied.items()
+        if of is None or not one.objects.isdisjoint(of)
+    }
     for part in batched(clusters):
         rows = Binding.objects.filter(placement__in=part).exclude(
             state=BindingState.UNSCHEDULED
         )
         for pk, cluster in rows.values_list("placement_id", "cluster_name"):
             clusters[pk].add(cluster)
-    return [one._replace(clusters=frozenset(clusters[pk])) for pk, one in found]
-
-
-_PLACED_SECONDS = 5.0
-
-
-def placed_lately() -> list[Placed]:
-    """Return what all placements apply and where, a few seconds old: an editor asks with each change."""
-    key = f"placed-objects/{current_hub_id()}"
-    return caches["process"].get_or_set(key, placed_objects, _PLACED_SECONDS) or []
+    return [
+        applied[pk]._replace(clusters=frozenset(names))
+        for pk, names in clusters.items()
+    ]
 
 
 def policy_of(snapshot: PolicySnapshot, number: int | None) -> PlacementPolicy:

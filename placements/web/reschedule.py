@@ -99,7 +99,7 @@ def _confirm(request: HttpRequest, *, name: str) -> HttpResponse:
 
 def _cluster_to_restore(request: HttpRequest) -> str:
     name = request.GET.get("back", "")
-    return name if MemberCluster.objects.filter(name=name).exists() else ""
+    return name if name and MemberCluster.objects.filter(name=name).exists() else ""
 
 
 @collector_paused()

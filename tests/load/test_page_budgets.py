@@ -95,6 +95,7 @@ OTHER_VIEWS = {
         "/clusters/?label=env:prod",
     ),
     "placement": (f"/placements/{SMALLER}/", "/placements/shelf/"),
+    "placement-reschedule": ("/placements/storefront/reschedule/?moves=10",),
     "rollouts": ("/rollouts/?state=finished",),
     "rollout": (f"/rollouts/{LARGEST}/1/clusters/?from={SIZE // 2}",),
     "topology": ("/topology/?key=zone",),

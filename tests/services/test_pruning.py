@@ -146,8 +146,11 @@ def test_a_run_that_does_not_end_keeps_its_last_sample_and_updates(
     )
     samples, updates = run.samples.count(), run.updates.count()
     assert (samples > 1, updates) == (True, 3)
+    later = world.now + KEPT + timedelta(hours=1)
+    counts = {name: rows.count() for name, rows in pruning.prunable(now=later)}
+    assert counts["rollout samples"] == samples - 1
 
-    prune(now=world.now + KEPT + timedelta(hours=1))
+    prune(now=later)
 
     assert (run.samples.count(), run.updates.count()) == (1, 2)
 

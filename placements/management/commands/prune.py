@@ -21,7 +21,7 @@ class Command(HubCommand):
     def handle(self, *, dry_run: bool, **_options: Any) -> None:
         now = datetime.now(UTC)
         if dry_run:
-            counts = {name: rows.count() for name, rows, _ in prunable(now=now)}
+            counts = {name: rows.count() for name, rows in prunable(now=now)}
             counts["access log lines"] = prunable_lines(now=now).count()
             counts["messages"] = len(prunable_messages(now=now))
         else:

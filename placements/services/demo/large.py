@@ -204,90 +204,90 @@ _DEDICATED = labelled(team="payments")
 _MODERN = expressions(("kubernetes-version", "In", "v1.33", "v1.34"))
 
 
+# About spreading, then about preferences, then about required labels.
+_FURTHER = {
+    "checkout": pick_n(
+        140,
+        required=[_PROD],
+        spread=[spread("provider", 20), spread("team", 10)],
+    ),
+    "sessions": pick_n(
+        300, spread=[spread("region", 10), spread("env", 5, hard=False)]
+    ),
+    "thumbnails": pick_n(
+        200,
+        required=[_CORE],
+        spread=[spread("region", 4, hard=False), spread("zone", 2, hard=False)],
+    ),
+    "feature-flags": pick_n(120, spread=[spread("kubernetes-version", 3)]),
+    "telemetry-gateway": pick_n(
+        160,
+        required=[_EDGE, _CORE],
+        spread=[spread("kubernetes-version", 40), spread("provider", 30)],
+    ),
+    "dns": pick_n(90, required=[_PROD], spread=[spread("zone", hard=False)]),
+    "batch-reports": pick_n(60, prefer=[prefer(100, _CHEAP)], required=[_CORE]),
+    "feature-store": pick_n(
+        80,
+        prefer=[
+            prefer(40, labelled(team="data")),
+            prefer(-30, labelled(env="canary")),
+            prefer(20, _ROOMY),
+        ],
+        spread=[spread("provider", 40)],
+    ),
+    "recommendations": pick_n(
+        50,
+        required=[measured(_CPU_FREE, "Ge", "64")],
+        prefer=[
+            prefer(
+                60,
+                sorted_by(
+                    "resources.kubernetes-fleet.io/available-memory", "Descending"
+                ),
+            ),
+            prefer(25, _MODERN),
+        ],
+    ),
+    "smoke-tests": pick_n(
+        40,
+        required=[labelled(env="test"), labelled(env="canary")],
+        prefer=[prefer(30, sorted_by(NODES, "Ascending")), prefer(10, _EDGE)],
+    ),
+    "card-vault": pick_all(required=[_DEDICATED], tolerations=[tolerate(*DEDICATED)]),
+    "warehouse": pick_all(required=[{**_CORE, **measured(_CPU_ALL, "Ge", "2000")}]),
+    "upgrade-checks": pick_all(
+        required=[
+            expressions(("kubernetes-version", "In", "v1.31"), ("env", "NotIn", "prod"))
+        ]
+    ),
+    "badge-printing": pick_n(
+        30,
+        required=[labelled(provider="own")],
+        spread=[spread("zone", 2, hard=False)],
+    ),
+    "transcoding": pick_n(
+        25,
+        required=[labelled(team="media")],
+        prefer=[prefer(50, _ROOMY)],
+        tolerations=[ANYTHING],
+    ),
+}
+
+
 def large_placements(clusters: Sequence[Document]) -> tuple[Document, ...]:
     """Return the common placements, and of a large fleet sixteen others.
 
-    These are about spreading, then about preferences, then about required labels. One of them names a cluster
-    that left.
+    One of them names a cluster that left.
     """
     if len(clusters) < _TROUBLED_SIZE:
         return tuple(_common(clusters, many=1))
     policies = {
-        "checkout": pick_n(
-            140,
-            required=[_PROD],
-            spread=[spread("provider", 20), spread("team", 10)],
-        ),
-        "sessions": pick_n(
-            300, spread=[spread("region", 10), spread("env", 5, hard=False)]
-        ),
-        "thumbnails": pick_n(
-            200,
-            required=[_CORE],
-            spread=[spread("region", 4, hard=False), spread("zone", 2, hard=False)],
-        ),
-        "feature-flags": pick_n(120, spread=[spread("kubernetes-version", 3)]),
-        "telemetry-gateway": pick_n(
-            160,
-            required=[_EDGE, _CORE],
-            spread=[spread("kubernetes-version", 40), spread("provider", 30)],
-        ),
-        "dns": pick_n(90, required=[_PROD], spread=[spread("zone", hard=False)]),
-        "batch-reports": pick_n(60, prefer=[prefer(100, _CHEAP)], required=[_CORE]),
-        "feature-store": pick_n(
-            80,
-            prefer=[
-                prefer(40, labelled(team="data")),
-                prefer(-30, labelled(env="canary")),
-                prefer(20, _ROOMY),
-            ],
-            spread=[spread("provider", 40)],
-        ),
-        "recommendations": pick_n(
-            50,
-            required=[measured(_CPU_FREE, "Ge", "64")],
-            prefer=[
-                prefer(
-                    60,
-                    sorted_by(
-                        "resources.kubernetes-fleet.io/available-memory", "Descending"
-                    ),
-                ),
-                prefer(25, _MODERN),
-            ],
-        ),
-        "smoke-tests": pick_n(
-            40,
-            required=[labelled(env="test"), labelled(env="canary")],
-            prefer=[prefer(30, sorted_by(NODES, "Ascending")), prefer(10, _EDGE)],
-        ),
-        "card-vault": pick_all(
-            required=[_DEDICATED], tolerations=[tolerate(*DEDICATED)]
-        ),
-        "warehouse": pick_all(required=[{**_CORE, **measured(_CPU_ALL, "Ge", "2000")}]),
+        **_FURTHER,
         "licences": pick_fixed(*_settled(clusters)[-7:], LEFT_THE_FLEET),
-        "upgrade-checks": pick_all(
-            required=[
-                expressions(
-                    ("kubernetes-version", "In", "v1.31"), ("env", "NotIn", "prod")
-                )
-            ]
-        ),
-        "badge-printing": pick_n(
-            30,
-            required=[labelled(provider="own")],
-            spread=[spread("zone", 2, hard=False)],
-        ),
-        "transcoding": pick_n(
-            25,
-            required=[labelled(team="media")],
-            prefer=[prefer(50, _ROOMY)],
-            tolerations=[ANYTHING],
-        ),
     }
-    annotations = {"dns": _KUBERNETES}
     further = (
-        placement(name, policy, annotations=annotations.get(name))
+        placement(name, policy, annotations={"dns": _KUBERNETES}.get(name))
         for name, policy in policies.items()
     )
     return (*_common(clusters, many=12), *further)

@@ -96,7 +96,12 @@ from placements.services.rollout_state import (
     version_of,
     version_of_content,
 )
-from placements.services.snapshots import content_hash, draft_cycle, placed_lately
+from placements.services.snapshots import (
+    applied_lately,
+    content_hash,
+    draft_cycle,
+    placed_objects,
+)
 from placements.services.teams import placement_refusal
 
 _MOST_CLUSTERS_FOR_BOUND = 1_000
@@ -178,13 +183,13 @@ class SchedulePreview:
     def overlaps(self) -> tuple[Overlap, ...]:
         """The other placements that apply the same objects to some of the clusters."""
         name = self.saved.full_name if self.saved else self.manifest.full_name
-        others = [one for one in placed_lately() if one.placement != name]
-        if not others:
-            return ()
         mine = to_place(self.manifest, name, self.selection, self.placed_after)
         if self.snapshot:
             mine = mine._replace(objects=keys_of(self.snapshot.applied_identities))
-        return overlaps_of(mine, others)
+        applied = {
+            pk: one for pk, one in applied_lately().items() if one.placement != name
+        }
+        return overlaps_of(mine, placed_objects(applied, of=mine.objects))
 
     @cached_property
     def final_changes(self) -> tuple[ManifestWarning, ...]:

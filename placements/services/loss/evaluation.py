@@ -172,7 +172,8 @@ def impact_on(
 
     Those in `named` are included although nothing would change.
     """
-    evaluated, not_evaluated = _evaluated(placements, most=MOST_EVALUATED)
+    valid = valid_placements().filter(pk__in=sorted(placements)).order_by("name")
+    evaluated, not_evaluated = first_of(valid, most=MOST_EVALUATED)
     rows = (loss(facts, part) for _, facts, part in evaluable(evaluated, change))
     return Impact.of(
         [row for row in rows if row.is_affected or row.placement in named],
@@ -197,16 +198,15 @@ def _losses(
     clusters: Collection[str], known: _Worse
 ) -> tuple[dict[LossVariant, Impact], _Worse]:
     """Return the same and what it is made of; what is `known` of these clusters is not evaluated again."""
-    affected = affected_by_change(
-        opens=True, label_keys=set(), property_names=frozenset()
-    )
     fleet = current_fleet().fleet
     changes = [
         ChangedFleet(fleet, lost=frozenset(clusters), variant=variant)
         for variant in LossVariant
     ]
-    placements = {*affected, *losing_a_cluster(clusters)}
-    evaluated, not_evaluated = _evaluated(placements, most=MOST_IN_ANALYSIS)
+    losing = losing_a_cluster(clusters)
+    may_change = Q(reschedules_on_fleet_change=True) | Q(pk__in=losing)
+    placements = valid_placements().filter(may_change).order_by("name")
+    evaluated, not_evaluated = first_of(placements, most=MOST_IN_ANALYSIS)
     worse: _Worse = {}
     for placement, cycle in cycles_of(evaluated, fleet):
         facts = facts_of(placement, cycle)
@@ -256,11 +256,6 @@ def losses_at(version: str, clusters: Collection[str]) -> dict[LossVariant, Impa
     return kept[2]
 
 
-def _evaluated(placements: Collection[int], *, most: int) -> tuple[list[Any], int]:
-    rows = valid_placements().filter(pk__in=sorted(placements)).order_by("name")
-    return first_of(rows, most=most)
-
-
 def first_of(rows: QuerySet[Any], *, most: int) -> tuple[list[Any], int]:
     """Return the first of these rows, and the number of the others."""
     first = list(rows[:most])
@@ -277,7 +272,7 @@ def chosen_clusters(names: Collection[str], labels: Sequence[str]) -> tuple[str,
 
     Raise InvalidManifest for an unknown name, labels that no cluster has, and an empty choice.
     """
-    known = current_fleet().fleet.positions
+    known = current_fleet().fleet.positions if names else ()
     errors = [
         FieldError(
             f"clusters[{at}]",
