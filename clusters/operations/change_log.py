@@ -2,9 +2,10 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from time import monotonic, sleep
 
 from django.conf import settings
-from django.db import OperationalError, connection
+from django.db import connection
 from django.db.models import F, Max
 from django.utils import timezone
 
@@ -18,10 +19,15 @@ _FLEET_LOCK = 0xF1EE7
 """With the hub, the key of an advisory lock."""
 _EXCLUSIVE = "SELECT pg_advisory_xact_lock(%s, %s)"
 _SHARED = "SELECT pg_advisory_xact_lock_shared(%s, %s)"
-_SHARED_SOON = (
-    "SELECT set_config('lock_timeout', '20ms', true), "
-    "pg_advisory_xact_lock_shared(%s, %s), set_config('lock_timeout', '0', true)"
+_SHARED_NOW = "SELECT pg_try_advisory_xact_lock_shared(%s, %s)"
+_HOLDER_WAITS = (
+    "SELECT EXISTS (SELECT FROM pg_locks AS held JOIN pg_locks AS waiting USING (pid) "
+    "WHERE held.classid = %s AND held.objid = %s AND held.mode = 'ExclusiveLock' "
+    "AND held.granted AND NOT waiting.granted)"
 )
+_MOMENT = 0.02
+_PATIENCE = 1.0
+"""Seconds that a transaction that holds other rows waits for the fleet: in any case, and at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,42 +52,44 @@ def lock_fleet() -> FleetState:
     Requires a transaction. SQLite has one writer at a time anyway.
     """
     _lock(_EXCLUSIVE)
-    state = FleetState.objects.select_for_update().first()
-    if state is None:
-        FleetState.objects.get_or_create()
-        state = FleetState.objects.select_for_update().get()
+    state, _is_new = FleetState.objects.select_for_update().get_or_create()
     return state
 
 
-def share_fleet() -> FleetState:
+def share_fleet() -> None:
     """Lock the fleet against changes, but not against other decisions on it; requires a transaction.
 
     PostgreSQL lets those who wait for an advisory lock have it in their order: decisions that follow one
     another cannot delay a change of the fleet, as they could with a lock of the row.
     """
     _lock(_SHARED)
-    return FleetState.objects.first() or FleetState()
 
 
-def share_fleet_at_end() -> FleetState | None:
-    """Lock the fleet as `share_fleet` does, for the commit alone; return None if another one keeps it locked.
+def share_fleet_at_end() -> bool:
+    """Lock the fleet as `share_fleet` does, for the commit alone; return False if it stays locked.
 
-    For a transaction that holds other rows already. A change of the fleet may wait for these, so that this
-    waits for a moment only. The foreign keys are checked before, as otherwise the commit does that.
+    For a transaction that holds other rows already. A change of the fleet may wait for these: when it waits
+    for anything, this waits for a moment only. The foreign keys are checked before, as otherwise the commit
+    does that.
     """
     if connection.vendor == "postgresql":
         connection.check_constraints()
-        try:
-            _lock(_SHARED_SOON)
-        except OperationalError:
-            return None
-    return FleetState.objects.first() or FleetState()
+    started = monotonic()
+    while not _lock(_SHARED_NOW):
+        waited = monotonic() - started
+        if waited > _PATIENCE or (waited > _MOMENT and _lock(_HOLDER_WAITS)):
+            return False
+        sleep(_MOMENT / 10)
+    return True
 
 
-def _lock(statement: str) -> None:
-    if connection.vendor == "postgresql":
-        with connection.cursor() as cursor:
-            cursor.execute(statement, [_FLEET_LOCK, current_hub_id()])
+def _lock(statement: str) -> bool:
+    """Return what a statement about the lock of the fleet returns; True where there are no such locks."""
+    if connection.vendor != "postgresql":
+        return True
+    with connection.cursor() as cursor:
+        cursor.execute(statement, [_FLEET_LOCK, current_hub_id()])
+        return cursor.fetchone() != (False,)
 
 
 def raise_counters(

@@ -3,8 +3,9 @@
 from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from itertools import compress
 from threading import Lock
 from time import monotonic, perf_counter
 from typing import Any
@@ -15,7 +16,7 @@ from django.db.models import F, OuterRef, Q, QuerySet, Subquery
 
 from clusters.models import MemberCluster
 from clusters.operations.change_log import share_fleet, share_fleet_at_end
-from clusters.queries import current_fleet
+from clusters.queries import current_fleet, load_fleet
 from fleetui.audit import AuditEvent, record_all
 from fleetui.bulk import batched, claim_batch, insert_alike, update_each
 from fleetui.errors import FleetError
@@ -57,7 +58,7 @@ from placements.services.workqueue import (
 LEASE = timedelta(seconds=10)
 """How long a killed worker delays others; a slow one does no harm, as only one decision is written."""
 BATCH = 20
-RERUNS = 3
+RERUNS = 1
 _NAMES_STORED = 5
 _CLUSTERS_HELD = 500_000
 """The number of verdicts and bindings of PickAll placements in the cache of a process, at most 100 MB."""
@@ -198,14 +199,20 @@ def _schedule_together(claimed: Sequence[int], *, now: datetime) -> list[int]:
             and monotonic() < until
             and refresh_resources(row, now=now)
         ]
-        results = []
-        for inputs in inputs_of(ready, current_fleet(), now=now) if ready else ():
-            if profile_of(inputs.cycle).reads_other_placements:
-                continue
-            results.append(decide(inputs))
-            if monotonic() >= until:
+        for run in range(1 + RERUNS) if ready else ():
+            results = []
+            for inputs in inputs_of(ready, current_fleet(), now=now):
+                if profile_of(inputs.cycle).reads_other_placements:
+                    continue
+                results.append(decide(inputs))
+                if monotonic() >= until:
+                    break
+            with suppress(FleetChanged):
+                if results:
+                    written = write_decisions(
+                        results, now=now, accept_old_fleet=run == RERUNS
+                    )
                 break
-        written = write_decisions(results, now=now) if results else ()
     return [pk for pk in claimed if pk not in written]
 
 
@@ -240,13 +247,13 @@ _first_due = PreparedQuery(lambda now: _due(now).values_list("pk")[:1])
 def schedule_placement(placement_id: int, *, now: datetime) -> models.Decision | None:
     """Run one cycle for a placement and write what it decided; None when there was nothing to write.
 
-    When the fleet changes meanwhile the cycle runs again, at most three times.
+    When what it read of the fleet changes meanwhile, or the placement does, the cycle runs again, once.
     """
     for run in range(1 + RERUNS):
         placement = models.Placement.objects.filter(pk=placement_id).first()
         if placement is None or not placement.is_due:
             return None
-        try:
+        with suppress(FleetChanged, PlacementChanged):
             if placement.deleting_since:
                 with transaction.atomic():
                     if not finish_deletion(placement, now=now):
@@ -267,10 +274,6 @@ def schedule_placement(placement_id: int, *, now: datetime) -> models.Decision |
                 now=now,
                 accept_old_fleet=run == RERUNS,
             )
-        except FleetChanged:
-            continue
-        except PlacementChanged:
-            break
     models.Placement.objects.filter(pk=placement_id).update(
         lease_expires_at=None, lease_token=""
     )
@@ -372,7 +375,6 @@ def write_decisions(
     The fleet is locked at the end, so that changes of it do not wait until the rows are written; with
     `locks_first` from the beginning.
     """
-    decided_on = results
     fleet_record = fleet_record_of(results[0].inputs.view)
     with transaction.atomic():
         if locks_first:
@@ -408,9 +410,8 @@ def write_decisions(
             for result in new
             if result.decision.picked_names or result.decision.unscheduled
         )
-        events = []
-        for row in rows.values():
-            event = AuditEvent(
+        events = (
+            AuditEvent(
                 "decided",
                 PLACEMENT,
                 row.placement_name,
@@ -423,29 +424,37 @@ def write_decisions(
                     "fulfilled": row.is_fulfilled,
                 },
             )
-            events.append(event)
+            for row in rows.values()
+        )
         record_all(events, by=None, now=now)
-        _check_fleet_unchanged(decided_on, settle=accept_old_fleet)
+        _check_fleet_unchanged(results, settle=accept_old_fleet)
     return dict.fromkeys(repeated) | rows
 
 
 def _check_fleet_unchanged(results: Sequence[CycleResult], *, settle: bool) -> None:
-    """Raise FleetChanged; with `settle` only if a picked cluster left the fleet or lost its eligibility."""
-    state, view = share_fleet_at_end(), results[0].inputs.view
-    if state is None:
+    """Raise FleetChanged if what a cycle read of the fleet is another one now.
+
+    With `settle` only if a picked cluster left the fleet or lost its eligibility; what was decided on the
+    former fleet is decided again afterwards. The fleet stays as it is until the end of the transaction.
+    """
+    if not share_fleet_at_end():
         raise FleetLocked
-    has_changed = state.version != view.version
-    if any(result.inputs.placement.property_names_read for result in results):
-        has_changed = has_changed or state.readings != view.readings
-    if not has_changed:
-        return
-    names = {name for result in results for name in result.decision.picked_names}
-    eligible = 0
-    if settle:
-        for part in batched(names):
-            eligible += MemberCluster.objects.filter(name__in=part, verdict="").count()
-    if not settle or eligible < len(names):
+    fleet = load_fleet()
+    outdated = [
+        result
+        for result in results
+        if fleet is not result.inputs.view.fleet
+        and fleet_digest(replace(result.decision.cycle, fleet=fleet))
+        != fleet_digest(result.decision.cycle)
+    ]
+    picked = {name for result in outdated for name in result.decision.picked_names}
+    eligible = compress(fleet.names, fleet.is_eligible)
+    if outdated and not (settle and picked.issubset(eligible)):
         raise FleetChanged
+    enqueue_scheduling(
+        [result.inputs.placement.pk for result in outdated],
+        trigger="the fleet changed during the decision",
+    )
 
 
 def _unchanged(results: Sequence[CycleResult]) -> list[CycleResult]:

@@ -1,12 +1,16 @@
-"""A rollout continues while a cycle decides: what is written starts from the bindings as they are then."""
+"""Users and rollouts continue while a cycle decides.
+
+What is written starts from the bindings as they are then, and is what the fleet as it is then leads to.
+"""
 
 import pytest
 
+from clusters.operations.edit import change_labels
 from placements.engine.rollout.state import Phase
 from placements.manifests.binding import BindingState
 from placements.models import Binding, Placement
 from placements.services.placements import save_placement
-from placements.services.scheduling import run_cycle, write_decision
+from placements.services.scheduling import FleetChanged, run_cycle, write_decision
 from tests.rows import NOW, all_joined, decided, pick_n_spec, placed, placement_document
 
 pytestmark = [pytest.mark.django_db, pytest.mark.servers]
@@ -70,3 +74,27 @@ def test_a_cluster_that_ended_meanwhile_and_is_picked_again_begins_again() -> No
 
     again = Binding.objects.get(cluster_name="b")
     assert (again.state, again.phase) == (BindingState.SCHEDULED, Phase.NOT_STARTED)
+
+
+def _spread_by_tier() -> Placement:
+    keys = [{"topologyKey": "tier"}]
+    spread = pick_n_spec(2, topologySpreadConstraints=keys)
+    save_placement(placement_document("web", spread), by=None, now=NOW)
+    return Placement.objects.get(name="web")
+
+
+def test_a_label_that_a_decision_does_not_read_may_change_meanwhile() -> None:
+    cycled = run_cycle(_spread_by_tier())
+    change_labels(["a"], put={"owner": "ana"}, by=None, now=NOW)
+
+    assert write_decision(cycled, now=NOW) is not None
+
+    assert not Placement.objects.get(name="web").is_due
+
+
+def test_a_label_that_a_decision_reads_may_not_change_meanwhile() -> None:
+    cycled = run_cycle(_spread_by_tier())
+    change_labels(["a"], put={"tier": "gold"}, by=None, now=NOW)
+
+    with pytest.raises(FleetChanged):
+        write_decision(cycled, now=NOW)

@@ -1,6 +1,8 @@
 """Scheduling cycles on the database: who is due, what is written, what is not."""
 
 from datetime import timedelta
+from itertools import islice
+from typing import Any
 
 import pytest
 
@@ -282,6 +284,7 @@ def test_the_claim_is_renewed_between_slow_cycles(
         assert not others.exists()
 
     monkeypatch.setattr(scheduling, "schedule_placement", schedule_slowly)
+    monkeypatch.setattr(scheduling, "_schedule_together", lambda claimed, **_: claimed)
 
     assert scheduling.schedule_due(now=NOW) == 4
     assert len(ran) == 4  # 32 s after the claim of 10 s
@@ -300,6 +303,7 @@ def test_a_cycle_whose_lease_another_worker_took_is_left_to_it(
         scheduling.claim_due(now=NOW + timedelta(seconds=30))
 
     monkeypatch.setattr(scheduling, "schedule_placement", schedule_slowly)
+    monkeypatch.setattr(scheduling, "_schedule_together", lambda claimed, **_: claimed)
     scheduling.schedule_due(now=NOW)
 
     assert ran == [first.pk]
@@ -331,29 +335,55 @@ def test_a_change_of_the_fleet_during_a_cycle_makes_it_run_again(monkeypatch) ->
     assert placed(placement) == ["a"]
 
 
-def test_after_three_reruns_a_decision_is_written_if_its_picks_are_still_there(
+def test_after_a_rerun_a_decision_is_written_if_its_picks_are_still_there(
     monkeypatch,
 ) -> None:
     all_joined("a", "b")
     placement = saved("web", pick_n_spec(1))
-    restless = [lambda at=at: joined(f"{at}-new") for at in "0123"]
-    cycles = _during_each_cycle(monkeypatch, restless)
-
-    run_due()
-
-    assert placed(placement) == ["b"]
-    assert len(cycles) == 4
-
-
-def test_after_three_reruns_nothing_is_written_if_a_pick_has_left(monkeypatch) -> None:
-    all_joined("a", "b", "c", "d", "e", "f")
-    placement = saved("web", pick_n_spec(1))
-    restless = [lambda name=name: leave([name], by=None, now=NOW) for name in "fedc"]
+    restless = [lambda at=at: joined(f"{at}-new") for at in "01"]
     cycles = _during_each_cycle(monkeypatch, restless)
 
     scheduling.schedule_due(now=NOW)
 
-    assert len(cycles) == 4
+    assert placed(placement) == ["b"]
+    assert len(cycles) == 2
+
+
+@pytest.mark.parametrize("others", [0, 2], ids=["alone", "together"])
+def test_a_change_that_a_written_decision_has_not_read_makes_it_due_again(
+    monkeypatch: pytest.MonkeyPatch, others: int
+) -> None:
+    all_joined("a", "b", "c")
+    placement = decided("web", pick_n_spec(3))
+    for number in range(others):
+        decided(f"other-{number}", pick_n_spec(1))
+    leave(["b", "c"], by=None, now=NOW)
+    enqueue_affected_placements()
+    restless = iter("de")
+
+    def write_after_a_change(results: Any, **options: Any) -> Any:
+        for name in islice(restless, 1):
+            joined(name)
+            enqueue_affected_placements()
+        return write(results, **options)
+
+    write = scheduling.write_decisions
+    monkeypatch.setattr(scheduling, "write_decisions", write_after_a_change)
+
+    run_due()
+
+    assert placed(placement) == ["a", "d", "e"]
+
+
+def test_after_a_rerun_nothing_is_written_if_a_pick_has_left(monkeypatch) -> None:
+    all_joined("a", "b", "c", "d")
+    placement = saved("web", pick_n_spec(1))
+    restless = [lambda name=name: leave([name], by=None, now=NOW) for name in "dc"]
+    cycles = _during_each_cycle(monkeypatch, restless)
+
+    scheduling.schedule_due(now=NOW)
+
+    assert len(cycles) == 2
     assert placed(placement) == []
     assert Placement.objects.get().is_due
 
@@ -381,9 +411,9 @@ def test_changed_resources_alone_need_no_cycle(monkeypatch: pytest.MonkeyPatch) 
     run: list[str] = []
     cycle = scheduling.run_cycle
 
-    def counted(placement: Placement) -> scheduling.CycleResult:
+    def counted(placement: Placement, **options: Any) -> scheduling.CycleResult:
         run.append(placement.trigger)
-        return cycle(placement)
+        return cycle(placement, **options)
 
     monkeypatch.setattr(scheduling, "run_cycle", counted)
 
