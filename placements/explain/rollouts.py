@@ -659,8 +659,8 @@ def eta_sentence(eta: Document, *, now: datetime) -> str:
     step = 60 if left["seconds"] >= _TWO_MINUTES else 10
     # Rounded up, so that the last step does not show that nothing is left.
     steps = max(1, math.ceil(left["seconds"] / step))
-    of_work = (
-        f" of work, without {counted(eta['approvals'], 'approval')}"
+    rest = (
+        f", not counting {counted(eta['approvals'], 'approval')}"
         if eta.get("approvals")
         else ""
     )
@@ -669,7 +669,7 @@ def eta_sentence(eta: Document, *, now: datetime) -> str:
         if left["runs"]
         else "at the rate until now"
     )
-    return f"about {duration_text(steps * step)}{of_work or ' left'} ({basis})"
+    return f"about {duration_text(steps * step)} left{rest} ({basis})"
 
 
 def eta_words(eta: Document, *, is_paused: bool, now: datetime) -> str:

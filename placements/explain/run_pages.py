@@ -121,6 +121,13 @@ def verdict_words(parts: Iterable[Part], waits: str = "") -> str:
     return ", ".join(filter(None, [done, *troubles, waits]))
 
 
+def stages_completed(run: StagedRunPlan) -> str:
+    """Return how far a staged run is by its stages: it may wait with all clusters updated."""
+    stages = [stage for stage in (*run.stages, run.deletions) if stage.steps]
+    ended = sum(stage.ended_at is not None for stage in stages)
+    return f"{ended:,} of {counted(len(stages), 'stage')} completed"
+
+
 def wait_rows(
     result: RollingUpdateResult, messages: Mapping[str, str]
 ) -> list[WaitRow]:

@@ -91,12 +91,11 @@ def restoration_of(
         raise ActionNotAllowed(
             f"{placement.full_name} has the policy and the resources of revision {number}"
         )
-    changes = (document is not None) + is_other
     return Restoration(
         target,
         document,
         target.resource_number if is_other else None,
-        revisions[0].number + changes,
+        revisions[0].number + (document is not None) + is_other,
     )
 
 

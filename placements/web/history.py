@@ -22,6 +22,7 @@ from fleetui.middleware import costly
 from fleetui.permissions import current_user, for_readers
 from placements.engine.scheduling.decision import ENGINE_VERSION
 from placements.explain.diff import FieldDifference, differences, document_diff
+from placements.explain.run_pages import wait_rows
 from placements.explain.vocabulary import policy_sentence
 from placements.models import (
     CHANGES_CLUSTERS,
@@ -346,11 +347,17 @@ def _roll_back_context(
         return context
     if restoration.resources is not None:
         latest = placement.resource_snapshots.get(is_latest=True)
-        keys = f"s{latest.number}", f"s{restoration.resources}"
-        context["resource_changes"] = compare(placement, *keys).resources
+        context["resource_changes"] = compare(
+            placement, f"s{latest.number}", f"s{restoration.resources}"
+        ).resources
     if restoration.document is None:
-        context["plan"] = plan_of_revision(placement, now=datetime.now(UTC))
-        return context
+        plan = plan_of_revision(placement, now=datetime.now(UTC))
+        return {
+            **context,
+            "plan": plan,
+            "blocked_rows": wait_rows(plan.rest, {}),
+            "stale": stale_picks_of(placement),
+        }
     draft = PlacementDraft.parse(
         dump_yaml(restoration.document), name=placement.full_name
     )
@@ -365,11 +372,12 @@ def _roll_back_context(
     if restoration.resources is not None:
         snapshot = restoration.target.resources
     schedule = replace(preview.schedule, snapshot=snapshot)
-    waves = schedule.waves(now=datetime.now(UTC))
+    plan = schedule.plan(now=datetime.now(UTC))
     return {
         **context,
         **preview_context(replace(preview, schedule=schedule)),
-        "rollout": rollout_sentence(schedule, waves),
+        "rollout": rollout_sentence(schedule, plan.waves),
+        "blocked_rows": wait_rows(plan.rest, {}),
         "unlikely": schedule.unlikely_results,
     }
 

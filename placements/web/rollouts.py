@@ -31,6 +31,7 @@ from placements.engine.rollout.staged_run import (
     WaitReason,
 )
 from placements.engine.rollout.waves import compare_limits
+from placements.engine.status import GATES
 from placements.explain.charts.rollouts import picture_figure
 from placements.explain.rollouts import (
     HELD,
@@ -52,6 +53,7 @@ from placements.explain.run_pages import (
     rolling_effects,
     staged_effects,
     staged_wait_rows,
+    stages_completed,
     state_counts,
     verdict_words,
     wait_rows,
@@ -193,10 +195,15 @@ def rollouts(request: HttpRequest) -> HttpResponse:
             placement=name, text=text, state=state, kind=kind
         )
     states = [(one, state_words(one), None) for one in RunListState]
-    kinds = [(one, one.capitalize(), None) for one in RunKind]
     facets = [
         Facet("state", "Status", states, is_row=True, without=("waiting",)),
-        Facet("kind", "Type", kinds, is_row=True, without=("waiting",)),
+        Facet(
+            "kind",
+            "Type",
+            [(kind, kind.capitalize(), None) for kind in RunKind],
+            is_row=True,
+            without=("waiting",),
+        ),
         Facet(
             "waiting",
             "Waiting for",
@@ -332,13 +339,12 @@ def _rollout(
         )
     if tab == "clusters":
         context["page"] = page
-        shown_rows = [by_name[name] for name in shown]
         context["clusters"] = [
             (
                 row,
                 part_state(row.phase, parts.get(row.cluster, Part.PENDING), row.block),
             )
-            for row in shown_rows
+            for row in map(by_name.__getitem__, shown)
         ]
     elif tab == "events":
         context["events"] = event_rows(
@@ -419,17 +425,19 @@ def staged_run(request: HttpRequest, name: str) -> HttpResponse:
     context = _run_context(
         request, run, parts, _stages_picture(run, plan, parts, now=now), now=now
     )
-    actions = ActionKind.STAGED
     picture = context["picture"]
     if run.is_running and picture:
         context["limits"] = [RunCount(picture.available, "available")]
     sentences = badges.without_status(sentences_of(run, result), context["state"])
-    if len(sentences) == 1:  # the title continues after it
-        sentences = [sentences[0].removesuffix(".")]
+    is_held = run.gate in GATES or run.eta.get("reason") in HELD
+    if is_held or len(sentences) == 1:  # the title continues after what is waited for
+        sentences = [" ".join(sentences).removesuffix(".")]
     context |= {
         "tab": "",
         "sentences": sentences,
-        "verdict": verdict_words(parts.values()) if result and run.is_running else "",
+        "verdict": verdict_words(parts.values(), stages_completed(plan))
+        if result and run.is_running
+        else "",
         "waits": staged_wait_rows(result, pending.who if pending else "an approver")
         if result
         else [],
@@ -446,9 +454,9 @@ def staged_run(request: HttpRequest, name: str) -> HttpResponse:
         "left_failed": [],
         "again": "",
         "back": "",
-        "why_not": Reasons(actions, run, user, skip_wait=skippable),
-        "why_not_again": ACTIONS[actions, "resume"].refusal(run, user),
-        "why_not_approve": ACTIONS[actions, "approve"].refusal(run, user),
+        "why_not": Reasons(ActionKind.STAGED, run, user, skip_wait=skippable),
+        "why_not_again": ACTIONS[ActionKind.STAGED, "resume"].refusal(run, user),
+        "why_not_approve": ACTIONS[ActionKind.STAGED, "approve"].refusal(run, user),
         "events": event_rows(
             events_matching(kind="staged-run", name=run.full_name).order_by(
                 "-at", "-id"
@@ -748,8 +756,7 @@ def run_action(
     value: str = "",
 ) -> HttpResponseBase:
     """Show the confirmation, or run an action; a refusal is shown on the same page."""
-    check = for_action(kind, action)
-    return check(_run_action)(
+    return for_action(kind, action)(_run_action)(
         request, action=ACTIONS[kind, action], name=name, value=value
     )
 

@@ -11,6 +11,7 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
+from clusters.models import MemberCluster
 from clusters.operations.edit import cordon
 from fleetui.models import Event
 from placements.engine.rollout.state import Phase
@@ -41,7 +42,7 @@ from tests.rows import (
     run_due,
 )
 from tests.services.test_unscheduling_everything import NOWHERE
-from tests.web.reading import page_text
+from tests.web.reading import page_text, words_of
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("past")]
 
@@ -448,6 +449,34 @@ def test_policy_and_resources_are_rolled_back_in_one_step(
     assert "web cannot roll back to revision 7; earlier revisions: 1, 3, 4" in text_of(
         operator, address.replace("=1", "=7")
     )
+
+
+def test_says_before_a_rollback_what_it_leaves_behind(
+    operator: Client, past: Placement, text_of: Fetch
+) -> None:
+    def result(number: int) -> str:
+        page = text_of(operator, f"/placements/web/roll-back/?number={number}")
+        return words_of(page.partition('id="result"')[2].partition("</section>")[0])
+
+    later = LAST + timedelta(minutes=1)
+    red = config_map("settings", data={"colour": "red"})
+    apply_resources([red], by=None, now=later)
+    run_due(after=later - NOW)
+    MemberCluster.objects.update(driver="simulated")
+    before = result(4)
+    placed = Binding.objects.filter(placement=past).order_by("cluster_name")[0]
+    MemberCluster.objects.filter(name=placed.cluster_name).update(driver="")
+    Placement.objects.filter(pk=past.pk).update(is_fulfilled=False)
+    pause("web", by=None, now=later)
+
+    after = result(4)
+
+    assert "3 clusters in" in before
+    assert "rolled back" not in before
+    assert "No cluster is rolled back until you resume web." in after
+    words = f"{placed.cluster_name} Unblocks when the cluster gets a driver."
+    assert words in after
+    assert "Not fulfilled The policy stays" in after
 
 
 def test_rolling_back_to_a_policy_that_selects_no_cluster_is_confirmed_first(

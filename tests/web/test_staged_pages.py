@@ -24,7 +24,7 @@ from placements.models import (
 from placements.services.placements import save_placement
 from placements.services.rollouts import operations
 from placements.services.rollouts.controller import sync_due_rollouts
-from placements.services.rollouts.operations import abandon, set_state
+from placements.services.rollouts.operations import abandon, pause, set_state
 from placements.services.rollouts.staged_runs import save_run, save_strategy
 from placements.services.rollouts.stages import starting_strategy
 from placements.services.rollouts.worker import run_cluster_calls
@@ -425,6 +425,34 @@ def test_a_stage_to_come_says_what_has_the_revision_already(
 
     stages = words_of(text_of(viewer, RUN.replace("one", "two")))
     assert "2. prod Not started · 3 of 3 already at revision" in stages
+
+
+def _title(page: str) -> str:
+    return words_of(page.partition("<h1>")[2].partition("</h1>")[0]).strip()
+
+
+def test_the_title_says_first_what_a_run_waits_for_and_does_not_count_as_finished(
+    viewer: Client, text_of: Fetch, waiting: StagedWorld
+) -> None:
+    timed = _title(text_of(viewer, RUN))
+    waiting.approve("one", "canary")
+    waiting.run(until=lambda: waiting.status("one") == "succeeded")
+    waiting.begin("two")
+    waiting.go_on(10)
+
+    again = _title(text_of(viewer, RUN.replace("one", "two")))
+    pause("web", by=None, now=waiting.now)
+    paused = _title(text_of(viewer, RUN.replace("one", "two")))
+
+    assert timed.startswith(
+        "Waiting for approval of stage canary. Stage canary updated;"
+    )
+    assert timed.endswith(" · 1 of 4 clusters updated, 0 of 2 stages completed")
+    left = " · 4 of 4 clusters updated, 0 of 2 stages completed"
+    assert again.startswith("Waiting for approval of stage canary. ")
+    assert again.endswith(left)
+    assert paused.startswith("Paused web is paused by system: no new updates start")
+    assert paused.endswith(left)
 
 
 @pytest.mark.nightly

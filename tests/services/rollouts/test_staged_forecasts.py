@@ -53,7 +53,7 @@ def test_the_next_run_is_forecast_from_the_last_one_then_by_its_own_rate_without
     assert eta["left"]["runs"] == 1
     assert eta["left"]["seconds"] > WAIT
     assert eta["approvals"] == 1
-    assert " of work, without 1 approval (median of 1 past run)" in eta_sentence(
+    assert " left, not counting 1 approval (median of 1 past run)" in eta_sentence(
         eta, now=world.now
     )
     assert (
