@@ -16,6 +16,8 @@ from fleetui.locations import assets_folder
 _IMAGES = (".png",)
 _SHORTEST_SEARCH = 3
 """Characters; fewer are in nearly every page."""
+_PLACES = {"": 0, "guides": 1, "concepts": 2, "contributing": 4, "adr": 5}
+"""The places of folders in the index; those that are not named have place 3."""
 _NOT_SLUG = re.compile(r"[^\w\- ]")
 _CAPTION = re.compile(r"^:alt: (.*)$", re.MULTILINE)
 _INCLUDE = re.compile(r"```{include} (\S+)\n:relative-docs: (\S+)\n```\n")
@@ -95,12 +97,14 @@ def title_of(path: str) -> str:
 
 
 def pages_by_folder() -> dict[str, list[tuple[str, str]]]:
-    """Return path and title of every page, by the title of the first page of its folder."""
+    """Return path and title of every page, by the title of the first page of its folder.
+
+    Tutorials and guides are first, what only developers need is last.
+    """
     files = documentation_files()
     folders: dict[str, list[tuple[str, str]]] = {}
-    for path, file in files.items():
-        if file.suffix != ".md":
-            continue
+    pages = [path for path, file in files.items() if file.suffix == ".md"]
+    for path in sorted(pages, key=lambda one: _PLACES.get(posixpath.dirname(one), 3)):
         folder = posixpath.dirname(path)
         starts = (f"{folder}/{name}".lstrip("/") for name in ("index", "README"))
         start = next(name for name in starts if name in files)

@@ -129,7 +129,7 @@ class Cause:
     """An object that needs attention: why, since when, what follows from it, and the page to open.
 
     `summary` counts what follows. `mark` changes when the cause does; a time does not change it. `labels`
-    are those of the object, of several clusters those that all of them have.
+    are those of the object, of several clusters those that all of them have; `reason` as in `ProblemFacts`.
     """
 
     key: str
@@ -143,6 +143,7 @@ class Cause:
     effects: tuple[Effect, ...] = ()
     summary: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
+    reason: str = ""
 
     @property
     def mark(self) -> str:
@@ -224,4 +225,5 @@ def _cause(
         tuple(effects[:MOST_EFFECTS]),
         " · ".join(parts),
         first.labels,
+        first.reason,
     )

@@ -90,8 +90,10 @@ def impact_badges(row: PlacementLoss) -> list[tuple[str, str]]:
     is_moved = row.impact is PlacementImpact.MOVES
     is_open = bool(row.decisions) and row.impact is not PlacementImpact.STUCK
     unfulfilled = "Not fulfilled" if row.gets_worse else "Not fulfilled, as before"
+    is_first = is_moved and not row.placed_before
     badges = (
-        (True, IMPACT_BADGES[row.impact]),
+        (is_first, ("progress", "Scheduled")),
+        (not is_first, IMPACT_BADGES[row.impact]),
         (
             is_moved and row.is_fulfilled and not row.leaves,
             ("healthy", "Fulfilled"),

@@ -98,6 +98,19 @@ def find(text: str) -> SearchResult:
     )
 
 
+def completed(text: str) -> list[tuple[str, str]]:
+    """Return the searches that a text can become, each with its noun: a name, or the second one of a pair."""
+    first, space, word = text.lower().rpartition(" ")
+    results = find(word)
+    clusters = [(f"{first}{space}{one}", "Cluster") for one in results.clusters]
+    placements = [(f"{first}{space}{one}", "Placement") for one in results.placements]
+    if first and not MemberCluster.objects.filter(name=first).exists():
+        placements = []
+    if first and not Placement.objects.filter(full_name=first).exists():
+        clusters = []
+    return clusters + placements
+
+
 def rollouts_named(text: str) -> QuerySet[Rollout]:
     """Return the rollouts with the number in a text, of the placement that it names; unordered."""
     match = _RUN.fullmatch(text.lower())

@@ -40,7 +40,7 @@ _STATES = {
     "eligible": "Candidate",
     "not-eligible": "Not ready",
     "fulfilled": "Scheduled",
-    "unfulfilled": "Not fulfilled",
+    "unfulfilled": "Partially or not fulfilled",
     "pending": "Scheduling",
     "rolling": "Rolling out",
     "waiting": "Stalled or waiting for a user",

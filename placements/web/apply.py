@@ -45,6 +45,7 @@ from placements.web.request import actor, file_or_text, is_confirmed
 from placements.web.resources import placements_selecting
 
 REFUSED = "refused"
+_FUTURE = {one: f"would be {one}" for one in ("created", "changed", "joined")}
 _PAGE = "resources/apply.html"
 _MOST_SHOWN = 200
 
@@ -58,6 +59,11 @@ class ObjectPreview:
     warnings: Sequence[ManifestWarning] = ()
     lines: Sequence[Piece] | None = ()
     errors: Sequence[FieldError] = ()
+
+    @property
+    def words(self) -> str:
+        """What applying would do, in words that do not claim that it is done."""
+        return _FUTURE.get(self.did, self.did)
 
 
 @for_operators("apply manifests", of=by_operation)
@@ -156,7 +162,7 @@ def _show_preview(
         status = HTTPStatus.UNPROCESSABLE_ENTITY
     page["rows"] = rows[:_MOST_SHOWN]
     page["more"] = len(rows) - len(page["rows"])
-    page["counts"] = Counter(one.did for one in rows).items()
+    page["counts"] = Counter(one.words for one in rows).items()
     return render(request, _PAGE, page, status=status)
 
 

@@ -16,7 +16,7 @@ from clusters.hub_queries import hubs_with_role
 from clusters.models import MemberCluster
 from clusters.operations.edit import faults_of
 from fleetui.apimachinery.model import Semantics
-from fleetui.apimachinery.words import counted, first_names
+from fleetui.apimachinery.words import counted
 from fleetui.htmx import render_page, wants_fragment
 from fleetui.hub_scope import current_hub_id
 from fleetui.permissions import (
@@ -28,7 +28,8 @@ from fleetui.permissions import (
     teams_of,
 )
 from fleetui.polling import TOKEN, shared_fragment
-from placements.engine.problems import Noun, ProblemLevel
+from placements.engine.problems import Effect, Noun, ProblemLevel
+from placements.engine.status import NEEDS_RUN
 from placements.explain.run_pages import Part
 from placements.explain.vocabulary import max_skew_words, measure_word
 from placements.manifests.policy import PlacementType
@@ -139,13 +140,8 @@ def figures_of(
         FigurePart(f"{one.count:,} {one.words}", "" if one.is_quiet else one.kind)
         for one in not_ready
     ]
-    is_all_unfulfilled = counts.degraded == counts.unfulfilled
     placement_parts = _parts(
-        (
-            counts.degraded,
-            "not fulfilled" if is_all_unfulfilled else "with problems",
-            "attention",
-        ),
+        (counts.degraded, "with problems", "attention"),
         (counts.broken, "with broken assertions", "attention"),
         (of_placements.awaiting_approval, "waiting for approval", ""),
         (others, "in progress", ""),
@@ -159,6 +155,11 @@ def figures_of(
     last_end = None if runs else queries.last_rollout_end()
     # Such as "edge-cache-1, stage canary".
     approvals = [FigurePart(one.title.replace(": approve", ",")) for one in pending[:1]]
+    needing = sum(one.reason == NEEDS_RUN for one in items)
+    quiet_words = "no staged run waits"
+    if needing:
+        verb = "needs" if needing == 1 else "need"
+        quiet_words = f"{counted(needing, 'placement')} {verb} a staged run"
     approval_words = "approval pending" if len(pending) == 1 else "approvals pending"
     run_words = "rollout in progress" if runs == 1 else "rollouts in progress"
     return [
@@ -176,7 +177,7 @@ def figures_of(
         Figure(
             len(pending),
             approval_words,
-            approvals or [FigurePart("no staged run waits")],
+            approvals or [FigurePart(quiet_words)],
         ),
     ]
 
@@ -253,9 +254,12 @@ def rows_of(
         return [*others[: most - 1], *advice], left
     facts = ("advice", ProblemLevel.OUTDATED, "", Noun.CLUSTER, "", "", url)
     title = f"Advice on {counted(len(advice), 'point')}"
-    details = f"{first_names([one.title for one in advice])}."
+    lines = [one.title for one in advice[:_ADVICE_ROWS]]
+    if len(advice) > len(lines):
+        lines.append(f"{len(advice) - len(lines):,} more")
+    effects = tuple(Effect(one, url) for one in lines)
     summary = AttentionItem(
-        *facts, title=title, details=details, section=AttentionSection.ADVICE
+        *facts, effects=effects, title=title, section=AttentionSection.ADVICE
     )
     return [*others[: most - 1], summary], left
 

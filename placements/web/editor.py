@@ -1,6 +1,6 @@
 """The editor of placements: a form and the YAML of a manifest, with a preview of every change."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -27,7 +27,7 @@ from django_htmx.http import push_url, reswap, retarget
 
 from clusters.fleet import collector_paused
 from clusters.queries import current_fleet
-from fleetui.apimachinery.errors import FieldError, Keys, format_path, split_path
+from fleetui.apimachinery.errors import FieldError, Keys, split_path
 from fleetui.apimachinery.kinds import NAMESPACED_PLACEMENT_KIND, PLACEMENT_KIND
 from fleetui.apimachinery.links import linked_text
 from fleetui.apimachinery.secrets import HubObject
@@ -94,7 +94,10 @@ _RESHAPING: tuple[Keys, ...] = (
     (*STRATEGY, "type"),
     SEMANTICS,
 )
-PICKER = "picked"  # the focus where what is typed there is no resource or several
+PICKER = "picked"
+"""The field for a resource of the hub."""
+_LEFT = "left"
+"""How a script picks what was typed when the focus is on another field already, where it stays."""
 _BUTTONS = ("add", "pick", "remove", "tidy")
 ALL_FIELDS = "*"
 """Among what was touched: the form was submitted, and every error counts."""
@@ -113,8 +116,8 @@ class Submission:
 
     `is_structural`: the whole editor has to be shown again, otherwise only what is beside the fields;
     `message` says what could not be done; `focus` is the name of the field to go to; `touched` as in a
-    `DraftPreview`; `picked` is what stays typed into the picker of resources, and `matches` what it may mean
-    where the focus is there.
+    `DraftPreview`; `picked` is what stays typed into the picker of resources, and `matches` what it may mean,
+    None unless that is no resource or several.
     """
 
     draft: PlacementDraft
@@ -124,7 +127,7 @@ class Submission:
     focus: str = ""
     touched: frozenset[str] | None = frozenset()
     picked: str = ""
-    matches: tuple[HubObject, ...] = ()
+    matches: tuple[HubObject, ...] | None = None
 
 
 def parse_submission(post: QueryDict, before: PlacementDraft) -> Submission:
@@ -137,7 +140,7 @@ def parse_submission(post: QueryDict, before: PlacementDraft) -> Submission:
     )
     is_structural = any(name in post for name in ("as", "namespace", *_BUTTONS))
     picked = " ".join(post.get("picked", "").split())
-    matches: list[HubObject] = []
+    matches: list[HubObject] | None = None
     message = ""
     try:
         draft = before
@@ -161,10 +164,10 @@ def parse_submission(post: QueryDict, before: PlacementDraft) -> Submission:
             matches = resources_meant(draft, picked)
             if len(matches) == 1:
                 draft = _changed(draft, pick_resource(draft, matches[0]))
-                picked = ""
+                picked, matches = "", None
             else:
                 mode = typed_in
-                focus = PICKER
+                focus = "" if post.get("pick") == _LEFT else PICKER
     except OutdatedFormError:
         return Submission(
             before, mode, is_structural=True, message=_CHANGED_ELSEWHERE, picked=picked
@@ -194,7 +197,7 @@ def parse_submission(post: QueryDict, before: PlacementDraft) -> Submission:
         focus=focus,
         touched=None if is_whole else names,
         picked=picked,
-        matches=tuple(matches),
+        matches=None if matches is None else tuple(matches),
     )
 
 
@@ -246,7 +249,7 @@ def _press_button(post: QueryDict, draft: PlacementDraft) -> tuple[PlacementDraf
 def editor_context(preview: DraftPreview) -> dict[str, Any]:
     draft, errors = preview.draft, preview.shown_errors
     waves = preview.waves_while_typing
-    pending = len(preview.pending_errors)
+    missing = dict.fromkeys(one.path for one in preview.pending_errors)
     lines_with_errors = {error.line for error in errors}
     # Where something is left out, the places in warnings are not those in the text.
     warnings = (
@@ -262,11 +265,9 @@ def editor_context(preview: DraftPreview) -> dict[str, Any]:
         "warnings_summary": counted(len(preview.schedule.warnings), "warning")
         if preview.schedule
         else "",
-        "pending_summary": f"{counted(pending, 'required value')} missing"
-        if pending
-        else "",
-        "left_out": _short_places(draft, preview.notes.left_out),
-        "pending": _short_places(draft, preview.notes.pending),
+        "missing": _labels(draft, missing),
+        "left_out": _labels(draft, preview.notes.left_out),
+        "pending": _labels(draft, preview.notes.pending),
         "is_ocm": isinstance(draft.manifest, OcmPlacement),
         "conflicting": [
             error.path
@@ -287,10 +288,8 @@ def editor_context(preview: DraftPreview) -> dict[str, Any]:
     }
 
 
-def _short_places(draft: PlacementDraft, paths: Sequence[str]) -> list[str]:
-    if draft.form is None:
-        return list(paths)
-    return [format_path(split_path(path)[-2:]) for path in paths]
+def _labels(draft: PlacementDraft, paths: Iterable[str]) -> list[str]:
+    return [draft.form.words_of(path) if draft.form else path for path in paths]
 
 
 _FIRST_FIELDS = ("metadata.", "spec.resourceSelectors")
@@ -528,7 +527,7 @@ def _edit(request: HttpRequest, target: EditTarget) -> HttpResponse:
         submission = _with_namespace(request, submission)
     if "review" in request.POST:
         submission = replace(submission, is_structural=True, touched=None)
-        if target.draft is None and submission.focus != PICKER:
+        if target.draft is None and submission.matches is None:
             submission = replace(submission, message=_NOTHING_CHANGED)
     return _respond(request, target, submission, is_new=is_new)
 
@@ -562,7 +561,7 @@ def _respond(
     """Return the editor or what changed in it; the review of a draft without errors, if that is wanted."""
     context = _context(target, submission)
     is_fragment, query = wants_fragment(request), _QUERIES[submission.mode]
-    is_unclear = submission.focus == PICKER
+    is_unclear = submission.matches is not None
     if "review" in request.POST and target.draft and not is_unclear:
         number = len(context["preview"].errors)
         if not number:
@@ -633,6 +632,8 @@ def _context(target: EditTarget, submission: Submission) -> dict[str, Any]:
         focus = next(
             (name for name in names if name in notes and notes[name].errors), ""
         )
+        if preview.hub_choices and notes[preview.form.resources.name].errors:
+            focus = PICKER
     return {
         "address": target.address,
         "draft": target.draft,

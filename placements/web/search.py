@@ -20,6 +20,7 @@ from placements.services.searching import (
     MOST,
     HubResult,
     SearchResult,
+    completed,
     find,
     find_on_hubs,
     pair_named,
@@ -36,13 +37,8 @@ _DOCUMENTS = 8
 def search(request: HttpRequest) -> HttpResponse:
     """Search by name, start of a decision id, or "cluster placement" for the explanation of that cluster."""
     text = request.GET.get("q", "").strip()
-    if wants_fragment(request):  # names to complete the last word
-        before, space, word = text.rpartition(" ")
-        return render(
-            request,
-            "search_names.html",
-            {"before": f"{before}{space}", "results": find(word)},
-        )
+    if wants_fragment(request):
+        return render(request, "search_names.html", {"names": completed(text)})
     if pair := pair_named(text):
         return redirect(
             f"{reverse('web:decision', args=[pair.decision_id])}?cluster={pair.cluster}#why"

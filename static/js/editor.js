@@ -85,6 +85,14 @@ document.addEventListener("input", (event) => {
     form.querySelector(`button[name=pick][value=${dataset.pick}]`).click();
   }
 });
+/* What was typed there is taken when the picker is left; a button or link that is pressed next does that itself, or leaves the page. */
+document.addEventListener("focusout", ({ target, relatedTarget }) => {
+  const picker = target.isConnected && target.closest?.("#editing .picker");
+  if (!picker || picker.contains(relatedTarget) || relatedTarget?.matches("a:active, button:active")) return;
+  if (!picker.querySelector("[data-pick]").value.trim()) return;
+  pressed.push({ name: "pick", value: "left" });
+  htmx.trigger("#editing", "input");
+});
 /* The draft has what was typed before the request that was answered last. */
 document.addEventListener("htmx:beforeRequest", (event) => {
   if (event.detail.elt.id !== "editing") return;

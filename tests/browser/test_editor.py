@@ -105,7 +105,17 @@ def test_a_resource_is_selected_however_it_is_typed(enter: Enter) -> None:
     expect(name).to_have_value("hello")
 
     page.goto("/placements/new/")
+    field.press_sequentially("hello")
+    page.get_by_label("Number of clusters").click()
+    expect(name).to_have_value("hello")
+    expect(page.get_by_label("Number of clusters")).to_be_focused()
+
+    page.goto("/placements/new/")
     field.press_sequentially("helo")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Tab")
+    expect(page.locator("#notes-picked")).to_have_text("✗ No resource helo on the hub.")
+    expect(field).not_to_be_focused()
     page.get_by_role("button", name="Review changes").click()
     expect(page.locator("#notes-picked")).to_have_text("✗ No resource helo on the hub.")
     expect(field).to_have_value("helo")
@@ -345,10 +355,14 @@ def test_nothing_is_red_before_it_is_touched_or_submitted(enter: Enter) -> None:
     )
     kind = page.locator('[name="spec.resourceSelectors[0].kind"]')
     page.get_by_label("Name", exact=True).first.fill("shop")
+    page.get_by_role("button", name="Add resource selector").click()
     page.get_by_role("button", name="Add constraint").click()
     key = page.locator('[name="spec.policy.topologySpreadConstraints[1].topologyKey"]')
     expect(key).to_be_focused()
-    expect(page.locator("#state")).to_contain_text("2 required values missing")
+    expect(page.locator("#state")).to_contain_text(
+        "Missing: Topology key of constraint 2, Version of resource selector 1, "
+        "Kind of resource selector 1"
+    )
     expect(red).to_have_count(0)
 
     page.keyboard.press("Tab")
@@ -357,7 +371,8 @@ def test_nothing_is_red_before_it_is_touched_or_submitted(enter: Enter) -> None:
     expect(kind).not_to_have_attribute("aria-invalid", "true")
     page.get_by_role("button", name="Review changes").click()
     expect(kind).to_have_attribute("aria-invalid", "true")
-    expect(kind).to_be_focused()
+    version = page.locator('[name="spec.resourceSelectors[0].version"]')
+    expect(version).to_be_focused()
     expect(page.locator("#errors")).to_contain_text(
         "spec.resourceSelectors[0].kind Required value"
     )
@@ -370,6 +385,8 @@ def test_a_namespace_is_created_beside_its_field(enter: Enter) -> None:
     page = enter("/placements/new/", "operator")
     name = page.locator('[name="spec.resourceSelectors[0].name"]')
     page.get_by_label("Name", exact=True).first.fill("shop")
+    page.get_by_role("button", name="Add resource selector").click()
+    page.locator('[name="spec.resourceSelectors[0].version"]').fill("v1")
     page.locator('[name="spec.resourceSelectors[0].kind"]').fill("Namespace")
     name.fill("fresh")
 
@@ -418,13 +435,17 @@ data: {color: blue}
     expect(page.get_by_role("button", name="Apply", exact=True)).to_have_count(0)
     page.get_by_label("Manifests").fill(manifest)
     page.get_by_role("button", name="Preview", exact=True).click()
-    expect(page.locator(".objects")).to_contain_text("Created ConfigMap web/flags")
+    expect(page.locator(".objects")).to_contain_text(
+        "Would be created ConfigMap web/flags"
+    )
     expect(page.locator(".objects .came").last).to_contain_text("color: blue")
     apply_resources([yaml.safe_load(manifest.replace("blue", "red"))], by=None, now=NOW)
 
     page.get_by_role("button", name="Apply", exact=True).click()
     expect(page.get_by_role("alert")).to_contain_text("has changed since your preview")
-    expect(page.locator(".objects")).to_contain_text("Changed ConfigMap web/flags")
+    expect(page.locator(".objects")).to_contain_text(
+        "Would be changed ConfigMap web/flags"
+    )
     page.get_by_role("button", name="Apply", exact=True).click()
 
     expect(page.get_by_role("heading", level=1)).to_have_text("1 document applied")

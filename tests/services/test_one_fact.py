@@ -18,7 +18,9 @@ from placements.services.filters import (
 )
 from placements.services.notifications.evaluation import evaluate, matches
 from placements.services.placements import delete_placement
+from placements.services.problems.book import compare
 from placements.services.problems.inbox import inbox
+from placements.services.problems.root_causes import AttentionSection
 from placements.services.rollouts.queries import approvals_waiting
 from tests.database import compare_all
 from tests.rows import NOW, all_joined, decided, person, pick_n_spec
@@ -110,3 +112,20 @@ def test_a_run_that_is_stopped_at_its_gate_waits_for_no_approval() -> None:
     world.go_on()
     world.work()
     assert set(pending().values()) == {0}
+
+
+def test_a_placement_that_needs_a_staged_run_is_to_act_on() -> None:
+    world = StagedWorld({"canary": ["c000"], "prod": ["c001"]}, stage("all"))
+    world.place("web", staged_spec())
+    ana = person("ana", "operator")
+
+    def to_act_on() -> list[tuple[str, str]]:
+        problems = compare(now=world.now)
+        found = attention(ana, snoozes={}, now=world.now, problems=problems)
+        items = found.in_section(AttentionSection.APPROVE)
+        return [(one.title, one.details) for one in items]
+
+    words = "The current revision is started on 0 of 2 clusters."
+    assert to_act_on() == [("web: needs a staged run", words)]
+    world.begin("one")
+    assert to_act_on() == []

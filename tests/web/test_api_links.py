@@ -62,7 +62,7 @@ def test_the_overview_counts_alike(viewer: Client) -> None:
 
     assert f"of {twin['clusters']} clusters ready" in page
     assert f"of {twin['placements']} placements healthy" in page
-    assert f"{twin['notFulfilled']} not fulfilled" in page
+    assert f"{twin['notFulfilled']} with problems" in page
     assert (twin["clusters"], twin["placements"], twin["notFulfilled"]) == (3, 2, 1)
     assert [one["name"] for one in twin["attention"]] == re.findall(
         r'id="open-placement/(\w+)"', page

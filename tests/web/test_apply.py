@@ -38,7 +38,9 @@ def preview(client: Client, text: str) -> str:
 
 def objects_in(page: str) -> list[tuple[str, str]]:
     """Return the result and name of each object of a preview."""
-    found = re.findall(r'<span class="did">(\w+)</span> <strong>([^<]*)</strong>', page)
+    found = re.findall(
+        r'<span class="did">([^<]*)</span> <strong>([^<]*)</strong>', page
+    )
     return [*found, *(("Refused", name) for name in _refused(page))]
 
 
@@ -55,9 +57,9 @@ def test_a_preview_shows_the_difference_of_each_object_and_writes_nothing(
     page = preview(operator, text_of(*documents))
 
     assert objects_in(page) == [
-        ("Created", "Namespace other"),
-        ("Changed", "ConfigMap shop/settings"),
-        ("Joined", "cluster a"),
+        ("Would be created", "Namespace other"),
+        ("Would be changed", "ConfigMap shop/settings"),
+        ("Would be joined", "cluster a"),
         ("Unchanged", "Namespace shop"),
     ]
     assert "color: blue" in page.partition("Manifests</label>")[0]
@@ -124,7 +126,7 @@ def test_another_text_than_the_previewed_one_is_previewed_first(
     )
 
     assert answer.status_code == 409
-    assert objects_in(page_text(answer)) == [("Created", "Namespace third")]
+    assert objects_in(page_text(answer)) == [("Would be created", "Namespace third")]
     assert not Resource.objects.filter(name__in=("other", "third")).exists()
 
 
@@ -160,7 +162,7 @@ def test_a_secret_that_changed_in_between_is_noticed_and_never_shown(
 
     again = operator.post(APPLY, {"manifest": text, "previewed": digest_in(page)})
 
-    assert objects_in(page) == [("Changed", "Secret shop/login")]
+    assert objects_in(page) == [("Would be changed", "Secret shop/login")]
     assert "bmV3" not in page.partition("Manifests</label>")[0]
     assert "b2xk" not in page
     assert again.status_code == 409
@@ -182,7 +184,7 @@ def test_refused_documents_are_named_beside_those_that_would_be_applied(
 
     assert answer.status_code == 422
     assert objects_in(page) == [
-        ("Created", "Namespace other"),
+        ("Would be created", "Namespace other"),
         ("Refused", "ConfigMap lost"),
         ("Refused", "ClusterResourcePlacement api"),
     ]
@@ -270,7 +272,7 @@ def test_unscheduling_everything_is_previewed_and_needs_a_confirmation(
     refused = operator.post(APPLY, sent)
     done = operator.post(APPLY, {**sent, "confirm": "unschedule-everything"})
 
-    assert objects_in(page) == [("Changed", "placement web")]
+    assert objects_in(page) == [("Would be changed", "placement web")]
     assert "This removes the placement from all clusters" in page
     assert (refused.status_code, done.status_code) == (409, 200)
     assert Placement.objects.get().revision == 2

@@ -17,6 +17,7 @@ from clusters.operations.edit import change_labels, cordon, leave
 from fleetui.changes import noticed_changes
 from fleetui.hub_scope import LOCAL_HUB
 from fleetui.task_queue import record_heartbeat
+from placements.engine.problems import Noun, ProblemLevel
 from placements.engine.rollout.state import Phase
 from placements.manifests.binding import BindingState
 from placements.models import (
@@ -28,12 +29,15 @@ from placements.models import (
     StalenessCheck,
     StalePick,
 )
+from placements.services.dashboard.causes import AttentionItem
 from placements.services.dashboard.queries import last_rollout_end
 from placements.services.hub_version import stored_version
 from placements.services.problems import root_causes
+from placements.services.problems.root_causes import AttentionSection
 from placements.services.rollouts import operations
 from placements.services.rollouts.controller import sync_due_rollouts
 from placements.services.verification import refresh_staleness
+from placements.web.dashboard import rows_of
 from tests.database import compare_all, forget_caches
 from tests.rows import (
     NOW,
@@ -694,3 +698,46 @@ def test_the_search_offers_names_for_the_last_word(viewer: Client) -> None:
     )
 
     assert '<option value="bravelion web">Placement' in answer.content.decode()
+
+
+@pytest.mark.usefixtures("web")
+def test_the_search_offers_only_what_has_a_result(viewer: Client) -> None:
+    for text in ("edit w", "edit brave", "bravelion brave", "web w", "a b w"):
+        answer = viewer.get("/search/", {"q": text}, headers={"HX-Request": "true"})
+        assert "<option" not in answer.content.decode(), text
+
+
+def test_much_advice_is_one_row_with_a_line_for_each_point() -> None:
+    items = [
+        AttentionItem(
+            f"key-{name}",
+            ProblemLevel.OUTDATED,
+            "",
+            Noun.PLACEMENT,
+            name,
+            "",
+            "/",
+            title=f"{name}: outdated",
+            section=AttentionSection.ADVICE,
+        )
+        for name in "abcde"
+    ]
+
+    [row], left_out = rows_of(items, most=6, url="?show=advice")
+
+    lines = [one.words for one in row.effects]
+    assert lines == ["a: outdated", "b: outdated", "c: outdated", "2 more"]
+    assert (row.title, row.details, left_out) == ("Advice on 5 points", "", 0)
+
+
+def test_the_overview_says_that_a_staged_run_is_needed(
+    viewer: Client, text_of: Fetch
+) -> None:
+    world = StagedWorld({"prod": ["c000", "c001"]}, stage("prod"))
+    world.place("web", staged_spec())
+
+    page = text_of(viewer, "/")
+
+    words = "1 placement needs a staged run"
+    assert _figure(page, "approvals pending") == ("0", words)
+    assert "web: needs a staged run" in page

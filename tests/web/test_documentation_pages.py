@@ -74,6 +74,22 @@ def test_the_start_lists_every_page(reader: Client) -> None:
     assert set(re.findall(rf'href="{_START}([^"]*)"', listed)) == pages
 
 
+def test_the_index_starts_with_tutorials_and_guides_and_ends_with_decision_records(
+    reader: Client,
+) -> None:
+    listed = reader.get(_START).content.decode().partition('id="all-pages"')[2]
+    order = [
+        listed.index(f'href="{_START}{path}"')
+        for path in ("tutorial", "guides/drain", "concepts/rollouts", "reference/index")
+    ]
+    order += [
+        listed.index(f'href="{_START}{path}"')
+        for path in ("contributing/index", "adr/README")
+    ]
+
+    assert order == sorted(order)
+
+
 def test_the_search_finds_pages_those_with_the_word_in_the_title_first(
     reader: Client,
 ) -> None:

@@ -124,7 +124,10 @@ def term_without_effect(case: Case) -> Iterator[Finding]:
     terms = case.policy.required_terms
     for index in range(len(terms) if len(terms) > 1 else 0):
         if case.has_no_effect(set_at(*_REQUIRED, index, value=None)):
-            message = "If rescheduled today, the term changes nothing: another term covers it."
+            message = (
+                f"If rescheduled today, required term {index + 1} changes nothing:"
+                " another term covers it."
+            )
             yield A02.finding(
                 _path(*_REQUIRED, index), message, ("required", str(index))
             )
@@ -133,7 +136,7 @@ def term_without_effect(case: Case) -> Iterator[Finding]:
 def preference_without_effect(case: Case) -> Iterator[Finding]:
     for index in range(len(case.policy.preferred_terms) if case.is_pick_n else 0):
         if case.has_no_effect(set_at(*_PREFERRED, index, value=None)):
-            message = "If rescheduled today, the preference changes nothing."
+            message = f"If rescheduled today, preference {index + 1} changes nothing."
             if case.policy.topology_spread_constraints:
                 message = f"{message[:-1]}: the topology score ranks first."
             yield A04.finding(
@@ -195,7 +198,7 @@ def toleration_without_effect(case: Case) -> Iterator[Finding]:
             continue
         if case.has_no_effect(set_at("tolerations", index, value=None)):
             message = (
-                "If rescheduled today without this toleration,"
+                f"If rescheduled today without the toleration of {one.key or 'all taints'},"
                 " the same clusters are selected."
             )
             evidence = ("toleration", str(index))

@@ -249,7 +249,7 @@ def no_effect_today(case: Case) -> Iterator[Finding]:
             continue
         if case.has_no_effect(set_at(_FIELD, index, value=None)):
             message = (
-                "If rescheduled today without this constraint,"
+                f"If rescheduled today without the constraint on {one.topology_key},"
                 " the same clusters are selected."
             )
             yield S07.finding(path, message, same)

@@ -190,11 +190,7 @@ class FormRow:
     @classmethod
     def of_resource(cls, data: object, keys: Keys) -> "FormRow":
         is_namespace = at(data, (*keys, "kind")) == "Namespace"
-        specs: tuple[FormField, ...] = _RESOURCE
-        if isinstance(data, Mapping) and is_namespaced(data):
-            specs = _NAMESPACED_RESOURCE
-        if is_namespace:
-            specs = (*specs, _SCOPE)
+        specs = (*_RESOURCE, _SCOPE) if is_namespace else _RESOURCE
         labels = _label_groups(data, (*keys, "labelSelector"), _OBJECT_LABEL)
         row = _form_row(keys, _fields(data, keys, specs), *labels)
         kind, name = (at(data, (*keys, key)) for key in ("kind", "name"))
@@ -373,11 +369,24 @@ class PlacementForm:
         places: tuple[_Place, ...] = (*groups, *self.all_rows, *self.fields)
         return {one.name: one.keys for one in places if one.name not in hidden}
 
+    def words_of(self, path: str) -> str:
+        """Return what the form calls a place, by its labels; the path of what no field shows."""
+        outer = {one.name: one.label for one in self.outer_fields}
+        words = outer | {one.name: one.noun for one in self.all_groups}
+        for group in self.all_groups:
+            for number, row in enumerate(group.rows, start=1):
+                words[row.name] = f"{group.noun} {number}"
+                words |= {
+                    one.name: f"{one.label} of {words[row.name]}" for one in row.fields
+                }
+        return words.get(path, path)
+
     @cached_property
     def unshown(self) -> tuple[str, ...]:
         """The outermost places of the manifest that no field shows."""
         leaves = frozenset(one.keys for one in self.fields)
-        shown: tuple[_Place, ...] = (*self.fields, *self.all_rows)
+        lists = (one for one in self.groups if one.can_add)
+        shown: tuple[_Place, ...] = (*self.fields, *self.all_rows, *lists)
         places = frozenset(
             one.keys[:end] for one in shown for end in range(len(one.keys) + 1)
         )
@@ -559,7 +568,7 @@ def _choice(
 
 LABEL_ROW: dict[str, Any] = {"key": "", "operator": "In", "values": []}
 _NEW_TERM: dict[str, Any] = {"labelSelector": {"matchExpressions": [LABEL_ROW]}}
-_NEW_SELECTOR = {"group": "", "version": "v1", "kind": "", "name": ""}
+_NEW_SELECTOR = {"group": "", "version": "", "kind": "", "name": ""}
 _NEW_CONSTRAINT = {
     "topologyKey": "",
     "maxSkew": 1,
@@ -602,14 +611,10 @@ _RULES = (
 _RESOURCE = (
     FormField(("group",), "Group", placeholder="core", kept_empty=True),
     FormField(("version",), "Version", kept_empty=True),
-    FormField(("kind",), "Kind", placeholder="Namespace", kept_empty=True),
+    FormField(("kind",), "Kind", kept_empty=True),
     FormField(
         ("name",), "Name", placeholder="all of this kind", suggest=Suggest.OBJECTS
     ),
-)
-_NAMESPACED_RESOURCE = tuple(
-    replace(one, placeholder="ConfigMap") if one.keys == ("kind",) else one
-    for one in _RESOURCE
 )
 _SCOPE = _choice(
     "selectionScope",

@@ -66,11 +66,7 @@ metadata:
 """
 _SELECTORS = """\
 spec:
-  resourceSelectors:
-    - group: ""
-      version: v1
-      kind: ""
-      name: ""
+  resourceSelectors: []
   policy:
 """
 
@@ -202,9 +198,10 @@ def drafts_of(person: AnyUser, placement: Placement | None) -> QuerySet[Draft]:
 
 @dataclass(frozen=True, slots=True)
 class DraftSummary:
-    """A draft in a list: its title, and how much it changes."""
+    """A draft in a list: its name, that with when it was started, and how much it changes."""
 
     row: Draft
+    name: str
     title: str
     changes: str
 
@@ -219,13 +216,11 @@ def summaries_of(drafts: Iterable[Draft]) -> list[DraftSummary]:
             if isinstance(data, dict)
             else "Invalid YAML"
         )
-        title = "New placement"
+        name = f"New placement {written_name(data) or ''}".strip()
         if row.placement:
-            title = row.placement.full_name
-        elif row.base and written_name(data) != written_name(row.base):
-            title = f"New placement {written_name(data) or ''}".strip()
-        title = f"{title} ({row.created_at:%H:%M}, {changes})"
-        summaries.append(DraftSummary(row, title, changes))
+            name = row.placement.full_name
+        title = f"{name} ({row.created_at:%H:%M}, {changes})"
+        summaries.append(DraftSummary(row, name, title, changes))
     return summaries
 
 

@@ -25,6 +25,7 @@ from fleetui.models import Event
 from placements.engine.problems import Noun, ProblemFacts, ProblemLevel, with_causes
 from placements.engine.rollout.state import FailureKind, Phase
 from placements.engine.status import (
+    NEEDS_RUN,
     TROUBLED,
     WAITS_FOR_APPROVAL,
     HealthCounts,
@@ -83,10 +84,13 @@ class _Where:
 def of_placements(
     healths: Iterable[tuple[Any, PlacementHealth]], *, now: datetime
 ) -> Iterator[ProblemFacts]:
-    """Yield a problem for each placement that is degraded by its status; two queries."""
-    degraded = {
-        placement: health for placement, health in healths if health.is_degraded
-    }
+    """Yield a problem for each placement that is degraded or needs a staged run; two queries."""
+    degraded = {}
+    for placement, health in healths:
+        if health.detail == NEEDS_RUN:
+            yield _of_needed_run(placement, health)
+        elif health.is_degraded:
+            degraded[placement] = health
     placements = list(degraded)[:MOST]
     if not placements:
         return
@@ -102,6 +106,24 @@ def of_placements(
         problems += [problem] if problem else []
     yield from problems
     yield from _of_workloads([where[placement.pk] for placement in placements])
+
+
+def _of_needed_run(placement: Any, health: PlacementHealth) -> ProblemFacts:
+    name = placement.full_name
+    counts = health.counts
+    clusters = counted(counts.wanted, "cluster")
+    return ProblemFacts(
+        ProblemKind.ROLLOUT_HELD,
+        f"{ProblemKind.ROLLOUT_HELD}/{name}/{NEEDS_RUN}",
+        Noun.PLACEMENT,
+        name,
+        ProblemLevel(health.level),
+        f"{NEEDS_RUN.capitalize()}: the current revision is started on {counts.started:,} of {clusters}.",
+        page("placement", name),
+        reason=NEEDS_RUN,
+        placement=name,
+        labels=labels_in(placement.document),
+    )
 
 
 def _of_workloads(places: Iterable[_Where]) -> Iterator[ProblemFacts]:

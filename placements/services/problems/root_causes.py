@@ -21,6 +21,7 @@ from placements.engine.problems import (
     causes_of,
     headline,
 )
+from placements.engine.status import NEEDS_RUN
 from placements.explain.vocabulary import ELIGIBILITY_WORDS
 from placements.models import ProblemKind
 from placements.services.problems import sources
@@ -55,7 +56,7 @@ _GROUPS: Mapping[str, tuple[str, str, str]] = {
 
 
 class AttentionSection(StrEnum):
-    """What a person does about a cause: approve, repair, or consider."""
+    """What a person does about a cause: approve or start it, repair, or consider."""
 
     APPROVE = "approve"
     BROKEN = "broken"
@@ -68,7 +69,7 @@ _NEUTRAL = (ProblemLevel.PROGRESS, ProblemLevel.OUTDATED, ProblemLevel.SUSPENDED
 
 def section_of(cause: Cause) -> AttentionSection:
     """Return the section of a cause; what is no problem yet, or was asked for, is advice."""
-    if cause.kind in _TO_APPROVE:
+    if cause.kind in _TO_APPROVE or cause.reason == NEEDS_RUN:
         return AttentionSection.APPROVE
     is_advice = cause.kind in NOT_COUNTED or cause.level in _NEUTRAL
     return AttentionSection.ADVICE if is_advice else AttentionSection.BROKEN

@@ -175,7 +175,7 @@ def without_namespace(objects: Sequence[HubObject]) -> list[tuple[int, FieldErro
                 "metadata.namespace",
                 "not-on-the-hub",
                 f"{one}: the namespace {one.namespace} is not on the hub",
-                "apply the Namespace first, or with it",
+                "a namespace of the hub, or a Namespace among these manifests",
             ),
         )
         for place, one in enumerate(objects)

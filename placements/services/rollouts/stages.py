@@ -322,11 +322,12 @@ def starting_strategy(placement: Placement) -> dict[str, Any]:
                 {
                     "name": _stage_name(value),
                     "labelSelector": {"matchLabels": {key: value}},
-                    "maxConcurrency": "25%",
                 }
                 for value in ordered
             ]
             stages[0]["afterStageTasks"] = approval
+            for stage in stages[1:]:  # the first one changes one cluster at a time
+                stage["maxConcurrency"] = "25%"
             break
     else:
         stages = [{"name": "all", "labelSelector": {}, "beforeStageTasks": approval}]
