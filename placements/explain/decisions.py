@@ -22,7 +22,7 @@ from placements.engine.scheduling.replay import (
 )
 from placements.engine.scheduling.round import NAME_COLUMN, Round, SpreadScore
 from placements.engine.scheduling.scoring import ScoreSource
-from placements.engine.scheduling.spread.base import SOFT_VIOLATION_SCORE, Groups
+from placements.engine.scheduling.spread.base import Groups
 from placements.engine.scheduling.spread.kubernetes import SPREAD_WEIGHT
 from placements.engine.scheduling.spread.ocm import UNSET
 from placements.explain.vocabulary import (
@@ -228,8 +228,8 @@ def blocked_words(verdict: ConstraintCheck) -> str:
 
 
 def cost_words(verdict: ConstraintCheck) -> str:
-    """Return the numbers of the soft limit that a cluster breaks, and what that costs it."""
-    return f"{_would_be(verdict).replace('skew ', '')} (soft) costs {-SOFT_VIOLATION_SCORE}"
+    """Return the soft limit that a cluster breaks, in few words: "prod 4 against 1: 3 > 2 (soft)"."""
+    return f"{_would_be(verdict).replace('skew ', '').replace(' would be', '')} (soft)"
 
 
 def _would_be(verdict: ConstraintCheck) -> str:

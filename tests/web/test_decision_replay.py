@@ -124,7 +124,7 @@ def test_the_first_viewport_answers_who_was_selected_where_and_why(
     assert (
         "Higher wins: spread, then affinity, then placed before, then the name" in words
     )
-    assert "prod would be 4 against 1: 3 > 2 (soft) costs 1000" in html.unescape(words)
+    assert "prod 4 against 1: 3 > 2 (soft)" in html.unescape(words)
     assert "Step 5: why oldbadger and not flyingpenguin" in words
     assert "Step 1: why quietheron and not nimblefox" in words
 
