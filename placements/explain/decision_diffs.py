@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from clusters.fleet import Fleet
 from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.outcome import ClusterOutcome
-from placements.explain.vocabulary import OUTCOME_WORDS, reason_sentence
+from placements.explain.vocabulary import OUTCOME_WORDS, outcome_sentences
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def decision_diff(
         if name in by_name_before and name in by_name_after:
             pair = (by_name_before[name], by_name_after[name])
             words = [
-                f"{OUTCOME_WORDS[one.state]}: {reason_sentence(one.reasons[0])}"
+                f"{OUTCOME_WORDS[one.state]}: {outcome_sentences(one)[0]}"
                 for one in pair
             ]
             if words[0] != words[1]:

@@ -15,7 +15,7 @@ from placements.explain.advice import change_words
 from placements.explain.comparison import difference_sentence, divergences
 from placements.explain.decisions import course_sentences
 from placements.explain.hub_status import Plain, condition_of
-from placements.explain.vocabulary import MEASURES, reason_sentence
+from placements.explain.vocabulary import MEASURES, outcome_sentences
 
 MANY_ROUNDS, MANY_CLUSTERS = 50, 200
 # Of a part of a response: counts of domains in rounds, or results of constraints for
@@ -202,9 +202,9 @@ def outcome_document(one: ClusterOutcome) -> Plain:
                 "code": str(reason.code),
                 "deciding": reason.is_deciding,
                 "facts": _plain(reason.facts),
-                "words": reason_sentence(reason),
+                "words": words,
             }
-            for reason in one.reasons
+            for reason, words in zip(one.reasons, outcome_sentences(one), strict=True)
         ],
     }
 

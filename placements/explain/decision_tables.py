@@ -36,8 +36,8 @@ from placements.explain.vocabulary import (
     NONE,
     TIMES,
     minus_signs,
+    outcome_sentences,
     preference_words,
-    reason_sentence,
     score_text,
     scored_heading,
     signed_text,
@@ -595,7 +595,7 @@ def rows_of(
             *cells,
             next(str(reason.code) for reason in one.reasons if reason.is_deciding),
             " ".join(str(reason.code) for reason in one.reasons),
-            "; ".join(reason_sentence(reason) for reason in one.reasons),
+            "; ".join(outcome_sentences(one)),
         )
 
 

@@ -26,6 +26,7 @@ from placements.engine.scheduling.spread.base import Groups
 from placements.engine.scheduling.spread.kubernetes import SPREAD_WEIGHT
 from placements.engine.scheduling.spread.ocm import UNSET
 from placements.explain.vocabulary import (
+    ALPHABET,
     COLUMN_WORDS,
     MEASURES,
     TIMES,
@@ -166,7 +167,7 @@ def _eliminations(replay: Replay, one: Round) -> Iterator[str]:
 
 
 def _alphabet(decision: Decision) -> str:
-    return "first" if profile_of(decision.cycle).strategy.smaller_name_wins else "last"
+    return ALPHABET[profile_of(decision.cycle).strategy.smaller_name_wins]
 
 
 def _ranked_value(name: str, one: Candidate) -> str:
@@ -364,11 +365,7 @@ def passed_over_words(decision: Decision, cluster: str) -> str:
     outcome = Outcomes(decision).of(cluster)
     if outcome.outcome is Outcome.KEPT:
         return f"{cluster} is already placed"
-    deciding, *others = outcome.reasons
-    reason = (
-        others[0] if others and outcome.outcome is Outcome.UNSCHEDULED else deciding
-    )
-    return f"{cluster}: {reason_sentence(reason)}"
+    return f"{cluster}: {reason_sentence(outcome.against)}"
 
 
 def removal_words(decision: Decision, cluster: str) -> str:

@@ -13,7 +13,7 @@ from placements.engine.scheduling.outcome import BLOCKED, Outcome, Outcomes
 from placements.engine.scheduling.profile import profile_of
 from placements.engine.scheduling.replay import equal_before
 from placements.explain.steps import positions_of
-from placements.explain.vocabulary import decided_words, reason_sentence
+from placements.explain.vocabulary import decided_words, outcome_sentences
 from placements.manifests.policy import PlacementType
 
 MOST_PICKS = 20
@@ -86,7 +86,7 @@ def removal_sentences(decision: Decision, names: Sequence[str]) -> list[str]:
     if decision.kind is not CycleKind.SCALE_DOWN:
         return []
     outcomes = map(Outcomes(decision).of, names[:MOST_REMOVALS])
-    return [f"{one.cluster}: {reason_sentence(one.reasons[0])}" for one in outcomes]
+    return [f"{one.cluster}: {outcome_sentences(one)[0]}" for one in outcomes]
 
 
 def pick_lines(decision: Decision) -> Iterator[PickLine]:

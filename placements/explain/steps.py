@@ -768,14 +768,16 @@ def cluster_steps(decision: Decision, cluster: str, current: int) -> ClusterStep
     """Return the line of a cluster through the steps. Raise KeyError."""
     replay, total = Replay(decision), decision.number_of_rounds
     first = max(1, min(current - MOST_COLUMNS // 2, total - MOST_COLUMNS + 1))
+    position = decision.cycle.fleet.positions[cluster]
+    out = "already placed" if cluster in decision.kept else "not a candidate"
     cells = []
     for number in range(first, min(total, first + MOST_COLUMNS - 1) + 1):
         one = replay.round(number)
         candidate = replay.candidate_in(one, cluster)
-        is_left = bool(one.is_left[decision.cycle.fleet.positions[cluster]])
+        is_left = bool(one.is_left[position])
         places = 1 if one.constraint_scores else len(decision.chosen)
         is_selected = candidate.rank is not None and candidate.rank <= places
-        words = f"rank {candidate.rank:,}" if candidate.rank else "not a candidate"
+        words = f"rank {candidate.rank:,}" if candidate.rank else out
         if is_selected:
             words = "selected"
         elif is_left and candidate.rank is None:

@@ -34,7 +34,7 @@ from placements.explain.vocabulary import (
     NONE,
     bindings_sentence,
     headline,
-    reason_sentence,
+    outcome_sentences,
     round_sentence,
     score_text,
     scored_heading,
@@ -252,7 +252,7 @@ def _more(count: int) -> list[str]:
 
 
 def _reasons(outcome: ClusterOutcome) -> str:
-    return "; also: ".join(map(reason_sentence, outcome.reasons))
+    return "; also: ".join(outcome_sentences(outcome))
 
 
 def _advice(advice: Advice, decision: Decision) -> list[str]:

@@ -13,7 +13,7 @@ from fleetui.apimachinery.quantity import quantity_words
 from fleetui.apimachinery.words import counted, first_names, joined
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import CycleKind, Decision
-from placements.engine.scheduling.outcome import BLOCKED, Outcome
+from placements.engine.scheduling.outcome import BLOCKED, ClusterOutcome, Outcome
 from placements.engine.scheduling.profile import profile_of
 from placements.engine.scheduling.reason import Reason, ReasonCode
 from placements.engine.scheduling.replay import RoundSummary, Spread
@@ -82,6 +82,8 @@ COLUMN_WORDS = {
     "final": f"u {TIMES} spread + preference",
     None: "only candidate",
 }
+# By whether the smaller name wins.
+ALPHABET = {True: "first", False: "last"}
 # By whether a constraint is hard, and by whether its rules limit the skew.
 SORTS = {True: "hard", False: "soft"}
 MEASURES = {True: "skew", False: "gap"}
@@ -321,6 +323,14 @@ def bindings_sentence(cycle: Cycle) -> str:
     return f"{counted(len(cycle.bindings), 'binding')}: {joined(parts)}"
 
 
+def outcome_sentences(outcome: ClusterOutcome) -> list[str]:
+    """Return the reasons for an outcome, the deciding first; with how a blocked cluster lost its domain."""
+    sentences = list(map(reason_sentence, outcome.reasons))
+    if outcome.lost:
+        sentences[0] = f"{reason_sentence(outcome.lost)}. {sentences[0]}"
+    return sentences
+
+
 def reason_sentence(reason: Reason) -> str:
     words = _SENTENCES[reason.code]
     return words if isinstance(words, str) else words(reason.facts)
@@ -417,6 +427,8 @@ def _outranked(facts: Facts) -> str:
     words = decided_words(column, facts.get("equal", ()))
     what, own, best = _LOST_ON.get(column, (words, "score", "behindScore"))
     decided = _compared(facts, what, own, best) if own in facts else what
+    if "isFirstName" in facts:
+        decided += f", {ALPHABET[facts['isFirstName']]} of the alphabet first"
     return (
         f"Rank {facts['rank']:,} in step {facts['round']:,}; lost to {facts['behind']}"
         f" on {decided}"
@@ -448,7 +460,10 @@ def _scaled_down(facts: Facts) -> str:
     spread = f"topology spread {score_text(facts['topologySpreadScore'])}"
     if column not in _LOST_ON:
         affinity = score_text(facts["affinityScore"])
-        return f"{removed} on name (stored {spread} and affinity {affinity} equal)"
+        return (
+            f"{removed} on name (stored {spread} and affinity {affinity} equal),"
+            " first of the alphabet first"
+        )
     equal = f", {spread} equal" if column == "affinity" else ""
     return f"{removed} on the stored {_compared(facts, *_LOST_ON[column])}{equal}"
 

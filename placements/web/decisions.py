@@ -746,7 +746,7 @@ class DecisionPage(DecisionView):
                 not group
                 or (cluster.labels.get(key) or cluster.properties.get(key, "")) == value
             )
-            and (not reason or one.ruled_by in alike)
+            and (not reason or one.against.code in alike)
         ]
         domains = [
             f"{one.topology_key}:{name}"

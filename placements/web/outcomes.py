@@ -14,7 +14,11 @@ from clusters.queries import current_fleet
 from fleetui.apimachinery.words import names_and_more
 from placements.engine.scheduling.outcome import ClusterOutcome, Outcome, Outcomes
 from placements.engine.status import TROUBLED, HealthLevel
-from placements.explain.vocabulary import OUTCOME_ORDER, OUTCOME_WORDS, reason_sentence
+from placements.explain.vocabulary import (
+    OUTCOME_ORDER,
+    OUTCOME_WORDS,
+    outcome_sentences,
+)
 from placements.manifests.binding import BindingState
 from placements.manifests.policy import PlacementType
 from placements.models import Binding, Decision, Placement
@@ -94,13 +98,13 @@ def outcome_table(
 
 
 def outcome_row(one: ClusterOutcome) -> OutcomeRow:
-    first, *others = one.reasons
+    why, *also = outcome_sentences(one)
     return OutcomeRow(
         one.cluster,
         OUTCOME_WORDS[one.state],
         outcome_kind(one.state),
-        reason_sentence(first),
-        list(map(reason_sentence, others)),
+        why,
+        also,
     )
 
 
@@ -291,7 +295,7 @@ def _cluster_rows(
             badge = Badge(outcome_kind(code), OUTCOME_WORDS[code])
             if placement.deleting_since and code in (Outcome.PICKED, Outcome.KEPT):
                 badge = Badge("suspended", "Removed")
-        why = reason_sentence(outcome.reasons[0]) if outcome else joined.get(name, "")
+        why = outcome_sentences(outcome)[0] if outcome else joined.get(name, "")
         if name in decided:
             why = decided[name].why
         if outdated.get(name):

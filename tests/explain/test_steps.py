@@ -34,6 +34,7 @@ from placements.explain.vocabulary import (
     OUTCOME_WORDS,
     candidate_words,
     change_of_clusters,
+    outcome_sentences,
     round_sentence,
 )
 from placements.manifests.policy import PlacementPolicy
@@ -405,6 +406,10 @@ def test_a_blocked_cluster_is_not_called_filtered_out() -> None:
     assert (outcome.outcome, outcome.state) == (Outcome.OUTRANKED, Outcome.OUTRANKED)
     assert (blocked.outcome, blocked.state) == (Outcome.FILTERED, BLOCKED)
     assert OUTCOME_WORDS[blocked.state] == "Blocked by the spread limit"
+    assert outcome_sentences(blocked) == [
+        "Rank 4 in step 1; lost to smartfish on name (topology spread and affinity equal), last of the alphabet "
+        "first. Step 2: selecting it would make region=east 2 vs. minimum 0 (skew 2 > maxSkew 1)"
+    ]
     assert dict(passed_over(TWO)) == {Outcome.OUTRANKED: 1, BLOCKED: 1}
 
 
@@ -451,6 +456,14 @@ def test_a_cluster_has_a_line_through_all_steps() -> None:
     ]
     winner = cluster_steps(TWO, "smartfish", 2)
     assert [cell.words for cell in winner.cells] == ["selected", "selected in step 1"]
+
+
+def test_a_kept_cluster_is_already_placed_in_each_step() -> None:
+    kept = decide(GUIDE, pick_n(2, spread=[spread("region")]), binding("smartfish"))
+
+    assert [cell.words for cell in cluster_steps(kept, "smartfish", 1).cells] == [
+        "already placed"
+    ]
 
 
 def test_the_course_of_the_skew_has_a_point_for_each_step() -> None:

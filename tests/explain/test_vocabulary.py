@@ -135,7 +135,12 @@ def test_a_full_group_is_reported_with_its_count_and_limit() -> None:
 @pytest.mark.parametrize(
     ("names", "preferred", "spreads", "sentence"),
     [
-        ("a b", [], [], "Rank 2 in step 1; lost to b on name (affinity equal)"),
+        (
+            "a b",
+            [],
+            [],
+            "Rank 2 in step 1; lost to b on name (affinity equal), last of the alphabet first",
+        ),
         (
             "a b",
             [prefer(5, labelled(zone="b"))],
@@ -184,7 +189,7 @@ def test_outranked_is_reported_by_what_decided(
         (
             binding("a", scores=(0, 5)),
             binding("b", scores=(0, 5)),
-            "on name (stored topology spread 0 and affinity 5 equal)",
+            "on name (stored topology spread 0 and affinity 5 equal), first of the alphabet first",
         ),
     ],
 )

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import cached_property
+from functools import cache, cached_property
 
 from clusters.columns import ABSENT, Bools
 from fleetui.apimachinery.effort import check_time
@@ -40,7 +40,8 @@ class ClusterOutcome:
     """One cluster's outcome; exactly one of the reasons is the deciding one.
 
     A kept cluster also lists the filters that it would not pass today.
-    `round` is the round that picked it (PickN only); `stays`: it was placed before.
+    `round` is the round that picked it (PickN only); `stays`: it was placed before. `lost` is how a blocked
+    cluster was outranked in the round that filled its domain.
     """
 
     cluster: str
@@ -48,16 +49,13 @@ class ClusterOutcome:
     reasons: tuple[Reason, ...]
     round: int | None = None
     stays: bool = False
+    lost: Reason | None = None
 
     @property
-    def ruled_by(self) -> ReasonCode:
+    def against(self) -> Reason:
         """Return the deciding reason; for a lost place the first rule that the cluster breaks today."""
-        deciding, *others = self.reasons
-        return (
-            others[0].code
-            if others and self.outcome is Outcome.UNSCHEDULED
-            else deciding.code
-        )
+        has_others = self.outcome is Outcome.UNSCHEDULED and len(self.reasons) > 1
+        return self.reasons[has_others]
 
     @property
     def state(self) -> str:
@@ -82,6 +80,7 @@ class Outcomes:
     def __init__(self, decision: Decision) -> None:
         self.decision = decision
         self.cycle = decision.cycle
+        self._round = cache(decision.round)
         self._pick_of = {
             name: number for number, name in enumerate(decision.picked_names, start=1)
         }
@@ -135,9 +134,10 @@ class Outcomes:
             ReasonCode.NOT_ELIGIBLE: Outcome.NOT_ELIGIBLE,
             ReasonCode.OUTRANKED: Outcome.OUTRANKED,
         }
-        return _outcome(
+        outcome = _outcome(
             cluster, outcomes.get(reasons[0].code, Outcome.FILTERED), *reasons
         )
+        return replace(outcome, lost=self._lost_before(position))
 
     def summary(self) -> list[tuple[Outcome, int]]:
         """Return the outcome of every cluster by name, and its rank if it was outranked, else 0.
@@ -180,7 +180,7 @@ class Outcomes:
     @cached_property
     def _last_round(self) -> Round | None:
         rounds = self.decision.number_of_rounds
-        return self.decision.round(rounds) if rounds else None
+        return self._round(rounds) if rounds else None
 
     @cached_property
     def _exclusions(self) -> list[tuple[ConstraintScore, Bools]]:
@@ -302,6 +302,18 @@ class Outcomes:
             reason for reason in reasons if reason.code is not ReasonCode.ALREADY_PLACED
         )
 
+    def _lost_before(self, position: int) -> Reason | None:
+        """Return how a cluster lost when its domain was filled; None if it was no candidate then."""
+        chosen = self.decision.chosen
+        for score, excludes in self._exclusions:
+            codes = score.groups.codes
+            filled = (codes[chosen] == codes[position]).nonzero()[0]
+            if excludes[position] and codes[position] != ABSENT and filled.size:
+                step = self._round(int(filled[-1]) + 1)
+                if step.contends[position]:
+                    return self._outranked(step, position)
+        return None
+
     def _outranked(self, last: Round, position: int) -> Reason:
         names = self.cycle.fleet.names
         last_in = int(
@@ -310,7 +322,7 @@ class Outcomes:
         decided_by = last.decided_by(last_in, position)
         facts: dict[str, object] = {
             "round": last.number,
-            "rank": self._rank_of[position],
+            "rank": int((last.ranked == position).argmax()) + 1,
             "behind": names[last_in],
             "decidedBy": decided_by,
             "topologySpreadScore": last.spread_score(position),
@@ -320,6 +332,7 @@ class Outcomes:
         }
         if decided_by == NAME_COLUMN:
             facts["equal"] = equal_before(self.cycle, decided_by)
+            facts["isFirstName"] = profile_of(self.cycle).strategy.smaller_name_wins
         own, behind = last.combined(position), last.combined(last_in)
         if decided_by in own:
             facts |= {"score": own[decided_by], "behindScore": behind[decided_by]}

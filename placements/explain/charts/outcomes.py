@@ -62,7 +62,9 @@ class FunnelStage:
 
 def stages(outcomes: Sequence[ClusterOutcome]) -> list[FunnelStage]:
     """Return the stages from the whole fleet to the clusters placed, without rules that removed none."""
-    removed = Counter(one.ruled_by for one in outcomes if one.outcome not in _PLACED)
+    removed = Counter(
+        one.against.code for one in outcomes if one.outcome not in _PLACED
+    )
     remaining, funnel = len(outcomes), [FunnelStage("the fleet", len(outcomes), 0)]
     competes = False
     for rule, words in RULES.items():

@@ -451,6 +451,6 @@ def test_a_decision_that_ranked_nothing_explains_a_cluster_by_rescheduling() -> 
     advice = why_not(decision, "c")
     assert advice.is_rescheduled
     assert advice.outcome.outcome is Outcome.FILTERED
-    assert advice.outcome.ruled_by is ReasonCode.UNTOLERATED_TAINT
+    assert advice.outcome.against.code is ReasonCode.UNTOLERATED_TAINT
     assert why_not(decision, "a").outcome.outcome is Outcome.OUTRANKED
     assert not why_not(decision, "b").is_rescheduled

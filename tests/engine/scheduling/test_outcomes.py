@@ -283,7 +283,28 @@ def test_filtered_by_spread_gives_the_numbers_of_the_last_round() -> None:
         "violates": True,
     }
     reason = Reason(ReasonCode.TOPOLOGY_SPREAD, facts, is_deciding=True)
-    assert outcome == ClusterOutcome("e1", Outcome.FILTERED, (reason,))
+    assert outcome == ClusterOutcome(
+        "e1", Outcome.FILTERED, (reason,), lost=outcome.lost
+    )
+
+
+def test_a_blocked_cluster_says_to_which_it_lost_its_domain() -> None:
+    one = fleet(*grouped("region", east="e1 e2", west="w1 w2"))
+    decision = decide(one, pick_n(3, spread=[spread("region")]))
+    stuck = decide(
+        one.with_cluster(cluster("n1", region="north", not_eligible="noAgent")),
+        pick_n(3, spread=[spread("region")]),
+    )
+
+    blocked = [_of(stuck, name).lost for name in ("e1", "w1")]
+
+    assert _of(decision, "e1").lost is None
+    assert [
+        (lost.facts["round"], lost.facts["behind"]) for lost in blocked if lost
+    ] == [
+        (2, "e2"),
+        (1, "w2"),
+    ]
 
 
 def test_filtered_by_spread_comes_after_the_other_filters_one_reason_a_constraint() -> (
