@@ -16,6 +16,8 @@ from fleetui.audit import (
 from fleetui.hub_scope import LOCAL_HUB
 from fleetui.prepared import PreparedQuery
 from placements.engine.scheduling.decision import ENGINE_VERSION
+from placements.engine.scheduling.reason import Reason, ReasonCode
+from placements.explain.vocabulary import reason_sentence
 from placements.models import DecisionRecord, Placement, StalenessCheck, StalePick
 from placements.services.decisions.records import fault_of, of_another_engine
 from placements.services.fleet.queries import headroom_of
@@ -146,12 +148,21 @@ def refresh_staleness(*, now: datetime) -> int:
                 )
                 row.stale.all().delete()
                 picks = [
-                    StalePick(staleness_check=row, cluster_name=name, reason=reason)
+                    StalePick(
+                        staleness_check=row, cluster_name=name, reason=_words(reason)
+                    )
                     for name, reason in headroom.stale.items()
                 ]
                 StalePick.objects.bulk_create(picks, batch_size=500)
         done += len(placements)
     return done
+
+
+def _words(reason: Reason) -> str:
+    """Return a reason without scores, which change with each reading of a property."""
+    if reason.code is ReasonCode.OUTRANKED:
+        return "Other clusters rank before it"
+    return reason_sentence(reason)
 
 
 def _staleness_due(

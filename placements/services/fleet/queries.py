@@ -26,11 +26,10 @@ from placements.engine.balance import exceeded_limits
 from placements.engine.limits import ExceededLimit
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import CycleKind
-from placements.engine.scheduling.outcome import ClusterOutcome, Outcomes
-from placements.engine.scheduling.reason import ReasonCode
+from placements.engine.scheduling.outcome import Outcomes
+from placements.engine.scheduling.reason import Reason
 from placements.engine.scheduling.scheduler import schedule
 from placements.engine.scheduling.spread.base import imbalance, is_hard, is_limit
-from placements.explain.vocabulary import reason_sentence
 from placements.manifests.binding import BindingState
 from placements.models import Binding, Placement, PolicySnapshot, StalePick
 
@@ -112,11 +111,11 @@ class Skew(NamedTuple):
 class Headroom:
     """The skews of a placement, its stale picks, and the hard limits that the placed clusters exceed.
 
-    `stale` is by cluster why rescheduling would not select it.
+    `stale` is by cluster the last reason why rescheduling would not select it; the first is that it was placed before.
     """
 
     skews: tuple[Skew, ...]
-    stale: dict[str, str]
+    stale: dict[str, Reason]
     exceeded: tuple[ExceededLimit, ...]
 
     @property
@@ -134,7 +133,7 @@ def headroom_of(cycle: Cycle) -> Headroom:
         return Headroom((), {}, exceeded)
     outcomes = Outcomes(fresh)
     stale = {
-        name: _why_not(outcomes.of(name)) for name in outdated(cycle, fresh, names)
+        name: outcomes.of(name).reasons[-1] for name in outdated(cycle, fresh, names)
     }
     candidates, skews = fresh.candidates, list[Skew]()
     if candidates is None:
@@ -154,17 +153,6 @@ def headroom_of(cycle: Cycle) -> Headroom:
                 )
             )
     return Headroom(tuple(skews), stale, exceeded)
-
-
-def _why_not(outcome: ClusterOutcome) -> str:
-    """Return the last reason against a cluster: of one that is placed the first is that it was placed before.
-
-    Without scores: they change with each reading of a property.
-    """
-    *_, reason = outcome.reasons
-    if reason.code is ReasonCode.OUTRANKED:
-        return "Other clusters rank before it"
-    return reason_sentence(reason)
 
 
 @dataclass(frozen=True, slots=True)
