@@ -427,8 +427,8 @@ def staged_run(request: HttpRequest, name: str) -> HttpResponse:
     )
     picture = context["picture"]
     if run.is_running and picture:
-        words = [f"minimum {value:,}" for *_, value in picture.minimums[:1]]
-        words = ", ".join(["available", *words])
+        least = [f", minimum {value:,}" for *_, value in picture.minimums[:1]]
+        words = "".join(["available", *least])
         context["limits"] = [RunCount(picture.available, words)]
     sentences = badges.without_status(sentences_of(run, result), context["state"])
     is_held = run.gate in GATES or run.eta.get("reason") in HELD

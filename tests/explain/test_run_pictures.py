@@ -181,8 +181,9 @@ def test_a_stage_that_took_no_time_has_what_the_run_found_and_loses_no_new_clust
 
     picture = _picture(columns, [(8.0, _progress(0, 3, 2))])
 
-    assert (picture.points[0].at, picture.points[0].available) == (0, 3)
-    assert picture.minimums[-1] == (0, 1, 2)
+    first = picture.points[0]
+    assert [first.at, first.available] == [0, 3]
+    assert list(picture.minimums[-1]) == [0, 1, 2]
     assert list(picture.break_edges) == [1, 2, 3]
 
 
