@@ -201,7 +201,7 @@ def rolling_effects(
         f"{counted(left, 'pending update')} {verb(left, 'starts')} after you resume."
     )
     if not left:
-        words = "Nothing is held: every update has started, and finishes."
+        words = "Every update has started, and finishes; the next revision waits until you resume."
     elif is_paused:
         words = f"{counted(left, 'pending update')}."
     elif running:
@@ -223,7 +223,7 @@ def _common_effects(
         retry = f"Applies {number} again on the {failed:,} failed now."
     return [
         ("Retry", retry),
-        ("Roll back", back or "Nothing to go back to: no earlier revision."),
+        ("Roll back", back or "No older resources are kept."),
     ]
 
 
@@ -259,22 +259,25 @@ def staged_wait_rows(result: StagedUpdateResult, who: str) -> list[WaitRow]:
     return rows
 
 
-def next_stage_words(run: StagedRunPlan, wait: Wait) -> str:
-    """Return what an approval starts: "Then prod: 5 clusters, 2 at a time."."""
+def next_stage_words(run: StagedRunPlan, wait: Wait, parts: Mapping[str, Part]) -> str:
+    """Return what an approval starts: "Then prod: 3 of 5 clusters, 2 at a time."."""
     names = [stage.name for stage in run.stages]
     at = names.index(wait.stage) + (wait.reason is WaitReason.APPROVAL_AFTER)
     following = next((stage for stage in run.stages[at:] if stage.steps), None)
     if following:
         clusters = counted(len(following.steps), "cluster")
+        left = sum(parts[step.name] not in DONE for step in following.steps)
+        if left < len(following.steps):
+            clusters = f"{left:,} of {clusters}"
         return f"Then {following.name}: {clusters}, {following.limit:,} at a time."
     removals = len(run.deletions.steps)
     return f"Then {counted(removals, 'removal')}." if removals else "Then the run ends."
 
 
 class Gate(NamedTuple):
-    """What a user needs to approve a stage: the level and the words of each fact, and what starts then."""
+    """What a user needs to approve a stage: level, words and start of each fact, and what follows."""
 
-    facts: Sequence[tuple[str, str]]
+    facts: Sequence[tuple[str, str, datetime | None]]
     then: str
 
 
@@ -283,7 +286,6 @@ def gate_of(
     parts: Mapping[str, Part],
     *,
     available_since: datetime | None,
-    now: datetime,
 ) -> Gate | None:
     """Return the evidence for the approval that a staged run waits for, if any.
 
@@ -293,23 +295,20 @@ def gate_of(
     if wait is None:
         return None
     done = [step for stage in result.run.stages for step in stage.steps if step.done_at]
-    facts = _facts_of(done, parts, available_since, now) if done else ()
-    return Gate(facts, next_stage_words(result.run, wait))
+    facts = _facts_of(done, parts, available_since) if done else ()
+    return Gate(facts, next_stage_words(result.run, wait, parts))
 
 
 def _facts_of(
     done: Sequence[ClusterStep],
     parts: Mapping[str, Part],
     available_since: datetime | None,
-    now: datetime,
-) -> Sequence[tuple[str, str]]:
+) -> Sequence[tuple[str, str, datetime | None]]:
     """Return how many of the updated clusters are available, and how their updates went."""
     available = sum(parts[one.name] is Part.UPDATED for one in done)
     level, words = "attention", f"{available:,} of {len(done):,} updated are available"
     if available == len(done):
         level = "healthy"
-        if available_since:
-            words += f" for {duration_text(seconds_between(available_since, now))}"
     failed = sum(parts[one.name] is Part.FAILED for one in done)
     retries = counted(sum(one.failures for one in done), "retry").replace("rys", "ries")
     went = f"{failed:,} failed, {retries}"
@@ -321,7 +320,8 @@ def _facts_of(
     if spans:
         ends = dict.fromkeys((duration_text(spans[0]), duration_text(spans[-1])))
         went += f", {' to '.join(ends)}"
-    return ((level, words), ("failed" if failed else "healthy", went))
+    since = available_since if level == "healthy" else None
+    return ((level, words, since), ("failed" if failed else "healthy", went, None))
 
 
 _APPROVALS = {

@@ -1,7 +1,7 @@
 """The picture of a rollout or staged run: waves or stages as columns of clusters, and the line below them.
 
 Columns and line share one axis. A column has its own piece of it, as wide as the others, so that a stall or
-an approval, which take most of the time, do not press the updates together.
+an approval, which take most of the time, do not press the updates together; the title of the line says so.
 """
 
 from collections import Counter
@@ -12,6 +12,7 @@ from itertools import pairwise
 from math import inf
 from statistics import median_low
 
+from fleetui.apimachinery.grouping import grouped
 from fleetui.apimachinery.words import counted
 from placements.engine.rollout.staged_run import Stage, StagedRunPlan
 from placements.engine.rollout.waves import RolloutProgress
@@ -24,6 +25,10 @@ _SHOWN_AT_WORK = 3
 _SHORTEST_GAP = 20.0
 # How far apart, in percent of the height, the labels at the end of the line are.
 _LETTERS = 12.0
+_ADDITIONS = (
+    "Clusters without these resources start together: max unavailable limits updates of placed clusters, max surge"
+    " how many clusters are placed beyond the number selected."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +125,7 @@ class RunPicture:
     unit: str
     available: str = ""
     minimums: tuple[tuple[float, float, int], ...] = field(default=())
+    note: str = ""
 
     @property
     def slots(self) -> int:
@@ -168,6 +174,21 @@ class RunPicture:
             places.append((float(at), column))
             at += column.width
         return places
+
+    @property
+    def break_edges(self) -> dict[float, str]:
+        """The places where a break begins or ends, with its level; two that meet have one."""
+        return {
+            at: column.level
+            for place, column in self.placed_columns
+            if column.is_break
+            for at in (place, place + column.width)
+        }
+
+    @property
+    def scale(self) -> str:
+        """What the axis of a run that started says of its times."""
+        return f"time not to scale: each {self.unit} and break has a column"
 
     def height(self, value: float) -> float:
         """Return the height of a number of clusters in percent."""
@@ -412,21 +433,23 @@ def run_picture(
     placed = drawn.placed_columns
     number = sum(len(one.dots) for one in columns)
     progress = RolloutProgress(number, 0, 0, 0, number, 0, number)
-    minimum = 0
-    # In an initial deployment nothing can become unavailable.
-    is_initial = bool(moments) and not moments[0][1].available
+    minimum = missing = 0
     if moments:
+        first = moments[0][1]
         progress = moments[-1][1]
         number = progress.number
-        minimum = progress.min_available * (not is_initial)
+        # In an initial deployment nothing can become unavailable.
+        minimum = progress.min_available * bool(first.available)
+        missing = max(0, first.number - first.available)
     now = None
     if is_running and any(one.start is not None for one in columns):
         now = place_of(until, placed)
     # What a run ends with has a piece of the axis, too.
     last = drawn.slots * (0.95 + 0.05 * is_running)
+    # What a run finds is so from its start, also where its first column took no time.
     points = [
-        LinePoint(min(place_of(at, placed), last), one.old, one.new)
-        for at, one in _thinned(moments)
+        LinePoint((turn > 0) * min(place_of(at, placed), last), one.old, one.new)
+        for turn, (at, one) in enumerate(_thinned(moments))
     ]
     planned: list[LinePoint] = []
     if is_running or not moments:
@@ -441,10 +464,11 @@ def run_picture(
     if has_maximum and progress.max_total != number:
         bounds.append(("maximum", progress.max_total))
     lines = [(0.0, float(drawn.slots), value) for _, value in bounds if value]
+    # Clusters that were not available before the run are not lost by it.
     lowest = [
-        (place, place + column.width, column.minimum)
+        (place, place + column.width, column.minimum - missing)
         for place, column in placed
-        if column.minimum is not None and not is_initial
+        if column.minimum is not None and column.minimum > missing
     ]
     labels = [(f"{words} {value:,}", value) for words, value in bounds if value]
     labels += [(f"minimum {value:,}", value) for *_, value in lowest[-1:]]
@@ -457,6 +481,9 @@ def run_picture(
         labels.append((f"{expected:,} expected", expected))
     elif moments and is_running:
         labels.append((f"{progress.available:,} available", progress.available))
+    if is_running and progress.available < minimum:
+        below = f"{minimum - progress.available:,} below the minimum"
+        labels.append((below, progress.available))
     available = f"{progress.available:,} of {number:,}"
     return replace(
         drawn,
@@ -474,6 +501,7 @@ def run_picture(
         ),
         available=available,
         minimums=(*lines, *lowest),
+        note=_ADDITIONS * has_maximum,
     )
 
 
@@ -545,7 +573,7 @@ def _ticks(
     ticks = [(place, words) for words, place in reversed(starts.items())]
     place, last = started[-1]
     if now is not None:
-        return [*ticks, (now, f"now {duration_text(until)}")]
+        return [*ticks, (now, "now")]  # the header counts the time on
     return [*ticks, (place + last.width, duration_text(last.end or until))]
 
 
@@ -553,7 +581,9 @@ def _labels(ends: Sequence[tuple[str, int]], top: float) -> list[LineLabel]:
     """Return the labels at the end of the line, from above, moved apart where they would overlap."""
     labels: list[LineLabel] = []
     highest = 100.0
-    for words, value in sorted(dict(ends).items(), key=lambda pair: -pair[1]):
+    words_at = grouped((value, words) for words, value in dict(ends).items())
+    for value in sorted(words_at, reverse=True):
+        words = ", ".join(words_at[value])
         height = 100 * value / top
         highest = min(height, highest)
         labels.append(LineLabel(words, value, round(height, 2), round(highest, 2)))

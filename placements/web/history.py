@@ -291,7 +291,13 @@ def roll_back(request: HttpRequest, name: str) -> HttpResponse:
         page["refusal"] = f"{name} cannot roll back without the number of a revision"
     if request.method != "POST" or page["refusal"]:
         status = 409 if request.method == "POST" else 200
-        return render(request, "placements/roll_back.html", page, status=status)
+        return render_page(
+            request,
+            "placements/roll_back.html",
+            page,
+            fragment="placements/_rollback.html",
+            status=status,
+        )
     if page["unlikely"] and "accept" not in request.POST:
         page["unaccepted"] = True
         return render(request, "placements/roll_back.html", page, status=422)

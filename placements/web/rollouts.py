@@ -427,7 +427,9 @@ def staged_run(request: HttpRequest, name: str) -> HttpResponse:
     )
     picture = context["picture"]
     if run.is_running and picture:
-        context["limits"] = [RunCount(picture.available, "available")]
+        least = [f", minimum {value:,}" for *_, value in picture.minimums[:1]]
+        words = "".join(["available", *least])
+        context["limits"] = [RunCount(picture.available, words)]
     sentences = badges.without_status(sentences_of(run, result), context["state"])
     is_held = run.gate in GATES or run.eta.get("reason") in HELD
     if is_held or len(sentences) == 1:  # the title continues after what is waited for
@@ -442,7 +444,7 @@ def staged_run(request: HttpRequest, name: str) -> HttpResponse:
         if result
         else [],
         "approval": pending,
-        **(_gate_context(run, result, parts, now=now) if pending and result else {}),
+        **(_gate_context(run, result, parts) if pending and result else {}),
         "effects": [],
         "is_at_rest": bool(waits) and all(wait.reason in _BY_USERS for wait in waits),
         "is_prepared": spec_state is RunState.INITIALIZE,
@@ -469,7 +471,7 @@ def staged_run(request: HttpRequest, name: str) -> HttpResponse:
         context["again"] = start_again(run, run.resource_number)
     elif result and not run.is_mirrored:
         older = older_snapshot(run)
-        back = ""
+        back = "No older resources are kept. Revision history restores an older policy; another run rolls it out."
         if older is not None:
             context["back"] = start_again(run, older.number)
             revision = older.revision_number
@@ -489,12 +491,10 @@ def _gate_context(
     run: StagedRun,
     result: StagedUpdateResult,
     parts: Mapping[str, Part],
-    *,
-    now: datetime,
 ) -> dict[str, Any]:
     """Return the evidence for a pending approval: the updated clusters, and what changes."""
     context: dict[str, Any] = {
-        "gate": gate_of(result, parts, available_since=available_since(run), now=now)
+        "gate": gate_of(result, parts, available_since=available_since(run))
     }
     older, own = older_snapshot(run), run.resource_snapshot
     if older is not None and own is not None:

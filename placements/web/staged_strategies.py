@@ -308,6 +308,9 @@ def strategy(request: HttpRequest, name: str) -> HttpResponse:
         "placement__paused_since",
     )
     shown = with_status(runs.select_related("placement")).only(*fields).order_by("-id")
+    beside = Placement.objects.filter(
+        namespace=row.namespace, deleting_since=None
+    ).order_by("full_name")
     events = events_matching(kind=STAGED_STRATEGY, name=name).order_by("-at", "-id")
     return render_page(
         request,
@@ -318,9 +321,16 @@ def strategy(request: HttpRequest, name: str) -> HttpResponse:
                 map(stage_words, parse_staged_strategy(row.document).spec.stages)
             ),
             "runs": [(run, badges.run_state(run)) for run in shown[:_RUNS_SHOWN]],
-            "staged_placements": Placement.objects.filter(
-                namespace=row.namespace, strategy_type=StrategyType.EXTERNAL
-            ).order_by("full_name")[:_RUNS_SHOWN],
+            "starts": (
+                (
+                    "External",
+                    beside.filter(strategy_type=StrategyType.EXTERNAL)[:_RUNS_SHOWN],
+                ),
+                (
+                    "Rolling updates, to change to External first",
+                    beside.exclude(strategy_type=StrategyType.EXTERNAL)[:_RUNS_SHOWN],
+                ),
+            ),
             "manifest": dump_yaml(row.document),
             "events": event_rows(events[:_EVENTS_SHOWN]),
         },

@@ -264,6 +264,39 @@ def test_what_a_rollback_is_warned_of_is_above_its_button(
 
 
 @pytest.mark.usefixtures("nine")
+@pytest.mark.parametrize("javascript", [True, False])
+def test_rolls_back_to_the_revision_that_is_chosen(
+    enter: Enter, work: Callable[[], None], javascript: bool
+) -> None:
+    document = Placement.objects.get(name="web").document
+    for number in (4, 3, 2):
+        document = copy.deepcopy(document)
+        document["spec"]["policy"]["numberOfClusters"] = number
+        save_placement(document, by=None, now=datetime.now(UTC), confirmed=True)
+        work()
+    page = enter("/placements/web/roll-back/", "operator", javascript=javascript)
+    main = page.locator("main")
+    expect(main.get_by_role("heading", level=1)).to_have_text(
+        "Roll back web to revision 4?"
+    )
+
+    page.get_by_label("Revision 3").check()
+    if not javascript:
+        page.get_by_role("button", name="Show changes").click()
+    expect(main.get_by_role("heading", level=1)).to_have_text(
+        "Roll back web to revision 3?"
+    )
+    expect(main.get_by_role("region", name="Result")).to_contain_text(
+        "4 of 4 clusters selected"
+    )
+    expect(page.get_by_label("Revision 3")).to_be_checked()
+    page.get_by_role("button", name="Roll back to revision 3").click()
+
+    expect(page).to_have_url(re.compile("/placements/web/$"))
+    assert Placement.objects.get(name="web").number_of_clusters == 4
+
+
+@pytest.mark.usefixtures("nine")
 def test_a_prefilled_name_is_replaced_by_what_is_typed(enter: Enter) -> None:
     page = enter("/placements/new/", "operator")
     name = page.get_by_label("Name", exact=True).first

@@ -150,11 +150,11 @@ def test_no_time_is_written_twice_below_the_line() -> None:
         RunColumn("Approval", start=0.04, end=30, is_break=True),
     ]
 
-    assert [words for _, words in _picture(columns, []).ticks] == ["0s", "now 30s"]
+    assert [words for _, words in _picture(columns, []).ticks] == ["0s", "now"]
 
 
 def test_the_limits_are_named_at_the_end_and_stand_apart() -> None:
-    moments = [(0.0, _progress(3, 0, 2)), (20.0, _progress(1, 2, 2))]
+    moments = [(0.0, _progress(3, 0, 2)), (20.0, _progress(1, 1, 3))]
     columns = [RunColumn("1", start=0, end=30)]
 
     picture = _picture(columns, moments, has_maximum=True)
@@ -162,12 +162,29 @@ def test_the_limits_are_named_at_the_end_and_stand_apart() -> None:
     assert [one.words for one in picture.labels] == [
         "maximum 7",
         "minimum 3",
-        "3 available",
+        "2 available, 1 below the minimum",
     ]
     assert picture.labels[1].place - picture.labels[2].place == pytest.approx(12)
-    assert [(one.old, one.new) for one in picture.points] == [(3, 0), (1, 2), (1, 2)]
+    assert [(one.old, one.new) for one in picture.points] == [(3, 0), (1, 1), (1, 1)]
     initial = _picture(columns, [(0.0, _progress(0, 0, 5))])
     assert [one.words for one in initial.labels] == ["0 available"]
+
+
+def test_a_stage_that_took_no_time_has_what_the_run_found_and_loses_no_new_cluster() -> (
+    None
+):
+    columns = [
+        RunColumn("1 canary", start=0, end=0, minimum=4),
+        RunColumn("Approval", start=0, end=30, is_break=True),
+        RunColumn("Timed wait", start=30, end=60, is_break=True),
+    ]
+
+    picture = _picture(columns, [(8.0, _progress(0, 3, 2))])
+
+    first = picture.points[0]
+    assert [first.at, first.available] == [0, 3]
+    assert list(picture.minimums[-1]) == [0, 1, 2]
+    assert list(picture.break_edges) == [1, 2, 3]
 
 
 def test_the_plan_counts_what_is_updated_after_each_wave() -> None:

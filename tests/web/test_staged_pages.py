@@ -30,7 +30,14 @@ from placements.services.rollouts.stages import starting_strategy
 from placements.services.rollouts.worker import run_cluster_calls
 from placements.templatetags.fleet import remaining
 from tests.database import compare_all, compare_for_long, forget_caches, load_once
-from tests.rows import NOW, decided, joined, person, placement_document
+from tests.rows import (
+    NOW,
+    decided,
+    joined,
+    person,
+    pick_n_spec,
+    placement_document,
+)
 from tests.services.rollouts.staged import StagedWorld, run_document, stage, staged_spec
 from tests.services.rollouts.world import SECOND, world_once
 from tests.web.reading import page_text, words_of
@@ -1023,6 +1030,38 @@ def test_a_run_starts_with_a_new_strategy_from_the_same_form(
     assert "a strategy has this name already" in page_text(again)
     listed = text_of(operator, "/rollouts/staged/strategies/two-steps/")
     assert f'href="{START}?strategy=two-steps">Start run of web</a>' in listed
+
+
+@pytest.mark.usefixtures("world")
+def test_a_strategy_starts_runs_also_of_placements_with_rolling_updates(
+    operator: Client, text_of: Fetch
+) -> None:
+    save_placement(placement_document("shop", pick_n_spec(1)), by=None, now=NOW)
+
+    listed = text_of(operator, "/rollouts/staged/strategies/careful/")
+    start = text_of(operator, "/placements/shop/staged-run/?strategy=careful")
+
+    assert 'href="/placements/shop/staged-run/?strategy=careful"' in listed
+    assert "Rolling updates, to change to External first" in listed
+    [change] = re.findall(r"<button[^>]*>Change shop to External</button>", start)
+    assert 'name="review"' in change  # one click to the review
+
+
+@pytest.mark.usefixtures("waiting")
+def test_a_run_without_older_resources_says_where_an_older_policy_is_restored(
+    operator: Client, text_of: Fetch
+) -> None:
+    page = text_of(operator, RUN)
+    placement = text_of(operator, "/placements/web/")
+
+    assert "Nothing to go back to" not in page
+    assert "Revision history restores an older policy" in words_of(page)
+    for one in (page, placement):
+        [link] = re.findall(r'<a[^>]*id="roll-back"[^>]*>', one)
+        assert 'href="/placements/web/history/"' in link
+    assert "Restore policy opens an older policy for review" in words_of(
+        text_of(operator, "/placements/web/history/")
+    )
 
 
 @pytest.mark.usefixtures("nine")

@@ -1,6 +1,7 @@
 """The chart of a rollout or staged run: Plotly's drawing of its picture."""
 
 from collections.abc import Iterator
+from textwrap import wrap
 from typing import Any
 
 import plotly.graph_objects as go
@@ -121,13 +122,10 @@ def lines_of(picture: RunPicture, height: float) -> Iterator[dict[str, Any]]:
             "y1": value,
             "line": {"color": Color.TEXT, "dash": "dash", "width": 1.5},
         }
-    for place, column in picture.placed_columns:
-        if not column.is_break:
-            continue
-        color = Color.ATTENTION if column.level else Color.BORDER
+    for at, level in picture.break_edges.items():
+        color = Color.ATTENTION if level else Color.BORDER
         dashes = {"color": color, "dash": "dashdot", "width": 1.5}
-        for at in (place, place + column.width):
-            yield {**_UPRIGHT, "x0": at, "x1": at, "y1": 1, "line": dashes}
+        yield {**_UPRIGHT, "x0": at, "x1": at, "y1": 1, "line": dashes}
     if picture.now is not None:
         yield {
             **_UPRIGHT,
@@ -165,7 +163,7 @@ def words_of(picture: RunPicture, height: float) -> Iterator[dict[str, Any]]:
         "y": height,
         "yanchor": "top",
         "showarrow": False,
-        "text": "<b>Available clusters</b>",
+        "text": f"<b>Available clusters</b> {picture.scale}",
     }
     for one in picture.labels:
         yield {
@@ -256,7 +254,9 @@ def _column_text(column: RunColumn, is_named: bool) -> str:
     if column.gate:
         return ""  # a card of the page is there
     if column.is_break:
-        return "<br>".join([f"<b>{column.name}</b>", f"<b>{column.lasting}</b>"])
+        reasons = [line for one in column.details for line in wrap(one, 24)]
+        words = (f"<b>{column.name}</b>", f"<b>{column.lasting}</b>", *reasons)
+        return "<br>".join(words)
     lines = [f"<b>{column.name or '–'}</b>", column.note]  # noqa: RUF001 -- nothing to name
     if not is_named:
         lines += [one.cluster for one in column.troubled[:2]]
