@@ -627,10 +627,10 @@ def test_a_staged_run_that_ended_is_the_last_rollout_that_did() -> None:
 @pytest.mark.nightly
 def test_runs_as_few_queries_whatever_needs_attention(viewer: Client) -> None:
     record_heartbeat(now=NOW)
-    counts = [_queries_with(viewer, number) for number in (1, 4)]
+    one, two, four, seven = (_queries_with(viewer, number) for number in (1, 2, 4, 7))
 
-    assert counts[0] == counts[1]
-    assert counts[1] <= 15
+    assert one == two <= 15
+    assert four == seven < one  # causes of several clusters read no faults of one
 
 
 def _queries_with(viewer: Client, number: int) -> int:

@@ -160,7 +160,8 @@ def test_shows_the_domains_against_their_limit_and_the_way_to_the_clusters(
     )
 
     drawn = re.findall(
-        r'<th scope="row">(\w+)</th>.*?<td class="lane-count"><strong>(\d+)</strong><span class="lane-of"> of (\d+)<',
+        r'<th scope="row" title="(\w+)">\1</th>.*?'
+        r'<td class="lane-count"><strong>(\d+)</strong><span class="lane-of"> of (\d+)<',
         topology,
         re.DOTALL,
     )
@@ -259,9 +260,13 @@ def test_says_why_it_is_not_fulfilled_and_what_would_help(
     page = text_of(viewer, "/placements/stuck/")
 
     assert "region=south has 0 selected clusters and no candidates" in page
-    assert "palemoth removed from the fleet" in text_of(
-        viewer, "/placements/stuck/decision/"
-    )
+    decision = text_of(viewer, "/placements/stuck/decision/")
+    ways = decision.partition("Fulfilled by any of these changes:")[2]
+    assert re.findall(r"<li[^>]*>([^<]+)</li>", ways.partition("</ul>")[0]) == [
+        "region whenUnsatisfiable ScheduleAnyway (now DoNotSchedule)",
+        "region maxSkew 2 (now 1)",
+        "no spread constraint on region",
+    ]
 
 
 @pytest.mark.nightly
