@@ -54,7 +54,7 @@ def test_w5_says_what_becomes_of_each_placement_before_anything_happens(
         "web": "Rescheduled",
     }
     assert re.search(
-        r'joins">jumpingcat</span>\s*<span class="quiet small">topology\s+−2, affinity 20',
+        r'joins">jumpingcat</span>\s*<span class="quiet small">spread score\s+−2, affinity 20',
         page,
     )
     assert "region=north and region=south stay at 0 (no candidates)" in page
@@ -101,6 +101,29 @@ def test_begins_at_the_requested_pace(operator: Client) -> None:
         < row.deadline - datetime.now(UTC)
         <= timedelta(minutes=30)
     )
+
+
+@pytest.mark.parametrize("path", ["", "bulk/drain/"])
+def test_a_drain_started_from_the_admin_ends_there(operator: Client, path: str) -> None:
+    all_joined("a", "b")
+    admin = "/admin/clusters/membercluster/"
+    page = (
+        f"/clusters/{path}?name=a&next={admin}"
+        if path
+        else f"/clusters/a/drain/?next={admin}"
+    )
+
+    opened = operator.get(page, follow=True)
+    answer = operator.post(
+        opened.request["PATH_INFO"] + "?" + opened.request["QUERY_STRING"],
+        {"do": "start"},
+    )
+
+    assert "Max concurrent" in page_text(opened), "the drain page, with its options"
+    assert f'<a href="{admin}">Cancel</a>' in opened.content.decode()
+    assert (answer.status_code, answer["Location"]) == (302, admin)
+    assert Drain.objects.get().cluster_name == "a"
+    assert "Drain of a started" not in operator.get(admin).content.decode()
 
 
 @pytest.mark.nightly
