@@ -385,7 +385,7 @@ def cluster(request: HttpRequest, name: str, tab: str = "placements") -> HttpRes
         workloads_changed_at=workloads_changed_at()
     )
     row, now = get_object_or_404(rows, name=name), datetime.now(UTC)
-    changes: list[datetime | None] = [row.verdict_since]
+    changes: list[datetime | None] = [row.away_since]
     if row.is_eligible:
         changes += row.healthy_since, row.workloads_changed_at
     context = {
