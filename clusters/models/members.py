@@ -258,6 +258,11 @@ class MemberCluster(HubRow):
         return not self.verdict
 
     @property
+    def away_since(self) -> datetime | None:
+        """Since when it does not answer, also once its heartbeat is lost; else of its readiness."""
+        return self.unanswered_since or self.verdict_since
+
+    @property
     def is_late(
         self,
     ) -> bool:  # it does not answer, and that does not make it ineligible yet

@@ -20,7 +20,7 @@ from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 
 from clusters.credentials import credential_of, public_facts
-from clusters.drivers.base import KUBERNETES, SIMULATED
+from clusters.drivers.base import KUBERNETES
 from clusters.drivers.kubernetes.properties import ENTRYPOINT
 from clusters.filters import (
     ClusterFilter,
@@ -29,7 +29,7 @@ from clusters.filters import (
     groups_of,
     label_keys,
 )
-from clusters.fleet import CORDON_KEY, CORDON_VALUE
+from clusters.fleet import CORDON_KEY, CORDON_VALUE, is_cordon
 from clusters.models import ClusterLabel, ClusterTaint, MemberCluster
 from clusters.operations.change_log import lock_fleet
 from clusters.operations.connection import new_member
@@ -44,10 +44,14 @@ from placements.explain.clusters import cluster_status
 from placements.explain.vocabulary import ELIGIBILITY_WORDS
 from placements.services.bulk_changes import BULK_ACTIONS
 from placements.services.fleet.forms import (
+    CLUSTER_KINDS,
+    CLUSTER_NAME_HINT,
+    DRIVERS_BY_KIND,
     LABELS_PATH,
     TAINTS_PATH,
     read_cluster,
     row_context,
+    taint_text,
     taints_without_cordon,
     typed_rows,
     with_cordon,
@@ -190,6 +194,23 @@ def _in_state(rows: QuerySet[MemberCluster], value: str) -> QuerySet[MemberClust
     return rows.filter(pk__in=matching.values("pk"))
 
 
+_TYPED = (
+    *("name", "kind", "label_key", "label_value"),
+    *("taint_key", "taint_value", "taint_effect"),
+)
+"""What the console takes over of a new cluster that it connects."""
+_DRIVER_NAMES = {
+    DRIVERS_BY_KIND.get(kind, kind): name for kind, name, _ in CLUSTER_KINDS
+}
+_MAINTENANCE = {
+    True: (
+        "uncordon",
+        "Cordoned: new placements need a matching toleration.",
+        "Uncordon",
+    ),
+    False: ("drain", "Not cordoned.", "Cordon or drain"),
+}
+"""By whether a cluster is cordoned: the page, the state, and the link to the page."""
 _SIGNS = {"healthy": "good", "attention": "warn", "failed": "bad"}
 """How the admin draws the levels of a status; others are quiet."""
 _STATES = [
@@ -471,16 +492,17 @@ class ClusterForm(forms.ModelForm):
 class JoinForm(ClusterForm):
     name = forms.CharField(
         required=False,
-        help_text="DNS label, max. 63 characters. Cannot be changed later.",
+        help_text=CLUSTER_NAME_HINT,
     )
-    driver = forms.ChoiceField(
-        required=False,
-        choices=[("", "None (not monitored)"), (SIMULATED, "Simulated")],
-        help_text="Connection driver.",
+    kind = forms.ChoiceField(
+        choices=[(kind, f"{name}: {hint}") for kind, name, hint in CLUSTER_KINDS],
+        initial=CLUSTER_KINDS[0][0],
+        widget=forms.RadioSelect,
+        help_text="Save continues with the connection of a Kubernetes cluster.",
     )
 
     class Meta(ClusterForm.Meta):
-        fields = ("name", "driver")
+        fields = ("name", "kind")
 
 
 class ClusterChangeList(ChangeList):
@@ -617,7 +639,7 @@ class MemberClusterAdmin(RoleAdmin):
         agent: tuple[Any, ...] = (identity, "heartbeat_period", "started_from")
         if obj is None:
             return (
-                (None, {"fields": ("name", "driver")}),
+                (None, {"fields": ("name", "kind")}),
                 ("Labels and taints", {"fields": ("labels", "taints")}),
                 ("Member agent", {"fields": agent}),
             )
@@ -650,6 +672,9 @@ class MemberClusterAdmin(RoleAdmin):
         context = extra_context or {}
         if object_id is None:
             context |= {"title": "Add member cluster", "show_save_and_continue": False}
+        if object_id is None and request.POST.get("kind") == KUBERNETES:
+            typed = {name: request.POST.getlist(name) for name in _TYPED}
+            return redirect(reverse("web:cluster-new", query=typed))
         if request.method != "POST":
             return super().changeform_view(request, object_id, form_url, context)
         with transaction.atomic():
@@ -665,7 +690,8 @@ class MemberClusterAdmin(RoleAdmin):
     ) -> None:
         typed = form.cleaned_data
         spec = ClusterSpec(
-            form.manifest(typed), driver=None if change else typed["driver"]
+            form.manifest(typed),
+            driver=None if change else DRIVERS_BY_KIND[typed["kind"]],
         )
         expected = typed.get("started_from") or 0
         put = put_cluster(spec, by=request.user, now=timezone.now(), expected=expected)  # type: ignore[arg-type]
@@ -725,15 +751,10 @@ class MemberClusterAdmin(RoleAdmin):
 
     @admin.display(description="maintenance")
     def maintenance(self, cluster: MemberCluster) -> SafeString:
-        if cluster.is_cordoned:
-            url = reverse("web:cluster-uncordon", args=[cluster.name])
-            return format_html(
-                '{} <a href="{}">Uncordon</a>',
-                "Cordoned: new placements need a matching toleration.",
-                url,
-            )
-        url = reverse("web:cluster-drain", args=[cluster.name])
-        return format_html('Not cordoned. <a href="{}">Cordon or drain</a>', url)
+        page, words, link = _MAINTENANCE[cluster.is_cordoned]
+        here = reverse("admin:clusters_membercluster_change", args=[cluster.pk])
+        url = reverse(f"web:cluster-{page}", args=[cluster.name], query={"next": here})
+        return format_html('{} <a href="{}">{}</a>', words, url, link)
 
     @admin.display(description="credentials")
     def credential_table(self, cluster: MemberCluster) -> SafeString:
@@ -766,12 +787,13 @@ class MemberClusterAdmin(RoleAdmin):
 
     @admin.display(description="taints")
     def taint_list(self, cluster: MemberCluster) -> SafeString | str:
-        taints = [(one.key, one.value) for one in cluster.taints.all()]
-        cordon = (CORDON_KEY, CORDON_VALUE)
-        others = ", ".join(
-            f"{key}={value}" for key, value in taints if (key, value) != cordon
-        )
-        return badge("off", "Cordoned", others) if cordon in taints else others or NONE
+        taints = [
+            {"key": one.key, "value": one.value, "effect": one.effect}
+            for one in cluster.taints.all()
+        ]
+        others = ", ".join(taint_text(one) for one in taints if not is_cordon(one))
+        is_cordoned = any(map(is_cordon, taints))
+        return badge("off", "Cordoned", others) if is_cordoned else others or NONE
 
     @admin.display(description="heartbeat", ordering="heartbeat_at")
     def heartbeat(self, cluster: MemberCluster) -> str:
@@ -787,7 +809,7 @@ class MemberClusterAdmin(RoleAdmin):
         return chips([(reverse("web:cluster", args=[cluster.name]), str(count))])
 
     driver_name = column(
-        "driver", lambda row: row.driver.capitalize() or "None (not monitored)"
+        "driver", lambda row: _DRIVER_NAMES.get(row.driver, row.driver)
     )
     demo = column(
         "demo", lambda row: "Demo" if row.is_demo else NONE, ordering="is_demo"

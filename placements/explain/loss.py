@@ -30,7 +30,7 @@ VARIANT_NAMES = {
 }
 # The level and the words of each impact.
 IMPACT_BADGES = {
-    PlacementImpact.STUCK: ("attention", "Unschedulable"),
+    PlacementImpact.STUCK: ("attention", "Not fulfilled"),
     PlacementImpact.BLOCKED: ("attention", "Blocked"),
     PlacementImpact.DOWN: ("attention", "Clusters down"),
     PlacementImpact.SHRINKS: ("attention", "Scaled down"),
@@ -113,7 +113,9 @@ def loss_message(row: PlacementLoss) -> str:
         case PlacementImpact.CANNOT:
             message = STAYS_SENTENCES[KeptReason(row.stays or "")]
         case PlacementImpact.STUCK if row.decision is not None:
-            message = f"No replacement: {stuck_words(row.decision)}."
+            replaced = f"{len(row.joins):,} of {len(row.leaves):,} replaced"
+            words = replaced if row.joins and row.leaves else "No replacement"
+            message = f"{words}: {stuck_words(row.decision)}."
         case PlacementImpact.MOVES if row.leaves:
             message = f"Replacement: {first_names(row.joins, NAMES_SHOWN)}."
         case PlacementImpact.SHRINKS:
@@ -158,7 +160,7 @@ def emptied_domains(after: Fleet, before: Fleet, keys: Iterable[str]) -> list[st
 
 
 def impacts_sentence(counts: Mapping[PlacementImpact, int]) -> str:
-    """Return the result of a loss: "1 unschedulable, 3 rescheduled"."""
+    """Return the result of a loss: "1 not fulfilled, 3 rescheduled"."""
     parts = [
         f"{counts[impact]:,} {words}"
         for impact, words in _IMPACTS.items()
@@ -168,7 +170,7 @@ def impacts_sentence(counts: Mapping[PlacementImpact, int]) -> str:
 
 
 _IMPACTS = {
-    PlacementImpact.STUCK: "unschedulable",
+    PlacementImpact.STUCK: "not fulfilled",
     PlacementImpact.DOWN: "with clusters down",
     PlacementImpact.SHRINKS: "scaled down",
     PlacementImpact.MOVES: "rescheduled",

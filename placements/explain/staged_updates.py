@@ -216,7 +216,7 @@ STAYS_SENTENCES = {
     KeptReason.HELD: "Paused or stopped: no replacement could start; it leaves once that ends.",
     KeptReason.NEXT_RUN: "Staged: its resources are removed by its next run.",
     KeptReason.STAGED_RUN: (
-        "Staged: a run is in progress, which this would end; it leaves once that has ended."
+        "Staged: a run is in progress; the placement is evicted when the run has ended."
     ),
 }
 

@@ -4,7 +4,7 @@ Page, REST and command run the actions on clusters of the table (`actions.py`) b
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any
 from uuid import uuid4
@@ -28,6 +28,7 @@ from fleetui.request_ids import with_request_id
 from placements.services.actions import ACTIONS, Action, ActionKind
 from placements.services.disruption.drains import running_drains
 from placements.services.disruption.preview import drain_impact
+from placements.services.fleet.forms import taint_text
 from placements.services.loss.evaluation import Impact, impact_of
 
 BULK_ACTIONS = {
@@ -261,7 +262,7 @@ _TAINTS: Mapping[str, Mapping[str, Any]] = {
     "uncordon": {"remove": [CORDON]},
     "drain": {"add": [CORDON]},
 }
-_WORDS = {"drain": "Cordon and evict"}
+_WORDS = {"drain": "Cordon, and evict any placements"}
 """What is said of an action instead of its change of taints."""
 
 
@@ -318,14 +319,13 @@ def _retainted(
     taints = tuple(taint for taint in cluster.taints if taint not in removed)
     taints += tuple(taint for taint in dict.fromkeys(added) if taint not in taints)
     words = [
-        f"+ {_taint_words(taint)}" for taint in taints if taint not in cluster.taints
+        f"+ {taint_text(asdict(taint))}"
+        for taint in taints
+        if taint not in cluster.taints
     ]
     words += [
-        f"− {_taint_words(taint)}" for taint in cluster.taints if taint not in taints
+        f"− {taint_text(asdict(taint))}"
+        for taint in cluster.taints
+        if taint not in taints
     ]
     return cluster.with_changes(taints=taints), ", ".join(words)
-
-
-def _taint_words(taint: Taint) -> str:
-    value = taint.value and f"={taint.value}"
-    return f"{taint.key}{value}:{taint.effect}"

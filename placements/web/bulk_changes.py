@@ -52,6 +52,16 @@ def bulk_change(request: HttpRequest, action: str) -> HttpResponseBase:
     """Show the form and the preview of an action on the selected clusters, or run the action."""
     if action not in BULK_ACTIONS:
         raise Http404
+    if action == "drain" and request.method != "POST":
+        names = " ".join(request.GET.getlist("name")).split()
+        if len(names) == 1 and "all" not in request.GET:
+            return redirect(
+                reverse(
+                    "web:cluster-drain",
+                    args=names,
+                    query={"plan": "new", "next": next_address(request, "")},
+                )
+            )
     return for_action(ActionKind.CLUSTER, action)(_bulk_change)(
         request, wanted=BULK_ACTIONS[action]
     )

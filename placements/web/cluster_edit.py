@@ -64,6 +64,7 @@ def change_cluster(request: HttpRequest, name: str, step: str) -> HttpResponseBa
 
 def _change_cluster(request: HttpRequest, action: Action, name: str) -> HttpResponse:
     cluster = get_object_or_404(MemberCluster, name=name)
+    back = next_address(request, reverse("web:cluster", args=[name]))
     is_quick = request.POST.get("do") == "quick"
     impact = (
         _IMPACTS[action.name](cluster) if is_quick or request.method != "POST" else None
@@ -74,7 +75,7 @@ def _change_cluster(request: HttpRequest, action: Action, name: str) -> HttpResp
         return redirect_done(
             request,
             change_clusters(action, {}, [name], **actor(request)),
-            back=next_address(request, reverse("web:cluster", args=[name])),
+            back=back,
         )
     return render(
         request,
@@ -83,6 +84,7 @@ def _change_cluster(request: HttpRequest, action: Action, name: str) -> HttpResp
             "title": f"{action.title.format(name=name)}?",
             "button": action.short_title,
             "cluster": cluster,
+            "cancel": back,
             "confirmation": action.confirmation,
             "impact": impact,
             "is_final": action.is_dangerous,

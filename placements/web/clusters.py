@@ -33,7 +33,7 @@ from clusters.filters import (
     label_keys,
     near_duplicates,
 )
-from clusters.fleet import EligibilityKind, is_cordon
+from clusters.fleet import EligibilityKind
 from clusters.models import MemberCluster, Membership
 from clusters.observation import unhealthy_since
 from clusters.operations.edit import not_ready_at
@@ -58,6 +58,7 @@ from placements.services.filters import (
     events_matching,
     placements_on,
 )
+from placements.services.fleet.forms import taint_text, taints_without_cordon
 from placements.services.fleet.queries import (
     LABEL,
     ORDERS,
@@ -376,11 +377,6 @@ def _rows(clusters: list[MemberCluster], columns: list[str]) -> list[ClusterList
     return rows
 
 
-def taint_text(written: dict[str, Any]) -> str:
-    value = f"={written['value']}" if written.get("value") else ""
-    return f"{written['key']}{value}:{written['effect']}"
-
-
 @for_readers
 @require_safe
 @live_page
@@ -389,7 +385,7 @@ def cluster(request: HttpRequest, name: str, tab: str = "placements") -> HttpRes
         workloads_changed_at=workloads_changed_at()
     )
     row, now = get_object_or_404(rows, name=name), datetime.now(UTC)
-    changes: list[datetime | None] = [row.verdict_since]
+    changes: list[datetime | None] = [row.away_since]
     if row.is_eligible:
         changes += row.healthy_since, row.workloads_changed_at
     context = {
@@ -401,9 +397,7 @@ def cluster(request: HttpRequest, name: str, tab: str = "placements") -> HttpRes
         "kubernetes_version": row.properties.get(VERSION, ""),
         "reason": unreachable_words(row, now=now) or row.workloads_problem,
         "repelling": [
-            taint_text(taint)
-            for taint in row.document["spec"].get("taints") or ()
-            if not is_cordon(taint)
+            taint_text(taint) for taint in taints_without_cordon(row.document)
         ],
         "faults": fault_rows(row, now=now),
         "removals": len(waiting_removals(row.name)),

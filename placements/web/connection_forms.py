@@ -13,6 +13,7 @@ from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.htmx import redirect_page, render_page
 from placements.explain.connections import CheckReport, check_report
 from placements.services.fleet.forms import (
+    CLUSTER_NAME_HINT,
     LABELS_PATH,
     TAINTS_PATH,
     TypedCluster,
@@ -52,7 +53,7 @@ OF_CLUSTER = (
     ConnectionField(
         "name",
         "Name",
-        "Lowercase letters, digits, “-” and “.”, at most 63. Cannot be changed.",
+        CLUSTER_NAME_HINT,
         is_required=True,
         path=NAME_PATH,
     ),

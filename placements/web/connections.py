@@ -57,7 +57,13 @@ from fleetui.permissions import (
 )
 from placements.explain.connections import check_report, unreachable_words
 from placements.services.filters import kinds_for, kinds_on
-from placements.services.fleet.forms import row_context, typed_rows
+from placements.services.fleet.forms import (
+    CLUSTER_KINDS,
+    DRIVERS_BY_KIND,
+    REPORTED_BY_AGENT,
+    row_context,
+    typed_rows,
+)
 from placements.web.connection_forms import (
     NAME_PATH,
     OF_CLUSTER,
@@ -67,20 +73,6 @@ from placements.web.connection_forms import (
 )
 from placements.web.request import actor, as_file, number_of, redirect_after
 
-REPORTED_BY_AGENT = "agent"
-KINDS = (
-    (SIMULATED, "Simulated", "Exists only in this console. For trying things out."),
-    (
-        KUBERNETES,
-        "Kubernetes",
-        "The console connects to its API server, applies resources and observes them.",
-    ),
-    (
-        REPORTED_BY_AGENT,
-        "Reported by an agent",
-        "An agent in the cluster sends heartbeats over REST. Placements are scheduled, not applied.",
-    ),
-)
 PREPARED_FILE = "fleetui-prepare.yaml"
 _ADDED = {
     SIMULATED: "Member cluster {} added.",
@@ -103,15 +95,11 @@ def add_cluster(request: HttpRequest) -> HttpResponseBase:
 def _new(request: HttpRequest) -> HttpResponseBase:
     may_operate_now = may_operate(request.user)
     may_connect = may_administer_clusters(request.user)
-    entered = request.GET
-    typed = ("", "")
-    if request.method == "POST":
-        entered = request.POST
-        typed = typed_rows(entered)
+    entered = request.POST or request.GET
     usual = SIMULATED if may_operate_now else KUBERNETES
     kinds = [
         (*one, may_connect if one[0] == KUBERNETES else may_operate_now)
-        for one in KINDS
+        for one in CLUSTER_KINDS
     ]
     kind = entered.get("kind") or usual
     context = {
@@ -119,11 +107,11 @@ def _new(request: HttpRequest) -> HttpResponseBase:
         "seconds": CHECK_SECONDS,
         "kinds": kinds,
         "kind": kind,
+        **row_context(*typed_rows(entered)),
     }
     submit: Callable[[], CheckResult | str] = partial(_submitted, request, None)
     if kind != KUBERNETES:
         submit = partial(_added, request)
-    context |= row_context(*typed)
     return connection_page(
         request, "clusters/new.html", context, submit=submit, own=OF_CLUSTER
     )
@@ -133,13 +121,13 @@ def _added(request: HttpRequest) -> str:
     """Add a cluster without a connection; return its address. Raise InvalidManifest."""
     kind = request.POST.get("kind", "")
     name = request.POST.get("name", "").strip()
-    if kind not in _ADDED:
-        allowed = ", ".join(key for key, _, _ in KINDS)
+    if kind not in DRIVERS_BY_KIND:
+        allowed = ", ".join(key for key, _, _ in CLUSTER_KINDS)
         raise InvalidManifest.of("kind", "not-one-of", "Unsupported value", allowed)
     typed = typed_cluster(request.POST)
     similar = similar_keys(typed.labels)
     document = new_member(name, typed.labels, typed.taints)
-    spec = ClusterSpec(document, driver=kind if kind == SIMULATED else "")
+    spec = ClusterSpec(document, driver=DRIVERS_BY_KIND[kind])
     try:
         put_cluster(spec, **actor(request), expected=0)
     except RevisionConflict as error:

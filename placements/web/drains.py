@@ -8,6 +8,7 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
+from django.utils.html import format_html
 from django.views.decorators.http import require_http_methods
 
 from clusters.models import MemberCluster
@@ -39,7 +40,13 @@ from placements.services.rollouts.removals import (
 )
 from placements.web.badges import Badge, phase_state
 from placements.web.layout import live_page
-from placements.web.request import actor, for_action, number_of, redirect_after
+from placements.web.request import (
+    actor,
+    for_action,
+    next_address,
+    number_of,
+    redirect_after,
+)
 
 _NAMES_SHOWN = 3
 _LONGEST_MINUTES = 100_000
@@ -114,9 +121,14 @@ def _change(request: HttpRequest, cluster: MemberCluster) -> HttpResponse:
             )
     except InvalidManifest as error:
         return _page(request, cluster, errors=error.errors, status=422)
+    page = reverse("web:cluster-drain", args=[cluster.name])
+    back = next_address(request, page)
+    if not done and back != page:
+        words = '{} is cordoned. <a href="{}">Progress and result of its drain</a>'
+        done = format_html(words, cluster.name, page)
     if done:
         messages.success(request, done)
-    return redirect("web:cluster-drain", cluster.name)
+    return redirect(back)
 
 
 def _start(request: HttpRequest, cluster: MemberCluster) -> str:
@@ -185,6 +197,7 @@ def _page(
     counts = impact.counts if impact else {}
     context = {
         "cluster": cluster,
+        "cancel": next_address(request, reverse("web:cluster", args=[cluster.name])),
         "drain": last,
         "is_running": is_running,
         "is_cordoned": cluster.is_cordoned,

@@ -273,11 +273,11 @@ def as_file(response: HttpResponse, name: str) -> HttpResponse:
 
 
 def next_address(request: HttpRequest, default: str) -> str:
-    """Return the address on this host that a form names to go to afterwards.
+    """Return the address on this host that a form, or the address of its page, names to go to afterwards.
 
     Only a path counts: Django's `redirect` takes another text for the name of a view, and fails.
     """
-    wanted = request.POST.get("next", "")
+    wanted = request.POST.get("next") or request.GET.get("next", "")
     is_ours = url_has_allowed_host_and_scheme(
         wanted, allowed_hosts={request.get_host()}, require_https=request.is_secure()
     )

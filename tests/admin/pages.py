@@ -33,6 +33,8 @@ class _Fields(HTMLParser):
         given = dict(attributes)
         name = given.get("name") or ""
         kind = given.get("type")
+        if kind == "radio" and "checked" not in given:
+            return
         if tag == "input" and name and kind not in ("submit", "checkbox", "file"):
             self.found.setdefault(name, []).append(given.get("value") or "")
         elif tag == "textarea":

@@ -1,13 +1,21 @@
 """The form of a cluster: what it saves, what it refuses and where it says so."""
 
+import re
+
 import pytest
 from django.test import Client
 
+from clusters.drivers.base import KUBERNETES, SIMULATED
 from clusters.fleet import is_cordon
 from clusters.models import MemberCluster
 from clusters.operations.edit import change_labels, change_taints, cordon
 from clusters.operations.join import ClusterSpec, upsert_clusters
 from fleetui.models import Event
+from placements.services.fleet.forms import (
+    CLUSTER_KINDS,
+    CLUSTER_NAME_HINT,
+    REPORTED_BY_AGENT,
+)
 from tests.admin.pages import ADD, change_url, fields_of, submit, text_of
 from tests.rows import NOW, all_joined, joined, member_document, person
 
@@ -50,6 +58,30 @@ def test_saving_what_is_there_changes_nothing(operator: Client) -> None:
     assert answer.status_code == 302
     assert MemberCluster.objects.get().document == document
     assert Event.objects.count() == 1
+
+
+def test_a_new_cluster_is_simulated_unless_another_kind_is_chosen(
+    operator: Client,
+) -> None:
+    """The kinds, their order and the rule of names are those of the console."""
+    page = text_of(operator.get(ADD))
+    submit(operator, ADD, name="a.b", kind=CLUSTER_KINDS[0][0])
+    submit(operator, ADD, name="b", kind=REPORTED_BY_AGENT)
+    connecting = submit(
+        operator, ADD, name="c", kind=KUBERNETES, label_key="env", label_value="prod"
+    )
+
+    assert [value for value, _, _ in CLUSTER_KINDS] == re.findall(
+        r'name="kind" value="(\w+)"', page
+    )
+    assert re.findall(r'value="(\w+)"[^>]*checked', page) == [SIMULATED]
+    assert CLUSTER_NAME_HINT in page
+    assert dict(MemberCluster.objects.values_list("name", "driver")) == {
+        "a.b": SIMULATED,
+        "b": "",
+    }
+    asked = "/clusters/new/?name=c&kind=kubernetes&label_key=env&label_value=prod&"
+    assert connecting["Location"].startswith(asked)
 
 
 def test_the_heartbeat_period_can_be_removed(operator: Client) -> None:
@@ -203,9 +235,7 @@ def test_an_edit_that_does_not_say_where_it_started_is_refused(
 def test_the_name_stays(operator: Client) -> None:
     joined("a", region="east")
 
-    submit(
-        operator, change_url("a"), name="b", driver="simulated", heartbeat_period="15"
-    )
+    submit(operator, change_url("a"), name="b", kind="simulated", heartbeat_period="15")
 
     cluster = MemberCluster.objects.get()
     assert (cluster.name, cluster.driver, cluster.revision) == ("a", "", 2)
@@ -216,7 +246,7 @@ def test_a_cluster_joins(operator: Client) -> None:
         operator,
         ADD,
         name="a",
-        driver="simulated",
+        kind="simulated",
         identity_kind="User",
         identity_name="a-agent",
         identity_namespace="",

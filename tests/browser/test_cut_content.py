@@ -1,13 +1,18 @@
 """Every page, in a wide window and on a phone: nothing is cut without a title, and nothing sticks out."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from datetime import datetime
 
 import pytest
 from playwright.sync_api import Page, ViewportSize
 
+from placements.engine.status import WAITS_FOR_APPROVAL, PlacementHealth
 from placements.manifests.binding import BindingState
 from placements.models import Binding, Decision, Placement
 from placements.services.demo.load import load_demo
+from placements.services.health import healths_named
+from placements.web import fleet_map
 from tests.page_samples import sample_pages
 from tests.rows import NOW, person
 
@@ -56,8 +61,9 @@ CUT = r"""() => {
     if (element.getBoundingClientRect().width <= 1) continue; // for screen readers only
     for (let one = element; one && one !== root; one = one.parentElement) {
       const rules = style(one);
-      if (/auto|scroll/.test(rules.overflowX) || rules.position === "fixed") { isFree = true; break; }
       const box = one.getBoundingClientRect();
+      if (rules.position === "fixed" && right > box.right + 1) note("sticks out of", one, node.data);
+      if (/auto|scroll/.test(rules.overflowX) || rules.position === "fixed") { isFree = true; break; }
       if (/hidden|clip/.test(rules.overflowX) && (right > box.right + 1.5 || left < box.left - 1.5)) {
         const isWhole = rules.textOverflow === "ellipsis" && element.closest("[title]");
         if (!isWhole) note("cut", one, node.data);
@@ -103,7 +109,31 @@ def cut_content(page: Page, address: str) -> list[str]:
     page.goto(address)
     page.evaluate(DRAWN)
     found: list[str] = page.evaluate(CUT)
+    if address == "/" and (cell := page.locator("[hx-get*='?cluster=']").first).count():
+        cell.click()
+        page.locator("#map-panel .actions").wait_for()
+        found += page.evaluate(CUT)
     return found
+
+
+def test_the_drawer_of_a_cluster_shows_long_states_whole(
+    enter: Enter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load_demo(4, by=None, now=NOW)
+    detail = "after stage canary, 1 of 3 started"
+
+    def waiting(names: Collection[str], *, now: datetime) -> dict[str, PlacementHealth]:
+        healths = healths_named(names, now=now).items()
+        return {
+            name: replace(one, word=WAITS_FOR_APPROVAL, condition="", detail=detail)
+            for name, one in healths
+        }
+
+    monkeypatch.setattr(fleet_map, "healths_named", waiting)
+    page = enter("/", "operator")
+
+    assert cut_content(page, "/") == []
+    assert "1 of 3 started" in page.locator("#map-panel").inner_text()
 
 
 @pytest.mark.parametrize("size", [9, 100])

@@ -99,13 +99,16 @@ def test_says_what_a_cluster_is_today_before_what_it_was_at_the_decision(
         f"/api/v1/decisions/{decision_id}/clusters/bravelion/advice"
     ).json()
 
-    today, then = page.index("Today: not ready for 17"), page.index("At decision 1, ")
+    today, then = (
+        page.index("Today: not ready (heartbeat lost) for 17"),
+        page.index("At decision 1, "),
+    )
     assert today < then < page.index("lost to jumpingcat")
     assert (
         "Today: ready; joined 5m ago, after this decision: it was not evaluated."
         in late
     )
-    assert advice["today"].startswith("Today: not ready for 17")
+    assert advice["today"].startswith("Today: not ready (heartbeat lost) for 17")
 
 
 def test_says_that_a_cluster_is_not_in_its_fleet(

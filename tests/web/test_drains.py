@@ -7,13 +7,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from django.test import Client
 
-from clusters.models import ClusterTaint
+from clusters.models import ClusterTaint, MemberCluster
 from clusters.operations.edit import uncordon
 from fleetui.changes import noticed_changes
 from placements.models import Binding, Drain, DrainStep, PolicySnapshot
 from placements.services.disruption.drains import Pace, advance_drains, drain
 from tests.database import compare_for_long, forget_caches
-from tests.rows import NOW, all_joined, decided, joined, pick_n_spec
+from tests.rows import NOW, all_joined, decided, joined, pick_n_spec, spec
 from tests.services.rollouts.test_restore import drained
 from tests.web.reading import page_text
 
@@ -49,7 +49,7 @@ def test_w5_says_what_becomes_of_each_placement_before_anything_happens(
 
     assert _fates(page) == {
         "config": "Not evictable",
-        "ledger": "Unschedulable",
+        "ledger": "Not fulfilled",
         "batch": "Scaled down",
         "web": "Rescheduled",
     }
@@ -101,6 +101,58 @@ def test_begins_at_the_requested_pace(operator: Client) -> None:
         < row.deadline - datetime.now(UTC)
         <= timedelta(minutes=30)
     )
+
+
+def test_a_replacement_that_does_not_answer_is_named(
+    operator: Client, text_of: Fetch
+) -> None:
+    all_joined("a", "b")
+    decided("web", pick_n_spec(1))
+    [here] = Binding.objects.values_list("cluster_name", flat=True)
+    page = f"/clusters/{here}/drain/"
+
+    answering = text_of(operator, page)
+    MemberCluster.objects.exclude(name=here).update(unanswered_since=NOW)
+    forget_caches()
+    silent = text_of(operator, page)
+
+    assert "Does not answer now" not in answering
+    assert "Does not answer now, eligible until its heartbeat is lost:" in silent
+
+
+def test_a_placement_on_all_clusters_loses_nothing_that_is_replaced(
+    operator: Client, text_of: Fetch
+) -> None:
+    all_joined("a", "b")
+    decided("web", spec({"placementType": "PickAll"}))
+
+    page = text_of(operator, "/clusters/a/drain/")
+
+    assert "No replacement needed (PickAll)." in page
+    assert 'name="name"' not in page
+
+
+@pytest.mark.parametrize("path", ["", "bulk/drain/"])
+def test_a_drain_started_from_the_admin_ends_there(operator: Client, path: str) -> None:
+    all_joined("a", "b")
+    admin = "/admin/clusters/membercluster/"
+    page = (
+        f"/clusters/{path}?name=a&next={admin}"
+        if path
+        else f"/clusters/a/drain/?next={admin}"
+    )
+
+    opened = operator.get(page, follow=True)
+    answer = operator.post(
+        opened.request["PATH_INFO"] + "?" + opened.request["QUERY_STRING"],
+        {"do": "start"},
+    )
+
+    assert "Max concurrent" in page_text(opened), "the drain page, with its options"
+    assert f'<a href="{admin}">Cancel</a>' in opened.content.decode()
+    assert (answer.status_code, answer["Location"]) == (302, admin)
+    assert Drain.objects.get().cluster_name == "a"
+    assert "Drain of a started" not in operator.get(admin).content.decode()
 
 
 @pytest.mark.nightly

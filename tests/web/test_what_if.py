@@ -32,9 +32,9 @@ def test_a_viewer_reads_all_variants_of_a_loss(viewer: Client, text_of: Fetch) -
     left = text_of(viewer, "/what-if/?label=region:east&variant=leave")
     down = text_of(viewer, "/what-if/?label=region:east&variant=down")
 
-    assert "2 unschedulable, 1 scaled down, 1 rescheduled, 1 not evictable." in cordoned
-    assert "3 unschedulable, 1 scaled down, 1 rescheduled." in left
-    assert "Unschedulable" in _row(cordoned, "ledger")
+    assert "2 not fulfilled, 1 scaled down, 1 rescheduled, 1 not evictable." in cordoned
+    assert "3 not fulfilled, 1 scaled down, 1 rescheduled." in left
+    assert "Not fulfilled" in _row(cordoned, "ledger")
     assert "clusters 3 → 2" in _row(cordoned, "ledger")
     assert "smartfish → flyingpenguin spread score 1, affinity −10" in _row(left, "web")
     assert "Differences between drained and removed." in left
@@ -83,7 +83,7 @@ def test_opens_with_the_worst_single_domain(viewer: Client, text_of: Fetch) -> N
 
     assert 'value="env=prod"' in page
     assert "The worst loss of a single domain." in page
-    assert "unschedulable" in page
+    assert "not fulfilled" in page
 
 
 def test_without_clusters_there_is_only_the_form(
@@ -135,7 +135,7 @@ def test_a_drain_that_exceeds_a_hard_limit_says_so_before_its_button(
 
     for address in (
         "/clusters/c/drain/",
-        "/clusters/bulk/drain/?name=c",
+        "/clusters/bulk/drain/?all=1&q=c",
         "/what-if/?cluster=c&variant=cordon",
     ):
         page = text_of(operator, address)

@@ -10,7 +10,6 @@ from typing import Any
 
 from django.db.models import Value
 
-from clusters.fleet import EligibilityKind
 from clusters.models import MemberCluster
 from clusters.queries import clusters_named
 from fleetui.apimachinery.errors import InvalidManifest
@@ -18,8 +17,9 @@ from placements.engine.advice.changes import Change
 from placements.engine.scheduling.outcome import Outcome, Outcomes
 from placements.engine.scheduling.profile import profile_of
 from placements.engine.scheduling.scheduler import schedule
+from placements.explain.clusters import cluster_status
 from placements.explain.staged_updates import duration_words
-from placements.explain.vocabulary import ELIGIBILITY_WORDS, reason_sentence
+from placements.explain.vocabulary import reason_sentence
 from placements.manifests import ocm_placement
 from placements.manifests.ocm import SPREAD_OPTIONS_ANNOTATION
 from placements.manifests.placement import is_ocm_placement, parse_placement
@@ -49,9 +49,10 @@ def state_today(
     if cluster is None:
         return NOT_IN_FLEET
     words = "cordoned" if cluster.is_cordoned else "ready"
-    if cluster.verdict:
-        since = age_words(cluster.verdict_since, now=now)
-        words = f"not ready for {since} ({ELIGIBILITY_WORDS[EligibilityKind(cluster.verdict)]})"
+    if cluster.verdict or cluster.is_late:
+        _, status = cluster_status(cluster, is_cordoned=False)
+        since = age_words(cluster.away_since, now=now)
+        words = f"{status[:1].lower()}{status[1:]} for {since}"
     joined_at = cluster.joined_at
     if joined_at > decided_at or not was_in_fleet:
         words += f"; {_joined_words(joined_at, decided_at, now=now)}after this decision"

@@ -7,6 +7,7 @@ from typing import Any
 
 from django.http import QueryDict
 
+from clusters.drivers.base import KUBERNETES, SIMULATED
 from clusters.filters import label_keys
 from clusters.fleet import is_cordon
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, Keys, split_path
@@ -19,6 +20,26 @@ from placements.manifests.staged_update import (
 )
 
 LABELS_PATH, TAINTS_PATH = "metadata.labels", "spec.taints"
+CLUSTER_NAME_HINT = (
+    "Lowercase letters, digits, “-” and “.”, at most 63. Cannot be changed."
+)
+REPORTED_BY_AGENT = "agent"
+CLUSTER_KINDS = (
+    (SIMULATED, "Simulated", "Exists only in this console. For trying things out."),
+    (
+        KUBERNETES,
+        "Kubernetes",
+        "The console connects to its API server, applies resources and observes them.",
+    ),
+    (
+        REPORTED_BY_AGENT,
+        "Reported by an agent",
+        "An agent in the cluster sends heartbeats over REST. Placements are scheduled, not applied.",
+    ),
+)
+"""What a new cluster may be, the usual first: value, name and explanation."""
+DRIVERS_BY_KIND = {SIMULATED: SIMULATED, REPORTED_BY_AGENT: ""}
+"""The drivers of new clusters that join without a connection."""
 _EMPTY_ROWS = 3
 
 
@@ -102,10 +123,12 @@ def with_cordon(
 
 
 def write_taints(taints: Sequence[Mapping[str, Any]]) -> str:
-    return "\n".join(
-        f"{one['key']}{'=' + one['value'] if one.get('value') else ''}:{one['effect']}"
-        for one in taints
-    )
+    return "\n".join(map(taint_text, taints))
+
+
+def taint_text(written: Mapping[str, Any]) -> str:
+    value = f"={written['value']}" if written.get("value") else ""
+    return f"{written['key']}{value}:{written['effect']}"
 
 
 def typed_rows(params: QueryDict) -> tuple[str, str]:

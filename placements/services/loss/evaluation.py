@@ -16,12 +16,13 @@ from django.db.models import Q, QuerySet
 
 from clusters.filters import ClusterFilter, clusters_matching
 from clusters.fleet import Cluster
-from clusters.models import FleetChange
+from clusters.models import FleetChange, MemberCluster
 from clusters.queries import current_fleet
 from fleetui.apimachinery.errors import (
     FieldError,
     raise_errors,
 )
+from fleetui.apimachinery.words import first_names
 from fleetui.hub_scope import LatestByHub
 from placements.engine.loss import (
     ChangedFleet,
@@ -35,6 +36,7 @@ from placements.engine.loss import (
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import Decision
 from placements.explain.loss import loss_message
+from placements.explain.vocabulary import NAMES_SHOWN
 from placements.models import Placement
 from placements.services.fleet_events import (
     affected_by_change,
@@ -67,11 +69,14 @@ class Impact:
         cls, rows: Iterable[PlacementLoss], *, evaluated: int, not_evaluated: int
     ) -> "Impact":
         """Order the rows, with their messages."""
+        rows = list(rows)
+        joining = {name for row in rows for name in row.joins}
+        silent = set[str]()
+        if joining:
+            away = MemberCluster.objects.filter(unanswered_since__isnull=False)
+            silent = joining.intersection(away.values_list("name", flat=True))
         worst_first = sorted(
-            (
-                row if row.message else row.with_message(loss_message(row))
-                for row in rows
-            ),
+            (row.with_message(_message(row, silent)) for row in rows),
             key=lambda row: (
                 _RANKS[row.impact],
                 not row.exceeded_limits,
@@ -87,9 +92,18 @@ class Impact:
 
     @property
     def needs_typed_name(self) -> bool:
-        return not self.counts.keys().isdisjoint(
-            {PlacementImpact.STUCK, PlacementImpact.SHRINKS}
-        )
+        return PlacementImpact.STUCK in self.counts
+
+
+def _message(row: PlacementLoss, silent: Collection[str]) -> str:
+    """Return what becomes of a placement; `silent` clusters do not answer, and are still eligible."""
+    words = [row.message or loss_message(row)]
+    if late := sorted(set(silent).intersection(row.joins)):
+        names = first_names(late, NAMES_SHOWN)
+        words += [
+            f"Does not answer now, eligible until its heartbeat is lost: {names}."
+        ]
+    return " ".join(words)
 
 
 def facts_of(placement: Placement, cycle: Cycle) -> EvaluatedPlacement:

@@ -149,7 +149,7 @@ def _of_cluster(row: Any) -> ProblemFacts:
     kind, level, since = (
         ProblemKind.CLUSTER_NOT_READY,
         ProblemLevel.ATTENTION,
-        row.unanswered_since,
+        row.away_since,
     )
     if row.reason == LEAVING:
         kind, level, since = (
@@ -173,7 +173,7 @@ def _of_cluster(row: Any) -> ProblemFacts:
     else:
         words = row.verdict_reason or ELIGIBILITY_WORDS[EligibilityKind(row.verdict)]
         message = f"Not ready: {words}".rstrip(".") + (f". {why}." if why else ".")
-        level, since = ProblemLevel.FAILED, row.verdict_since
+        level = ProblemLevel.FAILED
     return ProblemFacts(
         kind,
         f"{kind}/{row.name}",
