@@ -14,6 +14,7 @@ from uuid import uuid4
 from django.db import transaction
 from django.db.models import F, OuterRef, Q, QuerySet, Subquery
 
+from clusters.fleet import Fleet
 from clusters.models import MemberCluster
 from clusters.operations.change_log import share_fleet, share_fleet_at_end
 from clusters.queries import current_fleet, load_fleet
@@ -185,9 +186,11 @@ def _schedule_together(claimed: Sequence[int], *, now: datetime) -> list[int]:
     """Run the cycles that need a decision, and write them in one transaction; return the others.
 
     Among the others are those that fail here or that a change meanwhile makes outdated: alone each fails or
-    ends for itself. Rules that read the counts of other placements have to see what was decided before.
+    ends for itself. Rules that read the counts of other placements have to see what was decided before. To
+    select resources and to decide may take a quarter of the lease each.
     """
-    until = monotonic() + LEASE.total_seconds() / 4
+    part = LEASE.total_seconds() / 4
+    until = monotonic() + part
     rows = models.Placement.objects.filter(pk__in=claimed, deleting_since=None)
     written: Collection[int] = ()
     with suppress(Exception):
@@ -200,13 +203,16 @@ def _schedule_together(claimed: Sequence[int], *, now: datetime) -> list[int]:
             and refresh_resources(row, now=now)
         ]
         for run in range(1 + RERUNS) if ready else ():
-            results = []
-            for inputs in inputs_of(ready, current_fleet(), now=now):
-                if profile_of(inputs.cycle).reads_other_placements:
-                    continue
-                results.append(decide(inputs))
-                if monotonic() >= until:
-                    break
+            loaded = [*inputs_of(ready, current_fleet(), now=now)]
+            until = monotonic() + part
+            results = [
+                decide(inputs)
+                for inputs in loaded
+                if not profile_of(inputs.cycle).reads_other_placements
+                and monotonic() < until
+            ]
+            if run < RERUNS and _outdated(results, load_fleet()):
+                continue
             with suppress(FleetChanged):
                 if results:
                     written = write_decisions(
@@ -230,8 +236,9 @@ def is_due(*, now: datetime) -> bool:
 @PreparedQuery
 def _ended(now: datetime) -> QuerySet[models.Placement, int]:
     """Return the placements that read a score that expired, or a toleration that ended."""
-    rows = models.Placement.objects.filter(decide_again_at__lte=now)
-    return rows.values_list("pk", flat=True)
+    return models.Placement.objects.filter(decide_again_at__lte=now).values_list(
+        "pk", flat=True
+    )
 
 
 def _due(now: datetime) -> QuerySet[models.Placement]:
@@ -390,12 +397,12 @@ def write_decisions(
             if result.is_repetition(latest.get(placement.pk)):
                 repeated[placement.pk] = columns
                 continue
-            reschedules = reschedules_when_fulfilled(placement)
             decided[placement.pk] = {
                 **columns,
                 "decisions_made": placement.decisions_made + 1,
                 "is_fulfilled": decision.is_fulfilled,
-                "reschedules_on_fleet_change": reschedules or not decision.is_fulfilled,
+                "reschedules_on_fleet_change": not decision.is_fulfilled
+                or reschedules_when_fulfilled(placement),
                 "placed_count": len(decision.placed_after),
             }
             new.append(result)
@@ -440,13 +447,7 @@ def _check_fleet_unchanged(results: Sequence[CycleResult], *, settle: bool) -> N
     if not share_fleet_at_end():
         raise FleetLocked
     fleet = load_fleet()
-    outdated = [
-        result
-        for result in results
-        if fleet is not result.inputs.view.fleet
-        and fleet_digest(replace(result.decision.cycle, fleet=fleet))
-        != fleet_digest(result.decision.cycle)
-    ]
+    outdated = _outdated(results, fleet)
     picked = {name for result in outdated for name in result.decision.picked_names}
     eligible = compress(fleet.names, fleet.is_eligible)
     if outdated and not (settle and picked.issubset(eligible)):
@@ -455,6 +456,17 @@ def _check_fleet_unchanged(results: Sequence[CycleResult], *, settle: bool) -> N
         [result.inputs.placement.pk for result in outdated],
         trigger="the fleet changed during the decision",
     )
+
+
+def _outdated(results: Sequence[CycleResult], fleet: Fleet) -> list[CycleResult]:
+    """Return the cycles that have read of another fleet what is different in this one."""
+    return [
+        result
+        for result in results
+        if fleet is not result.inputs.view.fleet
+        and fleet_digest(replace(result.decision.cycle, fleet=fleet))
+        != fleet_digest(result.decision.cycle)
+    ]
 
 
 def _unchanged(results: Sequence[CycleResult]) -> list[CycleResult]:
@@ -472,10 +484,13 @@ def _unchanged(results: Sequence[CycleResult]) -> list[CycleResult]:
 
 def _latest_decisions(results: Sequence[CycleResult]) -> dict[int, models.Decision]:
     placements = [result.inputs.placement.pk for result in results]
-    rows = models.Decision.objects.filter(
-        placement__in=placements, number=F("placement__decisions_made")
+    rows = (
+        models.Decision.objects.filter(
+            placement__in=placements, number=F("placement__decisions_made")
+        )
+        .select_related("record")
+        .defer("record__content")
     )
-    rows = rows.select_related("record").defer("record__content")
     return {row.placement_id: row for row in rows if row.placement_id is not None}
 
 

@@ -1,5 +1,6 @@
 """Cycles that are due at once are written together, and decide what each would decide alone."""
 
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -31,6 +32,12 @@ from tests.rows import (
 
 pytestmark = [pytest.mark.django_db, pytest.mark.servers]
 _REGIONS = ("east", "west")
+
+
+@pytest.fixture(autouse=True)
+def _no_time_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a busy machine does slowly is left to cycles of its own, which these tests are not about."""
+    monkeypatch.setattr(scheduling, "monotonic", lambda: 0.0)
 
 
 def _fleet(count: int) -> list[str]:
@@ -257,6 +264,56 @@ def test_decisions_on_new_placements_are_written_together() -> None:
 
     assert Binding.objects.count() == 36
     assert counts[1] == counts[2]
+
+
+def test_what_is_selected_slowly_is_decided_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("a", "b", "c"):
+        saved(name, pick_n_spec(0))
+    passed, written = [0.0], list[int]()
+    refresh, write = scheduling.refresh_resources, scheduling.write_decisions
+
+    def refresh_slowly(placement: Placement, *, now: datetime) -> bool:
+        passed[0] += 2
+        return refresh(placement, now=now)
+
+    def write_counted(results: Any, **options: Any) -> Any:
+        written.append(len(results))
+        return write(results, **options)
+
+    monkeypatch.setattr(scheduling, "monotonic", lambda: passed[0])
+    monkeypatch.setattr(scheduling, "refresh_resources", refresh_slowly)
+    monkeypatch.setattr(scheduling, "write_decisions", write_counted)
+
+    scheduling.schedule_due(now=NOW)
+
+    assert written == [2, 1]  # after 4 s the third is left to a cycle of its own
+
+
+def test_rows_are_written_once_where_the_fleet_changes_during_the_decisions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clusters = _fleet(3)
+    for name in ("a", "b"):
+        decided(name, _gold(None))
+    _all_due()
+    decide, write, written = scheduling.decide, scheduling.write_decisions, []
+
+    def decide_during_a_change(inputs: Any) -> scheduling.CycleResult:
+        change_labels(clusters[:1], put={"tier": "gold"}, by=None, now=NOW)
+        return decide(inputs)
+
+    def write_counted(results: Any, **options: Any) -> Any:
+        written.append(len(results))
+        return write(results, **options)
+
+    monkeypatch.setattr(scheduling, "decide", decide_during_a_change)
+    monkeypatch.setattr(scheduling, "write_decisions", write_counted)
+    scheduling.schedule_due(now=NOW)
+
+    assert written == [2]
+    assert Binding.objects.count() == 2
 
 
 def test_the_fleet_is_read_again_when_all_rows_are_written() -> None:
