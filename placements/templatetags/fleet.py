@@ -28,8 +28,8 @@ from placements.explain.loss import impact_badges
 from placements.explain.vocabulary import (
     NONE,
     duration_text,
-    score_text,
     seconds_between,
+    signed_text,
 )
 
 register = template.Library()
@@ -192,10 +192,8 @@ def remaining(until: datetime, left: str = "") -> str:
 
 @register.filter
 def score(value: Any) -> str:
-    """Return a score with a minus sign instead of a hyphen."""
-    return score_text(tuple(value) if isinstance(value, list) else value).replace(
-        "-", "−"
-    )
+    """Return a score with its sign, as the ranking of a decision has it."""
+    return signed_text(tuple(value) if isinstance(value, list) else value)
 
 
 @register.filter

@@ -54,7 +54,7 @@ def test_w5_says_what_becomes_of_each_placement_before_anything_happens(
         "web": "Rescheduled",
     }
     assert re.search(
-        r'joins">jumpingcat</span>\s*<span class="quiet small">spread score\s+−2, affinity 20',
+        r'joins">jumpingcat</span>\s*<span class="quiet small">spread score\s+−2, affinity \+20',
         page,
     )
     assert "region=north and region=south stay at 0 (no candidates)" in page

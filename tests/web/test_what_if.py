@@ -36,7 +36,9 @@ def test_a_viewer_reads_all_variants_of_a_loss(viewer: Client, text_of: Fetch) -
     assert "3 not fulfilled, 1 scaled down, 1 rescheduled." in left
     assert "Not fulfilled" in _row(cordoned, "ledger")
     assert "clusters 3 → 2" in _row(cordoned, "ledger")
-    assert "smartfish → flyingpenguin spread score 1, affinity −10" in _row(left, "web")
+    assert "smartfish → flyingpenguin spread score +1, affinity −10" in _row(
+        left, "web"
+    )
     assert "Differences between drained and removed." in left
     assert "5 with clusters down." in down
     assert "nothing moves yet" in _row(down, "web")
