@@ -246,7 +246,10 @@ NOT_OBSERVED = (
 )
 
 
-UNHEALTHY = "Since when it reports itself unhealthy while it can still be selected; null otherwise."
+UNHEALTHY = (
+    "Since when it reports itself unhealthy while it can still be selected; "
+    "null otherwise."
+)
 
 
 def silent_seconds(row: MemberCluster) -> int | None:
