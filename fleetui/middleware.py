@@ -86,21 +86,16 @@ class RequestIdMiddleware(Middleware):
         try:
             response = self._get_response(request)
             if response.status_code == HTTPStatus.FORBIDDEN:
-                with _logged_errors(request):
+                try:
                     self._record_refusal(request)
+                except DatabaseError as error:  # the response does not depend on it
+                    log.error(
+                        "refusal not recorded: %s", error, extra={"request": request}
+                    )
         finally:
             current_request.reset(token)
         response.headers[HEADER] = request_id(request)
         return response
-
-
-@contextmanager
-def _logged_errors(request: HttpRequest) -> Iterator[None]:
-    """Log an error of the database: the response does not depend on the record of it."""
-    try:
-        yield
-    except DatabaseError as error:
-        log.error("refusal not recorded: %s", error, extra={"request": request})
 
 
 def request_id(request: object) -> str:

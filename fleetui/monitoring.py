@@ -62,7 +62,10 @@ def check_database() -> str:
     return ""
 
 
-_UNRELEASED = ": the database is of an unreleased version; create it again, or restore a backup of a release"
+_UNRELEASED = (
+    ": the database is of an unreleased version; create it again, "
+    "or restore a backup of a release"
+)
 
 
 def check_migrations() -> str:

@@ -6,6 +6,7 @@ See `rules/kubernetes-driver.md#secrets`.
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -175,7 +176,7 @@ def _examined(
         client = open_client(connection, lambda: values)
     except DriverUnavailable as error:
         return ConnectionExamination((CheckStep("address", False, str(error)),))
-    try:
+    with closing(client):
         check = ConnectionCheck(
             client,
             rules=address_rules(),
@@ -184,8 +185,6 @@ def _examined(
             hub_id=hub,
         )
         steps = check.run()
-    finally:
-        client.close()
     identity = ServerIdentity(check.cluster_uid, check.holders)
     return ConnectionExamination(steps, identity=identity)
 
@@ -508,23 +507,17 @@ def request_token(cluster: MemberCluster, credential: ClusterCredential) -> Secr
     }
     deadline = time.monotonic() + CALL_SECONDS
     connection = parse_connection(cluster.connection)
-    client = open_client(connection, lambda: present.values)
-    try:
+    with closing(open_client(connection, lambda: present.values)) as client:
         path = f"/api/v1/namespaces/{quote(namespace, safe='')}/serviceaccounts/{quote(account, safe='')}/token"
         answer = client.request("POST", path, body=request, deadline=deadline)
-    finally:
-        client.close()
     token = mapping_at(answer.body, "status").get("token")
     if answer.status != 201 or not isinstance(token, str) or not is_token(token):
         raise DriverRejected(
             f"the API server answers {answer.status} to the request for a token"
         )
     renewed = Secret({"token": token})
-    client = open_client(connection, lambda: renewed.values)
-    try:
+    with closing(open_client(connection, lambda: renewed.values)) as client:
         client.request("GET", "/version", deadline=deadline)
-    finally:
-        client.close()
     return renewed
 
 

@@ -41,7 +41,7 @@ from clusters.operations.join import (
     dry_run,
     upsert_clusters,
 )
-from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.apimachinery.errors import FieldError, InvalidManifest, raise_errors
 from fleetui.apimachinery.yaml import attach_lines
 from fleetui.audit import AuditEvent, record_all
 from fleetui.encryption import keep_keys
@@ -294,8 +294,7 @@ def _planned(
         else:
             spec = ClusterSpec(document, KUBERNETES, parsed.connection)
             planned.append(_Planned(one, spec, parsed))
-    if errors:
-        raise InvalidManifest(errors)
+    raise_errors(errors)
     return planned
 
 

@@ -30,7 +30,7 @@ from clusters.models import (
 )
 from clusters.operations.change_log import ChangeLogEntry, lock_fleet, log_change
 from clusters.queries import eligibility
-from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.apimachinery.errors import FieldError, InvalidManifest, raise_errors
 from fleetui.apimachinery.metadata import next_generation, without_hub_metadata
 from fleetui.apimachinery.model import items_at, mapping_at
 from fleetui.apimachinery.words import named_or_counted
@@ -210,8 +210,7 @@ def _read(wanted: Sequence[ClusterSpec]) -> list[Member]:
         for name, count in counts.items()
         if count > 1
     ]
-    if errors:
-        raise InvalidManifest(errors)
+    raise_errors(errors)
     return members
 
 

@@ -127,8 +127,7 @@ class SecondFactorsAdmin(RecordedAdmin, admin.ModelAdmin):
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
 
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
+    has_change_permission = has_add_permission
 
 
 class TeamGrantForm(forms.ModelForm):

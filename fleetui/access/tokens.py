@@ -14,7 +14,7 @@ from django.db.models import QuerySet
 from fleetui.access.audit import record_access
 from fleetui.access.models import LONGEST_TOKEN_NAME, SCOPES, ApiToken, ServiceAccount
 from fleetui.access.notices import send_notice
-from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.apimachinery.errors import FieldError, InvalidManifest, raise_errors
 from fleetui.bulk import first_or_raise
 from fleetui.errors import FleetError, UnknownObject
 from fleetui.permissions import set_scopes
@@ -53,8 +53,7 @@ def create_token(
             "Tokens can be created for yourself; superusers create those of service accounts."
         )
     wanted = sorted(set(scopes), key=lambda one: (one not in SCOPES, one))
-    if errors := _errors(name, wanted, days):
-        raise InvalidManifest(errors)
+    raise_errors(_errors(name, wanted, days))
     with transaction.atomic():
         User.objects.select_for_update().get(
             pk=user.pk

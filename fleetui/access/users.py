@@ -9,7 +9,7 @@ from django.db import transaction
 from django.db.models import Count, QuerySet
 
 from fleetui.access.audit import record_access
-from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.apimachinery.errors import FieldError, raise_errors
 from fleetui.bulk import save_fields
 from fleetui.role_names import Role
 
@@ -39,8 +39,7 @@ def create_user(name: str, password: str, *, roles: Iterable[str], by: User) -> 
             FieldError("password", "invalid", message) for message in error.messages
         ]
     errors += _unknown(roles := list(roles))
-    if errors:
-        raise InvalidManifest(errors)
+    raise_errors(errors)
     user.set_password(password)
     with transaction.atomic():
         user.save()
@@ -65,8 +64,7 @@ def change_user(user: User, *, roles: Iterable[str], is_active: bool, by: User) 
                 "Forbidden: you cannot deactivate your own account",
             )
         )
-    if errors:
-        raise InvalidManifest(errors)
+    raise_errors(errors)
     with transaction.atomic():
         user.groups.set([*user.groups.exclude(name__in=list(Role)), *_groups(roles)])
         if user.is_active != is_active:

@@ -21,6 +21,7 @@ from fleetui.apimachinery.errors import (
     Keys,
     faults_of,
     format_path,
+    raise_errors,
     split_path,
 )
 from fleetui.apimachinery.model import (
@@ -708,8 +709,7 @@ def read_each(
             continue
         if value is not None:
             reads.append(Read(item, value))
-    if errors:
-        raise InvalidManifest(attach_lines(errors))
+    raise_errors(attach_lines(errors))
     return reads
 
 
@@ -734,8 +734,7 @@ def refuse_twice(
                     )
                 )
             earlier.add(name)
-    if errors:
-        raise InvalidManifest(attach_lines(errors))
+    raise_errors(attach_lines(errors))
 
 
 def written_name(data: Any) -> str | None:

@@ -3,7 +3,7 @@
 import signal
 import threading
 from argparse import ArgumentTypeError
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from types import FrameType
@@ -46,6 +46,23 @@ def stopped_by_signal() -> Iterator[threading.Event]:
             signal.signal(number, handler)
 
 
+@contextmanager
+def environment_errors_as(kind: Callable[..., Exception]) -> Iterator[None]:
+    """Raise an error of this kind for what the environment or a missing table makes impossible."""
+    try:
+        yield
+    except ENVIRONMENT_ERRORS as error:
+        if problem := environment_problem(error):
+            raise kind(str(problem), returncode=ENVIRONMENT) from error
+        if not isinstance(error, DatabaseError) or is_prepared():
+            raise
+        raise kind(
+            "the database is not prepared: "
+            "run `make up`, `fleetui up` or `manage.py migrate` once",
+            returncode=NOT_PREPARED,
+        ) from error
+
+
 class HubCommand(BaseCommand):
     """A command on one hub; it ends with the message and the exit code of an error that is expected."""
 
@@ -65,6 +82,7 @@ class HubCommand(BaseCommand):
         """Run, and turn expected errors, those of the environment and a missing database into messages."""
         try:
             with (
+                environment_errors_as(CommandError),
                 in_hub(hub_named(options.pop("hub", LOCAL_HUB_NAME))),
                 noticed_changes(),
             ):
@@ -79,15 +97,6 @@ class HubCommand(BaseCommand):
             ) from error
         except PermissionDenied as error:
             raise CommandError(str(error), returncode=REFUSED) from error
-        except ENVIRONMENT_ERRORS as error:
-            if problem := environment_problem(error):
-                raise CommandError(str(problem), returncode=ENVIRONMENT) from error
-            if not isinstance(error, DatabaseError) or is_prepared():
-                raise
-            raise CommandError(
-                "the database is not prepared: run `make up`, `fleetui up` or `manage.py migrate` once",
-                returncode=NOT_PREPARED,
-            ) from error
 
 
 def hub_named(name: str) -> int:

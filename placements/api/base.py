@@ -142,7 +142,10 @@ class UserPermission(BasePermission):
 class MayRead(UserPermission):
     """Every role may call it: nothing is saved."""
 
-    message = "Reading requires one of the roles viewer, operator, approver, cluster-administrator."
+    message = (
+        "Reading requires one of the roles viewer, operator, approver, "
+        "cluster-administrator."
+    )
     is_allowed = staticmethod(may_read)
 
 

@@ -120,8 +120,7 @@ class EvictionSerializer(RowSerializer):
             "why": {"help_text": "A stable code, for programs."},
         }
 
-    def get_message(self, row: Eviction) -> str:
-        return event_line(row)
+    get_message = staticmethod(event_line)
 
 
 class DrainStepSerializer(RowSerializer):
@@ -139,8 +138,7 @@ class DrainStepSerializer(RowSerializer):
             "why": {"allow_blank": True},
         }
 
-    def get_message(self, row: DrainStep) -> str:
-        return step_sentence(row)
+    get_message = staticmethod(step_sentence)
 
 
 class DrainProgressSerializer(RowSerializer):

@@ -41,7 +41,10 @@ from placements.services.notifications.services import SERVICES
 
 
 class MayManageNotifications(UserPermission):
-    message = "Notifications require a superuser or the permission clusters.change_notificationchannel."
+    message = (
+        "Notifications require a superuser or the permission "
+        "clusters.change_notificationchannel."
+    )
     is_allowed = staticmethod(may_manage_notifications)
 
 

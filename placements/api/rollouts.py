@@ -297,8 +297,7 @@ class RolloutControlsSerializer(RowSerializer):
     def get_can_roll_back(self, row: Placement) -> bool:
         return not ACTIONS[ActionKind.ROLLING, "roll-back"].why_not(row, None)
 
-    def get_revision_number(self, row: Placement) -> int:
-        return revision_number_of(row)
+    get_revision_number = staticmethod(revision_number_of)
 
     def get_run(self, row: Placement) -> int | None:
         number: int | None = self.context["run"]

@@ -246,7 +246,10 @@ NOT_OBSERVED = (
 )
 
 
-UNHEALTHY = "Since when it reports itself unhealthy while it can still be selected; null otherwise."
+UNHEALTHY = (
+    "Since when it reports itself unhealthy while it can still be selected; "
+    "null otherwise."
+)
 
 
 def silent_seconds(row: MemberCluster) -> int | None:
@@ -262,8 +265,7 @@ class ObservedClusterSerializer(RowSerializer):
     not_observed_seconds = serializers.SerializerMethodField(help_text=NOT_OBSERVED)
     unhealthy_since = serializers.SerializerMethodField(help_text=UNHEALTHY)
 
-    def get_not_observed_seconds(self, row: MemberCluster) -> int | None:
-        return silent_seconds(row)
+    get_not_observed_seconds = staticmethod(silent_seconds)
 
     def get_unhealthy_since(self, row: MemberCluster) -> datetime | None:
         return unhealthy_since(row, now=datetime.now(UTC))

@@ -4,8 +4,7 @@ The caller is the system, as in every command of this machine, or the user whose
 matters to strangers is left out: tokens, limits and the other middleware. Django is set up before.
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from io import BytesIO
 from typing import Any
 from urllib.parse import urlencode
@@ -13,14 +12,12 @@ from urllib.parse import urlencode
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.handlers.wsgi import WSGIRequest
-from django.db import DatabaseError
 from django.urls import resolve
 
 from fleetui.changes import noticed_changes
-from fleetui.environment import ENVIRONMENT_ERRORS, environment_problem
-from fleetui.errors import BAD_INPUT, ENVIRONMENT
+from fleetui.errors import BAD_INPUT
 from fleetui.hub_scope import in_hub
-from fleetui.management.hub_command import NOT_PREPARED, hub_named, is_prepared
+from fleetui.management.hub_command import environment_errors_as, hub_named
 from fleetui.remote import RemoteError, content_of
 
 
@@ -60,7 +57,11 @@ class LocalClient:
             environ["HTTP_IF_NONE_MATCH"] = "*"
         request = WSGIRequest(environ)
         match = resolve(f"/v1/{path}", "placements.api.urls")
-        with _expected_errors(), in_hub(hub_named(self._hub_name)), noticed_changes():
+        with (
+            environment_errors_as(RemoteError),
+            in_hub(hub_named(self._hub_name)),
+            noticed_changes(),
+        ):
             user: User | None = User(username="system", is_superuser=True)
             if self._user_name:
                 user = User.objects.filter(
@@ -78,19 +79,3 @@ class LocalClient:
         return content_of(
             response.status_code, response.content, console="this console"
         )
-
-
-@contextmanager
-def _expected_errors() -> Iterator[None]:
-    """Raise RemoteError for what the environment or a missing table makes impossible."""
-    try:
-        yield
-    except ENVIRONMENT_ERRORS as error:
-        if problem := environment_problem(error):
-            raise RemoteError(str(problem), returncode=ENVIRONMENT) from error
-        if not isinstance(error, DatabaseError) or is_prepared():
-            raise
-        raise RemoteError(
-            "the database is not prepared: run `make up`, `fleetui up` or `manage.py migrate` once",
-            returncode=NOT_PREPARED,
-        ) from error

@@ -13,7 +13,7 @@ from clusters.drivers.kubernetes.check import (
     CheckStep,
 )
 from clusters.kubeconfig_files import read_file, with_embedded_files
-from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.apimachinery.errors import raise_errors
 from fleetui.apimachinery.words import names_and_more
 from fleetui.errors import BAD_INPUT, REFUSED, UNCONFIRMED
 from fleetui.remote import RemoteError, RemoteErrors, field_error
@@ -68,8 +68,7 @@ def import_clusters(console: Console, options: Namespace) -> None:
 def _entered(options: Namespace) -> dict[str, Any]:
     """Return the connection, and the labels and taints of a new cluster. Raise RemoteError, FleetError."""
     typed = read_cluster("\n".join(options.label), "\n".join(options.taint))
-    if typed.errors:
-        raise InvalidManifest(typed.errors)
+    raise_errors(typed.errors)
     more: dict[str, Any] = {}
     if not options.replace:
         more = {"labels": typed.labels, "taints": typed.taints}

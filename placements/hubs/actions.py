@@ -20,7 +20,7 @@ from clusters.models import Hub, HubWriteState, MemberCluster
 from clusters.models.hubs import HubMode
 from clusters.operations.edit import UnknownClusterError
 from clusters.operations.join import CLUSTER
-from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.apimachinery.errors import raise_errors
 from fleetui.apimachinery.kinds import EVICTION_KIND
 from fleetui.apimachinery.model import items_at
 from fleetui.audit import AuditEvent, actor_name, record
@@ -73,8 +73,7 @@ def start_hub_drain(
 
     Raise UnknownClusterError, InvalidManifest, and what `apply_write` raises for the cordon.
     """
-    if errors := Pace(at_once, deadline=deadline).errors(now=now):
-        raise InvalidManifest(errors)
+    raise_errors(Pace(at_once, deadline=deadline).errors(now=now))
     check_role(hub, ACTIONS["evict"], by)
     with in_hub(hub.pk):
         if not MemberCluster.objects.filter(name=cluster).exists():

@@ -47,8 +47,11 @@ class HubSummary:
     silent_since: datetime | None = None
     """Since when the controllers of a live hub have written nothing, if that is long."""
 
-    def age(self, now: datetime) -> timedelta | None:
-        return now - self.heard_at if self.heard_at else None
+    def age_seconds(self, now: datetime) -> float | None:
+        """Return the seconds since the last event of the hub, None before the first."""
+        if self.heard_at is None:
+            return None
+        return round((now - self.heard_at).total_seconds(), 1)
 
 
 def state_of(hub: Hub, *, now: datetime) -> tuple[str, str, datetime | None]:

@@ -41,6 +41,7 @@ from placements.api.filters import (
     ConnectionQuery,
     HubActionQuery,
     HubWriteQuery,
+    NoQuery,
     PageQuery,
     SendWriteQuery,
 )
@@ -300,9 +301,11 @@ class HubViewSet(BaseViewSet):
         counts = (
             unresolved_counts([hub.pk], now=now) if unresolved is None else unresolved
         )
-        age = one.age(now)
-        document: dict[str, Any] = {"summary": one, "unresolved": counts.get(hub.pk, 0)}
-        document["age_seconds"] = None if age is None else round(age.total_seconds(), 1)
+        document = {
+            "summary": one,
+            "unresolved": counts.get(hub.pk, 0),
+            "age_seconds": one.age_seconds(now),
+        }
         shown: dict[str, Any] = HubSerializer(document).data
         if may_administer_clusters(self.request.user):
             shown["connection"] = connection_document(hub, report)
@@ -353,10 +356,9 @@ class HubViewSet(BaseViewSet):
         )
         return Response(document, status=201)
 
-    @documented("get_hub", HubSerializer)
+    @documented("get_hub", HubSerializer, query=NoQuery)
     def retrieve(self, request: Request, name: str) -> Response:
         """Get a hub with its state."""
-        query_params(request)
         summary = summary_of(
             visible_hub(self.request.user, name), now=datetime.now(UTC)
         )
@@ -388,10 +390,9 @@ class HubViewSet(BaseViewSet):
         hub = change_hub(name, body, **actor(request))
         return Response(self._document(summary_of(hub, now=datetime.now(UTC)), report))
 
-    @documented("delete_hub", None, status=204)
+    @documented("delete_hub", None, status=204, query=NoQuery)
     def destroy(self, request: Request, name: str) -> Response:
         """Remove a hub with its credentials and its mirror; nothing is changed on the hub."""
-        query_params(request)
         remove_hub(name, **actor(request))
         return Response(status=204)
 
@@ -401,10 +402,10 @@ class HubViewSet(BaseViewSet):
         method="post",
         path="check",
         body=ConnectionInputSerializer,
+        query=NoQuery,
     )
     def check(self, request: Request, name: str) -> Response:
         """Check the connection of a hub, or the one in the body, and what its account may do."""
-        query_params(request)
         if has_body(request):
             hub = live_hub(name)
             entered = connection_fields(parse_body(request, ConnectionInputSerializer))
@@ -414,17 +415,17 @@ class HubViewSet(BaseViewSet):
             report = check_stored_hub(name)
         return Response(HubCheckSerializer(report).data)
 
-    @operation("list_hub_streams", HubStreamListSerializer)
+    @operation("list_hub_streams", HubStreamListSerializer, query=NoQuery)
     def streams(self, request: Request, name: str) -> Response:
         """List the streams of a hub with their states and counters."""
-        query_params(request)
         rows: list[HubStream] = list(streams_of(visible_hub(self.request.user, name)))
         return Response({"items": HubStreamSerializer(rows, many=True).data})
 
-    @operation("list_hub_permissions", HubPermissionSerializer(many=True))
+    @operation(
+        "list_hub_permissions", HubPermissionSerializer(many=True), query=NoQuery
+    )
     def permissions(self, request: Request, name: str) -> Response:
         """List what the account of a hub may do, as the last check found it."""
-        query_params(request)
         return Response(
             visible_hub(self.request.user, name).found.get("permissions", [])
         )
@@ -452,6 +453,7 @@ class HubViewSet(BaseViewSet):
         "get_hub_object",
         ANY_OBJECT,
         path="objects/<named:group>/<named:kind>/<named:namespace>/<named:object_name>",
+        query=NoQuery,
     )
     def mirrored(
         self,
@@ -463,7 +465,6 @@ class HubViewSet(BaseViewSet):
         object_name: str,
     ) -> Response:
         """Get an object as the mirror has it; `-` is no group and no namespace."""
-        query_params(request)
         hub = visible_hub(self.request.user, name)
         place = [
             "" if one == NO_NAMESPACE else one
@@ -626,10 +627,9 @@ class HubWriteViewSet(BaseViewSet):
 class DecisionOnHubViewSet(BaseViewSet):
     """Decisions of live hubs."""
 
-    @documented("get_decision_on_hub", HubDecisionSerializer)
+    @documented("get_decision_on_hub", HubDecisionSerializer, query=NoQuery)
     def retrieve(self, request: Request, decision: str) -> Response:
         """Get what the live hub decided, and how the replay agrees with it."""
-        query_params(request)
         row = (
             cycles_of(recorded(decision)[0]).filter(hub_decision__isnull=False).first()
         )

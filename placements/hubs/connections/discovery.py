@@ -4,6 +4,7 @@ See `rules/live-hub.md#check-of-a-connection`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import Any
@@ -451,7 +452,5 @@ def check_hub(
         client = open_hub_client(connection, values)
     except DriverUnavailable as error:
         return HubCheckReport((CheckStep("address", False, str(error)),))
-    try:
+    with closing(client):
         return HubCheck(api, client).report()
-    finally:
-        client.close()

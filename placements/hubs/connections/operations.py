@@ -25,7 +25,7 @@ from clusters.models.hubs import (
 )
 from clusters.operations.connection import SavedConnection, unreadable_step
 from clusters.operations.credentials import HUB, remove_secret, save_secret
-from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.apimachinery.errors import FieldError, InvalidManifest, raise_errors
 from fleetui.audit import AuditEvent, actor_name, record_all
 from fleetui.bulk import save_fields
 from fleetui.encryption import keep_keys
@@ -123,8 +123,7 @@ def check_spec(spec: HubSpec) -> None:
         for at, name in enumerate(spec.namespaces)
         if not _NAME.fullmatch(name)
     ]
-    if errors:
-        raise InvalidManifest(errors)
+    raise_errors(errors)
 
 
 def parse_hub_input(

@@ -1,7 +1,7 @@
 """Overrides with their snapshots, and disruption budgets of a live hub (10.1)."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -19,9 +19,7 @@ from placements.hubs.projection.rows import (
     HubMoment,
     RowKind,
     WrittenRow,
-    fill_document,
     save_marks,
-    understood,
 )
 from placements.hubs.trimming import OVERRIDE_OF
 from placements.manifests.disruption import parse_disruption_budget
@@ -46,9 +44,7 @@ class BudgetRows(RowKind[DisruptionBudget]):
     noun = "budget"
     columns = ("document", "created_at", "revision")
     bookkeeping = ("updated_at",)
-
-    def fill(self, row: DisruptionBudget, document: HubDocument) -> bool:
-        return fill_document(row, document, parse=parse_disruption_budget)
+    parse = staticmethod(parse_disruption_budget)
 
 
 class OverrideRows(RowKind[Override]):
@@ -61,20 +57,12 @@ class OverrideRows(RowKind[Override]):
     bookkeeping = ("updated_at",)
     where = MappingProxyType({"kind": OVERRIDE_KIND})
     is_namespaced = True
+    parse: Callable[[object], Any] = staticmethod(parse_override)
     selectors = "resourceSelectors"
 
-    def parse(self, manifest: object) -> Any:
-        return parse_override(manifest)
-
-    def fill(self, row: Override, document: HubDocument) -> bool:
-        pair = understood(document, self.parse)
-        if pair is None:
-            return False
-        parsed, written = pair
-        row.document = without_values(written)
+    def set_columns(self, row: Override, document: HubDocument, parsed: Any) -> None:  # noqa: ARG002 -- of a kind
+        row.document = without_values(row.document)
         row.placement_name = parsed.placement
-        row.created_at = document.created_at
-        return True
 
     def follow(self, written: Sequence[WrittenRow[Override]]) -> None:
         """Write the resources that overrides select: what is previewed has to find them."""
@@ -102,10 +90,8 @@ class ClusterOverrideRows(OverrideRows):
     mirrored = (CLUSTER_OVERRIDE_KIND,)
     noun = "cluster-override"
     where = MappingProxyType({"kind": CLUSTER_OVERRIDE_KIND})
+    parse = staticmethod(parse_cluster_override)
     selectors = "clusterResourceSelectors"
-
-    def parse(self, manifest: object) -> Any:
-        return parse_cluster_override(manifest)
 
 
 def project_override_snapshots(

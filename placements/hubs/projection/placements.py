@@ -29,7 +29,6 @@ from placements.hubs.projection.kinds import (
 )
 from placements.hubs.projection.rows import (
     HUB,
-    Conditions,
     HubDocument,
     HubMoment,
     RowKind,
@@ -96,13 +95,9 @@ class PlacementRows(RowKind[Placement]):
     is_namespaced = True
     keeps = True
 
-    def fill(self, row: Placement, document: HubDocument) -> bool:
-        manifest = understood(document, parse_placement)
-        if manifest is None:
-            return False
-        parsed, stored = manifest
-        row.document = stored
-        row.created_at = document.created_at
+    parse = staticmethod(parse_placement)
+
+    def set_columns(self, row: Placement, document: HubDocument, parsed: Any) -> None:
         row.deleting_since = document.deleting_since
         row.spec_generation = document.row.generation or 1
         for name, value in placement_columns(parsed).items():
@@ -134,16 +129,12 @@ class PlacementRows(RowKind[Placement]):
             one.removeprefix(document.row.kind): values
             for one, values in current.items()
         }
-        return True
 
     def change(self, before: Placement, row: Placement) -> None:
         if row.document == before.document:
             row.updated_at = before.updated_at
         row.hub_changes += 1
         row.observe_rollout = True
-
-    def conditions(self, row: Placement) -> Conditions:
-        return row.hub_conditions
 
     def follow(self, written: Sequence[WrittenRow[Placement]]) -> None:
         added = []
@@ -310,9 +301,6 @@ class EvictionRows(RowKind[Eviction]):
         row.by = document.manager("spec") or HUB
         row.placement_id = self.placements.get(document.row.owner)
         return True
-
-    def conditions(self, row: Eviction) -> Conditions:
-        return row.hub_conditions
 
 
 TWO_LATEST = (

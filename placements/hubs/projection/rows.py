@@ -321,9 +321,9 @@ class RowKind(Generic[Row]):
     """How a batch of objects of some kinds becomes rows of a table.
 
     `where` are the columns that are the same for all rows, `columns` those that are compared, `bookkeeping`
-    others that are written with them. The row of an object that is not understood any more is deleted,
-    unless the kind `keeps` it. Rows that have a UID are replaced when another object has their name. Events
-    are about the `noun`.
+    others that are written with them. `parse` reads the manifest of an object. The row of one that is not
+    understood any more is deleted, unless the kind `keeps` it. Rows that have a UID are replaced when another
+    object has their name. Events are about the `noun`.
     """
 
     model: type[Row]
@@ -332,6 +332,7 @@ class RowKind(Generic[Row]):
     columns: tuple[str, ...]
     bookkeeping: tuple[str, ...] = ()
     where: Mapping[str, Any] = {}
+    parse: Callable[[object], Any]
     group = PLACEMENT_GROUP
     is_namespaced = False
     has_uid = True
@@ -343,14 +344,24 @@ class RowKind(Generic[Row]):
 
     def fill(self, row: Any, document: HubDocument) -> bool:
         """Set the columns of a row; return False if nothing of the object can be shown."""
-        raise NotImplementedError
+        pair = understood(document, self.parse)
+        if pair is None:
+            return False
+        parsed, row.document = pair
+        row.created_at = document.created_at
+        self.set_columns(row, document, parsed)
+        return True
+
+    def set_columns(self, row: Any, document: HubDocument, parsed: Any) -> None:
+        """Set the columns of a row beside its manifest, and when its object was created."""
 
     def change(self, before: Any, row: Any) -> None:
         """Set the bookkeeping of a row that is not as before."""
 
-    def conditions(self, row: Any) -> Conditions:  # noqa: ARG002 -- of kinds that have some
-        """Return the conditions of a row whose changes are events."""
-        return ()
+    def conditions(self, row: Any) -> Conditions:
+        """Return the conditions of a row whose changes are events: those that it has from the hub."""
+        conditions: Conditions = getattr(row, "hub_conditions", ())
+        return conditions
 
     def follow(self, written: Sequence[WrittenRow[Any]]) -> None:
         """Write what follows from rows that were written."""
@@ -495,18 +506,6 @@ def understood(
             break
     document.error = "the manifest is not understood"
     return None
-
-
-def fill_document(
-    row: Any, document: HubDocument, *, parse: Callable[[object], object]
-) -> bool:
-    """Set the manifest of a row, and when its object was created; False if nothing of it is understood."""
-    pair = understood(document, parse)
-    if pair is None:
-        return False
-    _, row.document = pair
-    row.created_at = document.created_at
-    return True
 
 
 def _leave_out(stored: dict[str, Any], keys: Sequence[str | int]) -> bool:

@@ -40,7 +40,6 @@ from placements.hubs.projection.rows import (
     HubMoment,
     RowKind,
     WrittenRow,
-    fill_document,
     understood,
     write_rows,
 )
@@ -309,9 +308,7 @@ class StrategyRows(RowKind[StagedStrategy]):
     columns = ("document", "created_at", "revision")
     bookkeeping = ("updated_at",)
     is_namespaced = True
-
-    def fill(self, row: StagedStrategy, document: HubDocument) -> bool:
-        return fill_document(row, document, parse=parse_staged_strategy)
+    parse = staticmethod(parse_staged_strategy)
 
 
 class RunRows(RowKind[StagedRun]):

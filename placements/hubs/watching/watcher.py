@@ -4,7 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from uuid import uuid4
 
 from django.db import (
@@ -18,6 +18,7 @@ from django.db import (
 )
 from django.db.models import Q
 
+from clusters.driver_factory import wall_clock
 from clusters.hub_state import HubState
 from clusters.models import Hub, HubStream
 from fleetui.audit import AuditEvent, record
@@ -46,10 +47,6 @@ _FINAL = frozenset({HubState.REFUSED, HubState.UNSUITABLE, HubState.UNREACHABLE}
 
 class WriterEnded(RuntimeError):
     """The thread that writes the mirror has ended by an unexpected error."""
-
-
-def wall_clock() -> datetime:
-    return datetime.now(UTC)
 
 
 class Watcher:

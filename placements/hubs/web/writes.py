@@ -19,7 +19,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from clusters.hub_queries import live_hub
 from clusters.models import Hub, MemberCluster
 from clusters.queries import cluster_of
-from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.apimachinery.errors import FieldError, InvalidManifest, raise_errors
 from fleetui.apimachinery.model import items_at, mapping_at
 from fleetui.apimachinery.words import full_name
 from fleetui.apimachinery.yaml import load_json
@@ -156,8 +156,7 @@ def read_text(action: str, params: QueryDict) -> Any:
     """Return the labels with null for those that were removed, or the whole list of taints."""
     texts = {"labels": "", "taints": "", action: params.get(action, "")}
     typed = forms.read_cluster(texts["labels"], texts["taints"])
-    if typed.errors:
-        raise InvalidManifest(typed.errors)
+    raise_errors(typed.errors)
     if action == "taints":
         return typed.taints
     cluster = MemberCluster.objects.filter(name=params.get("name", "")).first()
@@ -168,11 +167,17 @@ def read_text(action: str, params: QueryDict) -> Any:
 
 
 MIRROR_SECONDS, POLL_SECONDS = 5.0, 0.1
-CHANGED = "Nothing was sent: the object or the request changed since the preview. This is the present preview."
+CHANGED = (
+    "Nothing was sent: the object or the request changed since the preview. "
+    "This is the present preview."
+)
 UNKNOWN = (
     "The outcome is unknown: the hub did not answer. The console reads the object back."
 )
-HAS_REST = "Accepted. Review again: fields that other managers own are removed by a second write."
+HAS_REST = (
+    "Accepted. Review again: fields that other managers own are removed "
+    "by a second write."
+)
 
 
 @dataclass

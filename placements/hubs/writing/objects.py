@@ -9,7 +9,7 @@ from uuid import uuid4
 from clusters.manifest import parse_member
 from clusters.models import Hub
 from clusters.operations.edit import CORDON
-from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.apimachinery.errors import InvalidManifest, raise_errors
 from fleetui.apimachinery.fields import LONGEST_PART
 from fleetui.apimachinery.kinds import BUDGET_KIND, EVICTION_KIND
 from fleetui.apimachinery.model import items_at, mapping_at
@@ -168,8 +168,7 @@ def budget_notes(planner: Planner, manifest: Manifest) -> tuple[str, ...]:
     type_name = placement_type(placement)
     if type_name in list(PlacementType):
         spec = parse_disruption_budget(dict(manifest)).spec
-        if errors := budget_errors(spec, PlacementType(type_name)):
-            raise InvalidManifest(errors)
+        raise_errors(budget_errors(spec, PlacementType(type_name)))
     return ()
 
 

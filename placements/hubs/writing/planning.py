@@ -14,7 +14,7 @@ from clusters.fleet import Cluster, Fleet
 from clusters.models import Hub
 from clusters.models.hubs import HubIdentity
 from clusters.queries import current_fleet
-from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.apimachinery.errors import FieldError, InvalidManifest, raise_errors
 from fleetui.apimachinery.model import items_at, mapping_at
 from fleetui.apimachinery.words import full_name, names_and_more
 from fleetui.errors import CONFIRMATION_NEEDED, FleetError, UnknownObject
@@ -246,8 +246,7 @@ def checked_fields(
         for name in required
         if name not in fields
     ]
-    if errors:
-        raise InvalidManifest(errors)
+    raise_errors(errors)
     for name, value in fields.items():
         check_field(name, value, choices.get(name, ()))
     return fields

@@ -5,7 +5,7 @@ No transaction may be open while a request runs: the record is committed before,
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from hashlib import sha256
@@ -393,11 +393,9 @@ def open_writer(
     """Connect to a hub, to write in the name of a person. Raise DriverUnavailable, IdentityRefusedError."""
     requester = requester_on(hub, person, role) if person else Requester("")
     target = HubTarget.of(hub)
-    client = open_hub_client(target.connection, secret_values(target))
-    try:
+    opened = open_hub_client(target.connection, secret_values(target))
+    with closing(opened) as client:
         yield HubWriter(hub, client, requester, **options)
-    finally:
-        client.close()
 
 
 def request_of(row: HubWrite, version: str) -> WriteRequest:

@@ -127,14 +127,13 @@ class Command(HubCommand):
         *,
         with_streams: bool,
     ) -> dict[str, Any]:
-        age = one.age(now)
         row: dict[str, Any] = {
             "name": one.hub.name,
             "kind": one.hub.kind,
             "mode": one.hub.mode,
             "state": one.state,
             "reason": one.reason,
-            "ageSeconds": None if age is None else round(age.total_seconds(), 1),
+            "ageSeconds": one.age_seconds(now),
             "clusters": one.clusters,
             "placements": one.placements,
         }
