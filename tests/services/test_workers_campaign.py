@@ -97,7 +97,7 @@ def do_what_is_due(world: World) -> int:
 @pytest.mark.servers_nightly
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("campaign")
-@pytest.mark.parametrize("number", [2, 4])
+@pytest.mark.parametrize("number", [1, 2, 4])
 def test_workers_beside_each_other(
     number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
