@@ -29,11 +29,14 @@ from placements.models import (
     StalePick,
 )
 from placements.services.dashboard.queries import last_rollout_end
+from placements.services.fleet.queries import Skew
 from placements.services.hub_version import stored_version
 from placements.services.problems import root_causes
 from placements.services.rollouts import operations
 from placements.services.rollouts.controller import sync_due_rollouts
 from placements.services.verification import refresh_staleness
+from placements.web.badges import Badge
+from placements.web.dashboard import skew_badges
 from tests.database import compare_all, forget_caches
 from tests.rows import (
     NOW,
@@ -694,3 +697,15 @@ def test_the_search_offers_names_for_the_last_word(viewer: Client) -> None:
     )
 
     assert '<option value="bravelion web">Placement' in answer.content.decode()
+
+
+@pytest.mark.parametrize(
+    ("skew", "level"),
+    [
+        (Skew("zone", 2, 2, is_hard=True), "healthy"),
+        (Skew("zone", 9, 2, is_hard=True), "attention"),
+        (Skew("zone", 9, 2, is_hard=False), "advice"),
+    ],
+)
+def test_only_an_exceeded_hard_limit_is_amber(skew: Skew, level: str) -> None:
+    assert skew_badges([skew]) == [(skew, Badge(level, f"zone {skew.skew} / 2"))]
