@@ -14,7 +14,7 @@ LEVEL = "unknown"
 """The status level of several findings on pages: they are advice, not a status of what runs."""
 LEVELS = {
     Severity.ERROR: "failed",
-    Severity.WARNING: "attention",
+    Severity.WARNING: "advice",
     Severity.INFO: "advice",
 }
 """The icon of a finding."""

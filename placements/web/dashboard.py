@@ -300,11 +300,17 @@ def headroom_row(headroom: PlacementHeadroom) -> HeadroomRow:
 
 
 def skew_badges(skews: Iterable[Skew]) -> list[tuple[Skew, badges.Badge]]:
-    """Return each skew with its limit; one above it needs attention."""
-    kinds = ((one, "attention" if one.skew > one.most else "healthy") for one in skews)
+    """Return each skew with its limit; one above a hard limit needs attention, a soft one may be exceeded."""
+    above = {True: "attention", False: "advice"}
     return [
-        (one, badges.Badge(kind, f"{one.key} {one.skew} / {one.most}"))
-        for one, kind in kinds
+        (
+            one,
+            badges.Badge(
+                above[one.is_hard] if one.skew > one.most else "healthy",
+                f"{one.key} {one.skew} / {one.most}",
+            ),
+        )
+        for one in skews
     ]
 
 

@@ -26,6 +26,18 @@ ENTRIES = 7
 SIGNS = ".attention, .failed, .blocked"
 
 
+def _signs(page: Page) -> list[str]:
+    """Return what is amber or red on a page."""
+    signs: list[str] = (
+        page.locator("#main")
+        .locator(SIGNS)
+        .evaluate_all(
+            "all => all.filter((one) => one.checkVisibility()).map((one) => one.outerHTML.slice(0, 200))"
+        )
+    )
+    return signs
+
+
 def _controls(page: Page) -> int:
     count: int = page.locator("#main").evaluate(CONTROLS)
     return count
@@ -143,11 +155,9 @@ def test_on_a_healthy_fleet_nothing_is_amber_or_red(
     page = enter("/", "operator")
 
     expect(page.locator("#fleet")).to_contain_text("cordoned")
-    assert (
-        page.locator("#main")
-        .locator(SIGNS)
-        .evaluate_all(
-            "all => all.filter((one) => one.checkVisibility()).map((one) => one.outerHTML.slice(0, 200))"
-        )
-        == []
-    )
+    for name in Placement.objects.values_list("name", flat=True)[:3]:
+        assert _signs(page) == []
+        page.goto(f"/placements/{name}/")
+    assert _signs(page) == []
+    page.goto("/topology/?key=region&key2=env")
+    assert _signs(page) == []

@@ -103,7 +103,7 @@ def test_an_override_rule_without_a_cluster_is_warned_of_and_found(
     )
     page = text_of(operator, "/checks/")
     assert "Override rule without a cluster" in page
-    assert re.search(r'#attention"></use></svg>Warning', page)
+    assert re.search(r'#advice"></use></svg>Warning', page)
     output = StringIO()
     call_command("checks", stdout=output)
     assert "O01  fleet: ResourceOverride shop/host" in output.getvalue()

@@ -31,13 +31,15 @@ from placements.models import (
 )
 from placements.services.dashboard.causes import AttentionItem
 from placements.services.dashboard.queries import last_rollout_end
+from placements.services.fleet.queries import Skew
 from placements.services.hub_version import stored_version
 from placements.services.problems import root_causes
 from placements.services.problems.root_causes import AttentionSection
 from placements.services.rollouts import operations
 from placements.services.rollouts.controller import sync_due_rollouts
 from placements.services.verification import refresh_staleness
-from placements.web.dashboard import rows_of
+from placements.web.badges import Badge
+from placements.web.dashboard import rows_of, skew_badges
 from tests.database import compare_all, forget_caches
 from tests.rows import (
     NOW,
@@ -741,3 +743,15 @@ def test_the_overview_says_that_a_staged_run_is_needed(
     words = "1 placement needs a staged run"
     assert _figure(page, "approvals pending") == ("0", words)
     assert "web: needs a staged run" in page
+
+
+@pytest.mark.parametrize(
+    ("skew", "level"),
+    [
+        (Skew("zone", 2, 2, is_hard=True), "healthy"),
+        (Skew("zone", 9, 2, is_hard=True), "attention"),
+        (Skew("zone", 9, 2, is_hard=False), "advice"),
+    ],
+)
+def test_only_an_exceeded_hard_limit_is_amber(skew: Skew, level: str) -> None:
+    assert skew_badges([skew]) == [(skew, Badge(level, f"zone {skew.skew} / 2"))]
