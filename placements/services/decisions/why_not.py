@@ -51,7 +51,7 @@ def state_today(
     words = "cordoned" if cluster.is_cordoned else "ready"
     if cluster.verdict or cluster.is_late:
         _, status = cluster_status(cluster, is_cordoned=False)
-        since = age_words(cluster.away_since, now=now)
+        since = age_words(cluster.away_since or now, now=now)
         words = f"{status[:1].lower()}{status[1:]} for {since}"
     joined_at = cluster.joined_at
     if joined_at > decided_at or not was_in_fleet:
