@@ -1,10 +1,11 @@
-"""The connection that a user entered, to a member cluster or to a hub: a kubeconfig or separate fields."""
+"""What a new cluster may be, and the connection that a user entered: a kubeconfig or fields."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+from clusters.drivers.base import KUBERNETES, SIMULATED
 from clusters.drivers.kubernetes.configuration import split_server
 from clusters.drivers.kubernetes.sockets import (
     CONNECT_SECONDS,
@@ -23,6 +24,28 @@ from clusters.kubeconfig import (
 from clusters.kubernetes_drivers import address_rules
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.yaml import load_documents
+
+CLUSTER_NAME_HINT = (
+    "Lowercase letters, digits, “-” and “.”, at most 63. Cannot be changed."
+)
+REPORTED_BY_AGENT = "agent"
+CLUSTER_KINDS = (
+    (SIMULATED, "Simulated", "Exists only in this console. For trying things out."),
+    (
+        KUBERNETES,
+        "Kubernetes",
+        "The console connects to its API server, applies resources and observes them.",
+    ),
+    (
+        REPORTED_BY_AGENT,
+        "Reported by an agent",
+        "An agent in the cluster sends heartbeats over REST."
+        " Placements are scheduled, not applied.",
+    ),
+)
+"""What a new cluster may be, the usual first: value, name and explanation."""
+DRIVERS_BY_KIND = {SIMULATED: SIMULATED, REPORTED_BY_AGENT: ""}
+"""The drivers of new clusters that join without a connection."""
 
 
 @dataclass(frozen=True, slots=True)

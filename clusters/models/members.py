@@ -259,7 +259,7 @@ class MemberCluster(HubRow):
 
     @property
     def away_since(self) -> datetime | None:
-        """Since when it does not answer, also once its heartbeat is lost; else of its readiness."""
+        """Since when it does not answer, else of its readiness."""
         return self.unanswered_since or self.verdict_since
 
     @property

@@ -19,6 +19,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 
+from clusters.connection_input import CLUSTER_KINDS, CLUSTER_NAME_HINT, DRIVERS_BY_KIND
 from clusters.credentials import credential_of, public_facts
 from clusters.drivers.base import KUBERNETES
 from clusters.drivers.kubernetes.properties import ENTRYPOINT
@@ -44,9 +45,6 @@ from placements.explain.clusters import cluster_status
 from placements.explain.vocabulary import ELIGIBILITY_WORDS
 from placements.services.bulk_changes import BULK_ACTIONS
 from placements.services.fleet.forms import (
-    CLUSTER_KINDS,
-    CLUSTER_NAME_HINT,
-    DRIVERS_BY_KIND,
     LABELS_PATH,
     TAINTS_PATH,
     read_cluster,

@@ -113,8 +113,9 @@ def loss_message(row: PlacementLoss) -> str:
         case PlacementImpact.CANNOT:
             message = STAYS_SENTENCES[KeptReason(row.stays or "")]
         case PlacementImpact.STUCK if row.decision is not None:
-            replaced = f"{len(row.joins):,} of {len(row.leaves):,} replaced"
-            words = replaced if row.joins and row.leaves else "No replacement"
+            gone = max(len(row.leaves), len(row.joins))
+            replaced = f"{len(row.joins):,} of {gone:,} replaced"
+            words = replaced if row.joins else "No replacement"
             message = f"{words}: {stuck_words(row.decision)}."
         case PlacementImpact.MOVES if row.leaves:
             message = f"Replacement: {first_names(row.joins, NAMES_SHOWN)}."

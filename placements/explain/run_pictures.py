@@ -474,16 +474,17 @@ def run_picture(
     labels += [(f"minimum {value:,}", value) for *_, value in lowest[-1:]]
     if lowest or not moments:
         labels.append((f"all {number:,}", number))
-    highest = max([number, *(one.available for one in points), *dict(labels).values()])
-    top = max(1, highest) * 1.25  # with room for the title
+    heights = (1, number, *(one.available for one in points), *dict(labels).values())
+    top = max(heights) * 1.25  # with room for the title
     if planned:
         expected = points[-1].available
         labels.append((f"{expected:,} expected", expected))
     elif moments and is_running:
         labels.append((f"{progress.available:,} available", progress.available))
     if is_running and progress.available < minimum:
-        below = f"{minimum - progress.available:,} below the minimum"
-        labels.append((below, progress.available))
+        labels.append(
+            (f"{minimum - progress.available:,} below the minimum", progress.available)
+        )
     available = f"{progress.available:,} of {number:,}"
     return replace(
         drawn,

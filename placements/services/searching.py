@@ -99,7 +99,7 @@ def find(text: str) -> SearchResult:
 
 
 def completed(text: str) -> list[tuple[str, str]]:
-    """Return the searches that a text can become, each with its noun: a name, or the second one of a pair."""
+    """Return the searches that a text can become, each with its noun."""
     first, space, word = text.lower().rpartition(" ")
     results = find(word)
     clusters = [(f"{first}{space}{one}", "Cluster") for one in results.clusters]

@@ -16,7 +16,7 @@ from fleetui.audit import (
 from fleetui.hub_scope import LOCAL_HUB
 from fleetui.prepared import PreparedQuery
 from placements.engine.scheduling.decision import ENGINE_VERSION
-from placements.engine.scheduling.reason import Reason, ReasonCode
+from placements.engine.scheduling.reason import ReasonCode
 from placements.explain.vocabulary import reason_sentence
 from placements.models import DecisionRecord, Placement, StalenessCheck, StalePick
 from placements.services.decisions.records import fault_of, of_another_engine
@@ -113,6 +113,8 @@ def _due(*, now: datetime) -> QuerySet[DecisionRecord]:
 STALENESS_EVERY = timedelta(seconds=30)
 """Minimum time between two checks of a placement, unless it has a new decision."""
 STALENESS_PIECE = 1.0
+_WITHOUT_SCORES = {ReasonCode.OUTRANKED: "Other clusters rank before it"}
+"""Sentences in place of those with scores, which change with each reading of a property."""
 _STALENESS_BATCH = 5
 
 
@@ -149,20 +151,16 @@ def refresh_staleness(*, now: datetime) -> int:
                 row.stale.all().delete()
                 picks = [
                     StalePick(
-                        staleness_check=row, cluster_name=name, reason=_words(reason)
+                        staleness_check=row,
+                        cluster_name=name,
+                        reason=_WITHOUT_SCORES.get(reason.code)
+                        or reason_sentence(reason),
                     )
                     for name, reason in headroom.stale.items()
                 ]
                 StalePick.objects.bulk_create(picks, batch_size=500)
         done += len(placements)
     return done
-
-
-def _words(reason: Reason) -> str:
-    """Return a reason without scores, which change with each reading of a property."""
-    if reason.code is ReasonCode.OUTRANKED:
-        return "Other clusters rank before it"
-    return reason_sentence(reason)
 
 
 def _staleness_due(

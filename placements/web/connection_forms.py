@@ -7,13 +7,12 @@ from typing import Any
 from django.conf import settings
 from django.http import HttpRequest, HttpResponseBase, QueryDict
 
-from clusters.connection_input import ConnectionInput
+from clusters.connection_input import CLUSTER_NAME_HINT, ConnectionInput
 from clusters.drivers.kubernetes.check import CheckResult, ConnectionCheckFailed
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.htmx import redirect_page, render_page
 from placements.explain.connections import CheckReport, check_report
 from placements.services.fleet.forms import (
-    CLUSTER_NAME_HINT,
     LABELS_PATH,
     TAINTS_PATH,
     TypedCluster,

@@ -16,6 +16,7 @@ from django.views.decorators.http import (
     require_safe,
 )
 
+from clusters.connection_input import CLUSTER_KINDS, DRIVERS_BY_KIND, REPORTED_BY_AGENT
 from clusters.credentials import Connected
 from clusters.drivers.base import KUBERNETES, SIMULATED, DriverError
 from clusters.drivers.kubernetes.check import (
@@ -58,9 +59,6 @@ from fleetui.permissions import (
 from placements.explain.connections import check_report, unreachable_words
 from placements.services.filters import kinds_for, kinds_on
 from placements.services.fleet.forms import (
-    CLUSTER_KINDS,
-    DRIVERS_BY_KIND,
-    REPORTED_BY_AGENT,
     row_context,
     typed_rows,
 )

@@ -5,17 +5,17 @@ import re
 import pytest
 from django.test import Client
 
+from clusters.connection_input import (
+    CLUSTER_KINDS,
+    CLUSTER_NAME_HINT,
+    REPORTED_BY_AGENT,
+)
 from clusters.drivers.base import KUBERNETES, SIMULATED
 from clusters.fleet import is_cordon
 from clusters.models import MemberCluster
 from clusters.operations.edit import change_labels, change_taints, cordon
 from clusters.operations.join import ClusterSpec, upsert_clusters
 from fleetui.models import Event
-from placements.services.fleet.forms import (
-    CLUSTER_KINDS,
-    CLUSTER_NAME_HINT,
-    REPORTED_BY_AGENT,
-)
 from tests.admin.pages import ADD, change_url, fields_of, submit, text_of
 from tests.rows import NOW, all_joined, joined, member_document, person
 

@@ -117,7 +117,7 @@ def test_a_replacement_that_does_not_answer_is_named(
     silent = text_of(operator, page)
 
     assert "Does not answer now" not in answering
-    assert "Does not answer now, eligible until its heartbeat is lost:" in silent
+    assert "Does not answer now, a candidate until its heartbeat is lost:" in silent
 
 
 def test_a_placement_on_all_clusters_loses_nothing_that_is_replaced(

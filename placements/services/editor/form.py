@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property, partial
 from math import inf
+from operator import attrgetter
 from types import NoneType
 from typing import Any, TypeAlias
 
@@ -385,7 +386,7 @@ class PlacementForm:
     def unshown(self) -> tuple[str, ...]:
         """The outermost places of the manifest that no field shows."""
         leaves = frozenset(one.keys for one in self.fields)
-        lists = (one for one in self.groups if one.can_add)
+        lists = filter(attrgetter("can_add"), self.groups)
         shown: tuple[_Place, ...] = (*self.fields, *self.all_rows, *lists)
         places = frozenset(
             one.keys[:end] for one in shown for end in range(len(one.keys) + 1)

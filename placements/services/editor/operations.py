@@ -198,7 +198,7 @@ def drafts_of(person: AnyUser, placement: Placement | None) -> QuerySet[Draft]:
 
 @dataclass(frozen=True, slots=True)
 class DraftSummary:
-    """A draft in a list: its name, that with when it was started, and how much it changes."""
+    """A draft in a list; `title` is its name with its start and its changes."""
 
     row: Draft
     name: str

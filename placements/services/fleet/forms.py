@@ -7,7 +7,6 @@ from typing import Any
 
 from django.http import QueryDict
 
-from clusters.drivers.base import KUBERNETES, SIMULATED
 from clusters.filters import label_keys
 from clusters.fleet import is_cordon
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, Keys, split_path
@@ -20,26 +19,6 @@ from placements.manifests.staged_update import (
 )
 
 LABELS_PATH, TAINTS_PATH = "metadata.labels", "spec.taints"
-CLUSTER_NAME_HINT = (
-    "Lowercase letters, digits, “-” and “.”, at most 63. Cannot be changed."
-)
-REPORTED_BY_AGENT = "agent"
-CLUSTER_KINDS = (
-    (SIMULATED, "Simulated", "Exists only in this console. For trying things out."),
-    (
-        KUBERNETES,
-        "Kubernetes",
-        "The console connects to its API server, applies resources and observes them.",
-    ),
-    (
-        REPORTED_BY_AGENT,
-        "Reported by an agent",
-        "An agent in the cluster sends heartbeats over REST. Placements are scheduled, not applied.",
-    ),
-)
-"""What a new cluster may be, the usual first: value, name and explanation."""
-DRIVERS_BY_KIND = {SIMULATED: SIMULATED, REPORTED_BY_AGENT: ""}
-"""The drivers of new clusters that join without a connection."""
 _EMPTY_ROWS = 3
 
 

@@ -109,7 +109,7 @@ class Skew(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Headroom:
-    """The skews of a placement, its stale picks, and the hard limits that the placed clusters exceed.
+    """The skews of a placement, its stale picks, and the hard limits that are exceeded.
 
     `stale` is by cluster the last reason why rescheduling would not select it.
     """

@@ -101,7 +101,7 @@ def _message(row: PlacementLoss, silent: Collection[str]) -> str:
     if late := sorted(set(silent).intersection(row.joins)):
         names = first_names(late, NAMES_SHOWN)
         words += [
-            f"Does not answer now, eligible until its heartbeat is lost: {names}."
+            f"Does not answer now, a candidate until its heartbeat is lost: {names}."
         ]
     return " ".join(words)
 

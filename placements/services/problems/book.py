@@ -118,7 +118,8 @@ def _of_needed_run(placement: Any, health: PlacementHealth) -> ProblemFacts:
         Noun.PLACEMENT,
         name,
         ProblemLevel(health.level),
-        f"{NEEDS_RUN.capitalize()}: the current revision is started on {counts.started:,} of {clusters}.",
+        f"{NEEDS_RUN.capitalize()}: the current revision is started on"
+        f" {counts.started:,} of {clusters}.",
         page("placement", name),
         reason=NEEDS_RUN,
         placement=name,

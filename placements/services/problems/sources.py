@@ -1,6 +1,6 @@
 """The problems of the hub in scope as its rows are now; each kind of object is read at one place."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -507,6 +507,14 @@ def of_outdated(rows: QuerySet[StalePick]) -> Iterator[ProblemFacts]:
     )
     for (name, cordoned), picks in found.items():
         clusters = [cluster for cluster, _ in picks]
+        first, reason = picks[0]
+        if reason and any(other != reason for _, other in picks):
+            reason = f"{first}: {reason}"
+        sentences = [
+            f"{names_and_more(clusters, 3)} would not be selected if rescheduled"
+        ]
+        if reason:
+            sentences.append(reason)
         why = "cordoned" if cordoned else ""
         kind = ProblemKind.PLACEMENT_OUTDATED
         yield ProblemFacts(
@@ -515,21 +523,12 @@ def of_outdated(rows: QuerySet[StalePick]) -> Iterator[ProblemFacts]:
             Noun.PLACEMENT,
             name,
             ProblemLevel.OUTDATED,
-            f"{names_and_more(clusters, 3)} would not be selected if rescheduled.{_reasons(picks)}",
+            f"{'. '.join(sentences)}.",
             page("placement", name),
             reason=why,
             placement=name,
             clusters=tuple(clusters),
         )
-
-
-def _reasons(picks: Sequence[tuple[str, str]]) -> str:
-    """Return why clusters would not be selected again: of the first, where they differ."""
-    name, first = picks[0]
-    if not first:
-        return ""
-    is_one = all(reason == first for _, reason in picks)
-    return f" {first}." if is_one else f" {name}: {first}."
 
 
 def of_what_is_rare(now: datetime) -> Iterator[ProblemFacts]:
