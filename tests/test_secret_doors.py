@@ -50,7 +50,7 @@ COMPARING = {
 WITHOUT_VALUES = {
     "fleetui/audit.py _row",
     "fleetui/sealed_rows.py _hidden_again",
-    "placements/hubs/projection/overrides.py fill",
+    "placements/hubs/projection/overrides.py set_columns",
     "placements/hubs/projection/overrides.py columns_of",
 }
 """Who stores manifests without their values for good."""

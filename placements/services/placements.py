@@ -216,7 +216,7 @@ def staging_warnings(
 ) -> tuple[ManifestWarning, ...]:
     """Return the warning of a change from rolling updates to staged update runs."""
     is_external = manifest.spec.strategy.type is StrategyType.EXTERNAL
-    if before is None or before.is_staged or not is_external:
+    if before is None or not is_external or before.is_staged:
         return ()
     message = (
         "External cannot be changed to RollingUpdate: "

@@ -385,7 +385,7 @@ def objects_have_drifted() -> None:
 # --- runs ---
 
 
-@of("suspended", "Pending (needs a staged run)")
+@of("suspended", "Pending (needs a staged run)", "rollout-held")
 def staged_without_a_run() -> None:
     staged()
 

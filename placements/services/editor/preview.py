@@ -183,12 +183,14 @@ class SchedulePreview:
     def overlaps(self) -> tuple[Overlap, ...]:
         """The other placements that apply the same objects to some of the clusters."""
         name = self.saved.full_name if self.saved else self.manifest.full_name
-        mine = to_place(self.manifest, name, self.selection, self.placed_after)
-        if self.snapshot:
-            mine = mine._replace(objects=keys_of(self.snapshot.applied_identities))
         applied = {
             pk: one for pk, one in applied_lately().items() if one.placement != name
         }
+        if not applied:
+            return ()
+        mine = to_place(self.manifest, name, self.selection, self.placed_after)
+        if self.snapshot:
+            mine = mine._replace(objects=keys_of(self.snapshot.applied_identities))
         return overlaps_of(mine, placed_objects(applied, of=mine.objects))
 
     @cached_property

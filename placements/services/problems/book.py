@@ -82,12 +82,18 @@ class _Where:
 
 
 def of_placements(
-    healths: Iterable[tuple[Any, PlacementHealth]], *, now: datetime
+    healths: Iterable[tuple[Any, PlacementHealth]],
+    *,
+    failed: Collection[str],
+    now: datetime,
 ) -> Iterator[ProblemFacts]:
-    """Yield a problem for each placement that is degraded or needs a staged run; two queries."""
+    """Yield a problem for each placement that is degraded or needs a staged run; two queries.
+
+    That a run of a placement has `failed` says already that it needs another one.
+    """
     degraded = {}
     for placement, health in healths:
-        if health.detail == NEEDS_RUN:
+        if health.detail == NEEDS_RUN and placement.full_name not in failed:
             yield _of_needed_run(placement, health)
         elif health.is_degraded:
             degraded[placement] = health
@@ -323,7 +329,8 @@ def problems_with(
 ) -> list[ProblemFacts]:
     """Return what is wrong with the hub in scope as its rows are now; `healths` are of its placements."""
     found = [problem for source in SOURCES for problem in source(now)]
-    return with_causes([*found, *of_placements(healths, now=now)])
+    failed = {one.placement for one in found if one.kind == ProblemKind.ROLLOUT_FAILED}
+    return with_causes([*found, *of_placements(healths, failed=failed, now=now)])
 
 
 def open_problems(*, now: datetime) -> list[ProblemFacts]:
