@@ -121,11 +121,16 @@ def verdict_words(parts: Iterable[Part], waits: str = "") -> str:
     return ", ".join(filter(None, [done, *troubles, waits]))
 
 
-def stages_completed(run: StagedRunPlan) -> str:
+def stages_completed(run: StagedRunPlan, parts: Mapping[str, Part]) -> str:
     """Return how far a staged run is by its stages: it may wait with all clusters updated."""
     stages = [stage for stage in (*run.stages, run.deletions) if stage.steps]
     ended = sum(stage.ended_at is not None for stage in stages)
-    return f"{ended:,} of {counted(len(stages), 'stage')} completed"
+    words = f"{ended:,} of {counted(len(stages), 'stage')} completed"
+    waiting = [step.name for step in run.steps if step.started_at is None]
+    early = sum(parts[name] is Part.UPDATED for name in waiting)
+    if early:
+        words = f"{early:,} already up to date, {words}"
+    return words
 
 
 def wait_rows(

@@ -64,7 +64,12 @@ from placements.manifests.ocm import (
 )
 from placements.manifests.ocm_placement import parse_ocm_placement
 from placements.manifests.policy import PlacementPolicy, policy_warnings
-from placements.manifests.strategy import ApplyStrategy, ReportBackType, RolloutStrategy
+from placements.manifests.strategy import (
+    ApplyStrategy,
+    ReportBackType,
+    RolloutStrategy,
+    StrategyType,
+)
 
 
 class SelectionScope(StrEnum):
@@ -407,6 +412,24 @@ def is_ocm_placement(document: object) -> bool:
     if not isinstance(document, Mapping) or document.get("kind") != OCM_KIND:
         return False
     return str(document.get("apiVersion")).partition("/")[0] == OCM_GROUP
+
+
+def external_document(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a placement with the rollout strategy External, which has no limits of rolling updates."""
+    is_ocm = is_ocm_placement(document)
+    before = mapping_at(document, "spec", "strategy")
+    if is_ocm:
+        before = annotated(document, STRATEGY_ANNOTATION) or {}
+    strategy = {**before, "type": StrategyType.EXTERNAL.value}
+    strategy.pop("rollingUpdate", None)
+    if not is_ocm:
+        return {**document, "spec": {**document["spec"], "strategy": strategy}}
+    metadata = document["metadata"]
+    annotations = {
+        **mapping_at(metadata, "annotations"),
+        STRATEGY_ANNOTATION: json.dumps(strategy),
+    }
+    return {**document, "metadata": {**metadata, "annotations": annotations}}
 
 
 def parse_placement(document: Any) -> ClusterResourcePlacement:

@@ -437,7 +437,7 @@ def staged_run(request: HttpRequest, name: str) -> HttpResponse:
     context |= {
         "tab": "",
         "sentences": sentences,
-        "verdict": verdict_words(parts.values(), stages_completed(plan))
+        "verdict": verdict_words(parts.values(), stages_completed(plan, parts))
         if result and run.is_running
         else "",
         "waits": staged_wait_rows(result, pending.who if pending else "an approver")

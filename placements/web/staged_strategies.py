@@ -28,6 +28,7 @@ from placements.manifests.strategy import StrategyType
 from placements.models import Placement, StagedRun, StagedStrategy
 from placements.services.filters import events_matching
 from placements.services.fleet.forms import lines_of, read_documents, read_strategy
+from placements.services.rollouts.operations import start_run
 from placements.services.rollouts.queries import (
     free_name,
     with_status,
@@ -36,7 +37,6 @@ from placements.services.rollouts.staged_runs import (
     STAGED_STRATEGY,
     delete_strategy,
     save_strategy,
-    start_run,
 )
 from placements.services.rollouts.stages import preview_of, starting_strategy
 from placements.services.teams import of_placement, of_strategy
@@ -199,11 +199,17 @@ def start(request: HttpRequest, name: str) -> HttpResponse:
             strategy=document or strategy,
             snapshot=snapshot,
             is_prepared=request.POST.get("do") == "prepare",
+            becomes_external_at=number_of(request.POST.get("external", "")),
             **actor(request),
         )
     except InvalidManifest as invalid:
         return _start_page(
             request, placement, strategy, snapshot, errors=invalid.errors, status=422
+        )
+    except RevisionConflict as stale:
+        changed = (FieldError("", "conflict", str(stale)),)
+        return _start_page(
+            request, placement, strategy, snapshot, errors=changed, status=409
         )
     done = "started" if run.started_at else "created"
     return redirect_after(
@@ -237,13 +243,12 @@ def _start_page(
         start, editor = _new_strategy(request, placement, document)
         if not errors:
             row = StagedStrategy(namespace=placement.namespace, document=start)
-    spec = placement.document["spec"]
-    external = {**mapping_at(spec, "strategy"), "type": "External"}
-    external.pop("rollingUpdate", None)
-    manifest = {**placement.document, "spec": {**spec, "strategy": external}}
+    preview = None
+    if row is not None:
+        now = datetime.now(UTC)
+        preview = preview_of(placement, row, snapshot, becomes_external=True, now=now)
     context = {
         "editor": editor,
-        "external": dump_yaml(manifest),
         "new_strategy": NEW_STRATEGY,
         "placement": placement,
         "strategies": strategies,
@@ -251,9 +256,7 @@ def _start_page(
         "snapshots": snapshots[:_SNAPSHOTS_SHOWN],
         "snapshot": snapshot,
         "active": list(active.values_list("full_name", flat=True)),
-        "preview": preview_of(placement, row, snapshot, now=datetime.now(UTC))
-        if row
-        else None,
+        "preview": preview,
         "name": request.POST.get("name", "") or free_name(placement.full_name),
         "errors": errors,
     }
@@ -327,7 +330,7 @@ def strategy(request: HttpRequest, name: str) -> HttpResponse:
                     beside.filter(strategy_type=StrategyType.EXTERNAL)[:_RUNS_SHOWN],
                 ),
                 (
-                    "Rolling updates, to change to External first",
+                    "Rolling updates, to change to External when the run starts",
                     beside.exclude(strategy_type=StrategyType.EXTERNAL)[:_RUNS_SHOWN],
                 ),
             ),

@@ -1,11 +1,14 @@
 """Parsing the Placement document of Open Cluster Management."""
 
+import json
 from typing import Any
 
 import pytest
 
 from fleetui.apimachinery.errors import InvalidManifest
 from placements.manifests.ocm_placement import parse_ocm_placement
+from placements.manifests.placement import external_document
+from tests.ocm_documents import STRATEGY, ocm_document
 
 
 def document(version: str = "v1alpha1", **spec: Any) -> dict[str, Any]:
@@ -467,3 +470,24 @@ def test_a_limit_beside_domain_weights_is_shown_in_the_document(
     assert errors_in(spec, options=weights, path="placement") == [
         (f"placement.{path}", "conflict")
     ]
+
+
+def test_external_replaces_the_limits_of_rolling_updates_in_each_kind_of_placement() -> (
+    None
+):
+    rolling = {"rollingUpdate": {"maxUnavailable": 1}, "applyStrategy": {"type": "X"}}
+    fleet = external_document(
+        {"kind": "A", "spec": {"policy": {}, "strategy": rolling}}
+    )
+    plain = external_document({"kind": "A", "spec": {}})
+    ocm = external_document(ocm_document(annotations={STRATEGY: rolling}))
+
+    assert fleet["spec"] == {
+        "policy": {},
+        "strategy": {"applyStrategy": {"type": "X"}, "type": "External"},
+    }
+    assert plain["spec"] == {"strategy": {"type": "External"}}
+    assert json.loads(ocm["metadata"]["annotations"][STRATEGY]) == {
+        "applyStrategy": {"type": "X"},
+        "type": "External",
+    }

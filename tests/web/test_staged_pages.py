@@ -455,7 +455,7 @@ def test_the_title_says_first_what_a_run_waits_for_and_does_not_count_as_finishe
         "Waiting for approval of stage canary. Stage canary updated;"
     )
     assert timed.endswith(" · 1 of 4 clusters updated, 0 of 2 stages completed")
-    left = " · 4 of 4 clusters updated, 0 of 2 stages completed"
+    left = " · 4 of 4 clusters updated, 3 already up to date, 0 of 2 stages completed"
     assert again.startswith("Waiting for approval of stage canary. ")
     assert again.endswith(left)
     assert paused.startswith("Paused web is paused by system: no new updates start")
@@ -1036,15 +1036,30 @@ def test_a_run_starts_with_a_new_strategy_from_the_same_form(
 def test_a_strategy_starts_runs_also_of_placements_with_rolling_updates(
     operator: Client, text_of: Fetch
 ) -> None:
-    save_placement(placement_document("shop", pick_n_spec(1)), by=None, now=NOW)
+    decided("shop", pick_n_spec(1))
 
     listed = text_of(operator, "/rollouts/staged/strategies/careful/")
-    start = text_of(operator, "/placements/shop/staged-run/?strategy=careful")
+    address = "/placements/shop/staged-run/"
+    start = text_of(operator, f"{address}?strategy=careful")
+    sent = {"strategy": "careful", "snapshot": "", "name": "shop-1", "do": "start"}
+    unticked = operator.post(address, sent)
+    stale = operator.post(address, {**sent, "external": "9"})
+    taken = operator.post(address, {**sent, "external": "1", "name": "not a name"})
+    before = Placement.objects.get(name="shop")
+    started = operator.post(address, {**sent, "external": "1"})
 
     assert 'href="/placements/shop/staged-run/?strategy=careful"' in listed
-    assert "Rolling updates, to change to External first" in listed
-    [change] = re.findall(r"<button[^>]*>Change shop to External</button>", start)
-    assert 'name="review"' in change  # one click to the review
+    assert "Rolling updates, to change to External when the run starts" in listed
+    [tick] = re.findall(r'<input type="checkbox" name="external"[^>]*>', start)
+    assert 'value="1" required' in tick
+    assert "its strategy is not External" in page_text(unticked)
+    assert "placement shop is at revision 1, this edit started from 9" in page_text(
+        stale
+    )
+    assert (stale.status_code, taken.status_code) == (409, 422)
+    assert (before.revision, before.is_staged) == (1, False), "nothing has changed"
+    assert started["Location"] == "/rollouts/staged/runs/shop-1/"
+    assert Placement.objects.get(name="shop").is_staged
 
 
 @pytest.mark.usefixtures("waiting")

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -352,12 +352,16 @@ def preview_of(
     strategy: StagedStrategy,
     snapshot: int | None,
     *,
+    becomes_external: bool = False,
     now: datetime,
 ) -> RunPreview:
     """Return what a run with this strategy would do; nothing is written."""
     spec = parse_staged_strategy(strategy.document).spec
     context = load_rollout_context(placement, now=now, plans=True)
-    plan, latest = initialise(spec, placement_facts(context, {})), context.target
+    facts = placement_facts(context, {})
+    if becomes_external:
+        facts = replace(facts, is_staged=True)
+    plan, latest = initialise(spec, facts), context.target
     if placement.pinned_snapshot is not None:
         latest = placement.resource_snapshots.filter(is_latest=True).first()
     number = latest.number if latest else None
