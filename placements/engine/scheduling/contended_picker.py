@@ -83,7 +83,7 @@ class Cells:
 
     def best(self, contends: Bools, spread: tuple[Scores, ...]) -> int | None:
         """Return the cell whose leader ranks first, None when no cell contends."""
-        best = contends.nonzero()[0]
+        (best,) = contends.nonzero()
         if not len(best):
             return None
         strategy = self.candidates.strategy
@@ -92,7 +92,7 @@ class Cells:
         )
         for column in columns:
             values = column.take(best)
-            best = best[values == values.max()]
+            best = best[values == values[values.argmax()]]
             if len(best) == 1:
                 return int(best[0])
         positions = self.positions[best]

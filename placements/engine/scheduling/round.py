@@ -64,28 +64,18 @@ class ConstraintScore:
         return self.constraint.min_domains if smallest < self.levels.smallest else None
 
 
-@dataclass(frozen=True)
 class RoundEvaluation:
     """A round evaluated by a strategy: what is forbidden, which entries contend, their scores."""
 
-    strategy: SpreadStrategy
-    state: RoundState
-
-    @cached_property
-    def verdicts(self) -> list[ConstraintVerdict]:
-        return self.strategy.verdicts(self.state)
-
-    @cached_property
-    def is_forbidden(self) -> Bools:
-        """Return which entries a hard constraint rules out in this round."""
-        forbidden = np.zeros(len(self.state.left), dtype=np.bool_)
+    def __init__(self, strategy: SpreadStrategy, state: RoundState) -> None:
+        self.strategy = strategy
+        self.state = state
+        self.verdicts: list[ConstraintVerdict] = strategy.verdicts(state)
+        self.is_forbidden: Bools = np.zeros(len(state.left), dtype=np.bool_)
         for verdict in self.verdicts:
-            forbidden |= verdict.forbids
-        return forbidden
-
-    @cached_property
-    def contends(self) -> Bools:
-        return self.state.left & ~self.is_forbidden
+            self.is_forbidden |= verdict.forbids
+        # Left and not forbidden, in one step.
+        self.contends: Bools = state.left > self.is_forbidden
 
     @cached_property
     def scores(self) -> list[Scores]:

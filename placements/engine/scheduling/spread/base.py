@@ -95,12 +95,10 @@ class Groups:
         occupied, starts = np.unique(self.codes[order], return_index=True)
         return order, occupied, starts
 
-    def is_reached(self, among: Bools) -> Bools:
-        """Return which of the domains have one of these clusters."""
+    def reached(self, among: Bools) -> Codes:
+        """Return the domains that have one of these clusters."""
         order, occupied, starts = self._by_group
-        reached = np.zeros(len(self), dtype=np.bool_)
-        reached[occupied] = np.logical_or.reduceat(among.take(order), starts)
-        return reached
+        return occupied[np.logical_or.reduceat(among.take(order), starts)]
 
     def count(self, positions: Codes | Ints) -> Ints:
         """Count how many of the clusters at these positions are in each domain."""
@@ -382,6 +380,8 @@ def at_entries(
     by_group: NDArray[Number], groups: Groups, *, missing_key: int
 ) -> NDArray[Number]:
     """Return for each entry the value of its domain, and `missing_key` where it is in none."""
+    if groups.is_complete:
+        return by_group.take(groups.places)
     table = np.empty(len(by_group) + 1, dtype=by_group.dtype)
     table[:-1] = by_group
     table[-1] = missing_key

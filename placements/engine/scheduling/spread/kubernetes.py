@@ -111,12 +111,12 @@ class KubernetesSpread(SpreadStrategy):
         # half is rounded up.
         costs = np.floor(reduce(np.add, [scores[index] for index in soft]) + 0.5)
         counted = costs[has_keys & contends]
-        largest = counted.max(initial=0)
+        largest = np.maximum.reduce(counted, initial=0)
         if largest == 0:
             return (np.where(has_keys, BEST, 0),)
 
         # Exact below 2^53 divided by 100.
-        smallest = counted.min()
+        smallest = np.minimum.reduce(counted)
         normalized = np.floor((largest + smallest - costs) * BEST / largest)
         return ((normalized * has_keys).astype(np.int64),)
 
@@ -150,6 +150,6 @@ def _cost(
 ) -> Scores:
     if is_hard(constraint):
         return np.zeros(len(groups.codes), dtype=np.float64)
-    domains = int(np.count_nonzero(groups.is_reached(contends)))
-    costs = counts.astype(np.float64) * log(domains + 2) + (constraint.max_skew - 1)
+    domains = len(groups.reached(contends))
+    costs = counts * log(domains + 2) + (constraint.max_skew - 1)
     return at_entries(costs, groups, missing_key=0)

@@ -243,7 +243,7 @@ def _gaps(state: RoundState, contends: Bools) -> list[Ints]:
 def _weighed_gaps(groups: Groups, counts: Ints, contends: Bools) -> Ints:
     ranks = np.zeros(len(groups), dtype=np.int64)
     siblings = groups.siblings.tolist()
-    reached = np.flatnonzero(groups.is_reached(contends)).tolist()
+    reached = groups.reached(contends).tolist()
     families = grouped((siblings[one], one) for one in reached)
     for members in families.values():
         quotient = {
