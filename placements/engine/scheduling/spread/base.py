@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from itertools import pairwise
-from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -230,8 +230,7 @@ def imbalance(counts: Ints, projected: SkewProjection) -> int:
     return int((counts - projected.smallest).max(initial=0))
 
 
-@dataclass(frozen=True, slots=True)
-class ConstraintVerdict:
+class ConstraintVerdict(NamedTuple):
     """One constraint's verdict on every entry: does a pick break the limit, and is it forbidden?"""
 
     violates: Bools
