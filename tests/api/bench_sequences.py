@@ -1,6 +1,6 @@
 """Thousands of generated calls, alone and in sequences that follow what the responses name: no server error.
 
-By `make bench`; `tests/api/test_schema.py` has a short run of the same checks. FLEETUI_API_EXAMPLES is
+By `make bench-more`; `tests/api/test_schema.py` has a short run of the same checks. FLEETUI_API_EXAMPLES is
 another number of calls.
 """
 

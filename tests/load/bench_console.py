@@ -1,4 +1,4 @@
-"""`make bench`, second half: the running console on a database of its own, in the folder of a process."""
+"""`make bench`, the running console on a database of its own, in the folder of a process."""
 
 import sys
 

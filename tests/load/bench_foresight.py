@@ -1,6 +1,6 @@
 """Measure exact search, few moves, resilience and incremental decisions against their goals.
 
-`make bench`, or `python -m tests.load.bench_foresight`. The goals are ratios of CPU seconds and counts,
+`make bench-more`, or `python -m tests.load.bench_foresight`. The goals are ratios of CPU seconds and counts,
 so they hold on any machine; the seconds of this one are printed beside them.
 """
 

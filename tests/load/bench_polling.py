@@ -1,4 +1,4 @@
-"""`make bench`, third part: 200 tabs on one rollout of a console that runs as a process of its own."""
+"""`make bench`, polling: 200 tabs on one rollout of a console that runs as a process of its own."""
 
 import sys
 from typing import Any

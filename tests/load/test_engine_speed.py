@@ -1,7 +1,7 @@
 """Gates on the engine's speed: ratios and counts at small sizes, never seconds, with ample room for noise.
 
 `bench_engine` measures the goals; these only show when a change has made the engine slower by a class.
-`make test` runs those that count; those that compare times are marked `timing` and run by `make bench`.
+`make test` runs those that count; those that compare times are marked `timing` and run by `make bench-more`.
 """
 
 from collections.abc import Callable, Sequence

@@ -49,7 +49,9 @@ def test_a_short_storm_delays_no_observation(stage: Stage) -> None:
         int, os.environ.get("FLEETUI_STORM", "20 30 20").split()
     )
     members = [member_document(f"c{number:03}") for number in range(clusters)]
-    stage.manage("import_clusters", "-", "--driver", "simulated", text=_yaml(*members))
+    stage.manage(
+        "import_clusters", "-", "--driver", "simulated", text=as_yaml(*members)
+    )
     shared = spec(
         strategy={"applyStrategy": {"allowCoOwnership": True}}
     )  # all select the same objects
@@ -60,7 +62,7 @@ def test_a_short_storm_delays_no_observation(stage: Stage) -> None:
         "apply",
         "-f",
         "-",
-        text=_yaml(namespace("shop"), deployment("web", "web:0"), *wanted),
+        text=as_yaml(namespace("shop"), deployment("web", "web:0"), *wanted),
     )
     with ExitStack() as consoles:
         console = watching("manage.py", "up", "--port", "0", **stage.variables)
@@ -117,7 +119,7 @@ def _processor_seconds(up: Watched) -> Counter[str]:
     )
 
 
-def _yaml(*documents: object) -> str:
+def as_yaml(*documents: object) -> str:
     return "---\n".join(map(dump_yaml, documents))
 
 
