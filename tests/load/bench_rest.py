@@ -1,4 +1,4 @@
-"""`make bench`, memory and rest: `make up` with the demo of 100, and 100 placements on 100 clusters at rest."""
+"""`make bench`, memory and rest: the demo of 100 with `make up`, and 100 placements on 100 clusters."""
 
 import time
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,4 @@
-"""Gates on the speed of selecting resources: what grows with what, counted and, for `make bench-more`, timed."""
+"""Gates on the speed of selecting resources: what grows with what, counted and, by `bench-more`, timed."""
 
 from collections.abc import Callable
 from time import perf_counter
