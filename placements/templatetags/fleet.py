@@ -12,7 +12,12 @@ from django.contrib.staticfiles.storage import staticfiles_storage
 from django.urls import Resolver404, get_script_prefix, resolve, reverse
 from django.utils import timezone
 from django.utils.dateformat import format as date_format
-from django.utils.html import conditional_escape, format_html, format_html_join
+from django.utils.html import (
+    conditional_escape,
+    escape,
+    format_html,
+    format_html_join,
+)
 from django.utils.safestring import mark_safe
 
 from fleetui.apimachinery.quantity import quantity_words
@@ -56,6 +61,8 @@ _STATES = {
 _SIMULATED = mark_safe(
     ' <span class="simulated" title="This cluster exists only in this console">Simulated</span>'
 )  # no value of a user
+ROW_NAME, ROW_AGE, ROW_MARK = "\0", "\1", "\2"
+"""In place of the name of a cluster, the age of its heartbeat and the mark of a simulated one."""
 _HUMP = re.compile(r"([a-z])([A-Z])")
 
 
@@ -279,6 +286,16 @@ def row_menu(key: object, name: str, links: Iterable[tuple[str, str]]) -> str:
         name,
         format_html_join("\n", '<a href="{}">{}</a>', links),
     )
+
+
+@register.simple_tag(takes_context=True)
+def cluster_row(
+    context: Mapping[str, Any], name: str, heartbeat_at: datetime | None, html: str
+) -> str:
+    """Show the row of a cluster from what all clusters with the same facts share."""
+    row = html.replace(ROW_AGE, age(heartbeat_at))
+    row = row.replace(ROW_MARK, simulated(context, name))
+    return mark_safe(row.replace(ROW_NAME, escape(name)))  # noqa: S308 - of a template
 
 
 @register.simple_tag

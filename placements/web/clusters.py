@@ -4,6 +4,7 @@ import csv
 import io
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 from urllib.parse import urlencode
 
@@ -12,7 +13,6 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonRespons
 from django.shortcuts import get_object_or_404
 from django.template.loader import render_to_string
 from django.urls import reverse
-from django.utils.html import escape
 from django.utils.safestring import mark_safe
 from django.views.decorators.http import require_safe
 
@@ -73,7 +73,13 @@ from placements.services.problems.book import workloads_changed_at
 from placements.services.rollouts.queries import waiting_words
 from placements.services.rollouts.removals import waiting_removals
 from placements.services.workqueue import IS_DUE
-from placements.templatetags.fleet import offered, state_words
+from placements.templatetags.fleet import (
+    ROW_AGE,
+    ROW_MARK,
+    ROW_NAME,
+    offered,
+    state_words,
+)
 from placements.web import badges
 from placements.web.activity import event_rows
 from placements.web.bulk_changes import cluster_filter
@@ -129,8 +135,6 @@ def download(
     )
 
 
-# In place of the name, in a menu that is rendered once for all rows with the same actions.
-_NAME = "\0"
 EVENTS_SHOWN = 50
 BINDINGS_SHOWN = 100
 _MOST_COLUMNS, _DEFAULT_COLUMNS, _FACETS = 8, 3, 2
@@ -165,17 +169,35 @@ _OTHER_ORDERS = {
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterListRow:
-    cluster: MemberCluster
+class RowFacts:
+    """What a row of the list shows of a cluster, but for its name and what depends on the moment."""
+
     state: badges.Badge
+    reason: str
     is_cordoned: bool
+    has_insecure_tls: bool
+    values: tuple[str, ...]
     more_labels: int
-    taints: list[str]
+    taints: tuple[str, ...]
     placements: int
     stale: int
-    values: list[str]
-    reason: str
-    menu: str
+    is_simulated: bool
+    is_staying: bool
+    may_change: bool
+
+
+@lru_cache(maxsize=2_000)
+def _row_html(row: RowFacts, clusters_page: str, placements_page: str) -> str:
+    """Return the row of all clusters with the same facts: the tag `cluster_row` fills the rest in."""
+    context = {
+        "row": row,
+        "name": ROW_NAME,
+        "age": mark_safe(ROW_AGE),  # noqa: S308 - a constant
+        "mark": ROW_MARK,
+        "page": f"{clusters_page}{ROW_NAME}/",
+        "placements_page": placements_page,
+    }
+    return render_to_string("clusters/_row.html", context)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +228,9 @@ def clusters(request: HttpRequest) -> HttpResponseBase:
     ]
     count, states_counted = counts_with(wanted)
     headers, orders = _columns_and_orders(columns, order)
+    may_change = may_operate(request.user) and offered(
+        reverse("web:bulk-change", args=["cordon"])
+    )
     return render_page(
         request,
         "clusters/list.html",
@@ -217,7 +242,7 @@ def clusters(request: HttpRequest) -> HttpResponseBase:
                 for value in request.GET.getlist(key)
                 if value
             ],
-            "rows": _rows(page.rows, columns),
+            "rows": _rows(page.rows, columns, may_change=may_change),
             "pager": pager_of(
                 request, len(page.rows), count, before=page.before, after=page.after
             ),
@@ -227,8 +252,7 @@ def clusters(request: HttpRequest) -> HttpResponseBase:
             "columns": columns,
             "headers": headers,
             "formats": FORMATS,
-            "may_change": may_operate(request.user)
-            and offered(reverse("web:bulk-change", args=["cordon"])),
+            "may_change": may_change,
             "actions": BULK_ACTIONS.values(),
             "keys": keys,
             "bar": _bar(request, wanted, keys, states_counted, favourites),
@@ -333,47 +357,33 @@ def _bar(
     )
 
 
-def _rows(clusters: list[MemberCluster], columns: list[str]) -> list[ClusterListRow]:
+def _rows(
+    clusters: list[MemberCluster], columns: list[str], *, may_change: bool
+) -> list[tuple[MemberCluster, str]]:
+    """Return clusters with their rows."""
     names = [cluster.name for cluster in clusters]
     placed, stale, now = placements_on(names), stale_on(names), datetime.now(UTC)
-    kinds = [
-        (
-            getattr(one, "how", "") == ClusterListState.CORDONED,
-            one.is_simulated,
-            one.membership != Membership.LEAVING,
-        )
-        for one in clusters
-    ]
-    menus = {
-        kind: render_to_string(
-            "clusters/_menu.html",
-            {
-                "name": _NAME,
-                "is_cordoned": kind[0],
-                "is_simulated": kind[1],
-                "is_staying": kind[2],
-            },
-        )
-        for kind in set(kinds)
-    }
+    pages = [reverse(f"web:{page}") for page in ("clusters", "placements")]
     rows = []
-    for cluster, kind in zip(clusters, kinds, strict=True):
-        values = cluster.document["metadata"].get("labels") or {}
-        rows.append(
-            ClusterListRow(
-                cluster,
-                badges.cluster_badge(cluster, is_cordoned=kind[0]),
-                kind[0],
-                len(values.keys() - set(columns)),
-                list(map(taint_text, cluster.document["spec"].get("taints") or ())),
-                placed.get(cluster.name, 0),
-                stale.get(cluster.name, 0),
-                [values.get(key, "") for key in columns],
-                unreachable_words(cluster, now=now) or cluster.workloads_problem,
-                # Of a template, and the name is escaped.
-                mark_safe(menus[kind].replace(_NAME, escape(cluster.name))),  # noqa: S308
-            )
+    for cluster in clusters:
+        labels = cluster.document["metadata"].get("labels") or {}
+        taints = cluster.document["spec"].get("taints") or ()
+        is_cordoned = getattr(cluster, "how", "") == ClusterListState.CORDONED
+        facts = RowFacts(
+            state=badges.cluster_badge(cluster, is_cordoned=is_cordoned),
+            reason=unreachable_words(cluster, now=now) or cluster.workloads_problem,
+            is_cordoned=is_cordoned,
+            has_insecure_tls=cluster.has_insecure_tls,
+            values=tuple(labels.get(key, "") for key in columns),
+            more_labels=len(labels.keys() - set(columns)),
+            taints=tuple(map(taint_text, taints)),
+            placements=placed.get(cluster.name, 0),
+            stale=stale.get(cluster.name, 0),
+            is_simulated=cluster.is_simulated,
+            is_staying=cluster.membership != Membership.LEAVING,
+            may_change=may_change,
         )
+        rows.append((cluster, _row_html(facts, *pages)))
     return rows
 
 

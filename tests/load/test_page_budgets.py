@@ -84,7 +84,7 @@ EDITED = ("storefront", "mobile-api", "feature-flags", "monitoring", "archive")
 MOST_BYTES_OF_A_CHANGE = 60_000
 MOST_OF_A_PAGE = {
     "/placements/": (1_400, 30, 12),
-    "/clusters/": (2_450, 40, 12),
+    "/clusters/": (850, 40, 12),
     f"/placements/{SMALLER}/": (1_700, 80, 20),
 }
 """Template nodes, addresses and queries compiled again for a page; a list has 50 rows."""
