@@ -193,8 +193,13 @@ def _in_state(rows: QuerySet[MemberCluster], value: str) -> QuerySet[MemberClust
 
 
 _TYPED = (
-    *("name", "kind", "label_key", "label_value"),
-    *("taint_key", "taint_value", "taint_effect"),
+    "name",
+    "kind",
+    "label_key",
+    "label_value",
+    "taint_key",
+    "taint_value",
+    "taint_effect",
 )
 """What the console takes over of a new cluster that it connects."""
 _DRIVER_NAMES = {

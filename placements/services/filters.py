@@ -27,6 +27,7 @@ from clusters.models import Hub, MemberCluster
 from fleetui.bulk import number_of
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id
 from fleetui.models import AuditEventType, Event
+from fleetui.prepared import PreparedQuery
 from placements.engine.envelopes import applied_identities
 from placements.manifests.binding import BindingState
 from placements.models import (
@@ -247,18 +248,27 @@ def count_in_all() -> dict[str, Any]:
 
     One query; without placements two, and with a resilience report those of its advice.
     """
-    waiting, staged_waiting = waiting_runs()
-    rolling, staged = runs_under_way()
-    members = MemberCluster.objects.all()
-    others = {
-        "waiting_runs": number_of(waiting) + number_of(staged_waiting),
-        "runs_under_way": number_of(rolling) + number_of(staged),
-        "clusters": number_of(members),
-        "simulated": number_of(members.filter(driver=SIMULATED)),
-        "demo_clusters": number_of(members.filter(is_demo=True)),
-    }
+    for totals in _totals.rows():
+        del totals["one"]
+        return totals | {"resilience": loss_advice() if totals["report"] else None}
+    of_empty_hub = Hub.objects.filter(pk=current_hub_id()).values(**_other_counts())
+    counts = dict.fromkeys(_placement_counts(), 0)
+    return {"report": None, "resilience": None, **counts, **of_empty_hub.get()}
+
+
+def _count_in_all() -> QuerySet[Any, Any]:
+    rows = Placement.objects.order_by().annotate(one=Value(1)).values("one")
+    return rows.annotate(
+        report=Max("resilience__report"), **_placement_counts(), **_other_counts()
+    )
+
+
+_totals = PreparedQuery(_count_in_all)
+
+
+def _placement_counts() -> dict[str, Count]:
     conditions = {state.value: condition for state, condition in _states().items()}
-    counts = {
+    return {
         "in_all": Count("pk"),
         "demo_placements": Count("pk", filter=Q(is_demo=True)),
         **{
@@ -266,17 +276,18 @@ def count_in_all() -> dict[str, Any]:
             for name, condition in (conditions | _OTHER_STATES).items()
         },
     }
-    rows = Placement.objects.order_by().annotate(one=Value(1)).values("one")
-    rows = rows.annotate(report=Max("resilience__report"), **counts, **others)
-    for row in rows:
-        totals = {name: value for name, value in row.items() if name != "one"}
-        return totals | {"resilience": loss_advice() if row["report"] else None}
-    of_empty_hub = Hub.objects.filter(pk=current_hub_id()).values(**others).get()
+
+
+def _other_counts() -> dict[str, Any]:
+    waiting, staged_waiting = waiting_runs()
+    rolling, staged = runs_under_way()
+    members = MemberCluster.objects.all()
     return {
-        "report": None,
-        "resilience": None,
-        **dict.fromkeys(counts, 0),
-        **of_empty_hub,
+        "waiting_runs": number_of(waiting) + number_of(staged_waiting),
+        "runs_under_way": number_of(rolling) + number_of(staged),
+        "clusters": number_of(members),
+        "simulated": number_of(members.filter(driver=SIMULATED)),
+        "demo_clusters": number_of(members.filter(is_demo=True)),
     }
 
 

@@ -2,6 +2,7 @@
 
 import csv
 import io
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -168,29 +169,11 @@ _OTHER_ORDERS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class RowFacts:
-    """What a row of the list shows of a cluster, but for its name and what depends on the moment."""
-
-    state: badges.Badge
-    reason: str
-    is_cordoned: bool
-    has_insecure_tls: bool
-    values: tuple[str, ...]
-    more_labels: int
-    taints: tuple[str, ...]
-    placements: int
-    stale: int
-    is_simulated: bool
-    is_staying: bool
-    may_change: bool
-
-
 @lru_cache(maxsize=2_000)
-def _row_html(row: RowFacts, clusters_page: str, placements_page: str) -> str:
+def _row_html(clusters_page: str, placements_page: str, **facts: Hashable) -> str:
     """Return the row of all clusters with the same facts: the tag `cluster_row` fills the rest in."""
     context = {
-        "row": row,
+        "row": facts,
         "name": ROW_NAME,
         "age": mark_safe(ROW_AGE),  # noqa: S308 - a constant
         "mark": ROW_MARK,
@@ -369,7 +352,8 @@ def _rows(
         labels = cluster.document["metadata"].get("labels") or {}
         taints = cluster.document["spec"].get("taints") or ()
         is_cordoned = getattr(cluster, "how", "") == ClusterListState.CORDONED
-        facts = RowFacts(
+        html = _row_html(
+            *pages,
             state=badges.cluster_badge(cluster, is_cordoned=is_cordoned),
             reason=unreachable_words(cluster, now=now) or cluster.workloads_problem,
             is_cordoned=is_cordoned,
@@ -383,7 +367,7 @@ def _rows(
             is_staying=cluster.membership != Membership.LEAVING,
             may_change=may_change,
         )
-        rows.append((cluster, _row_html(facts, *pages)))
+        rows.append((cluster, html))
     return rows
 
 

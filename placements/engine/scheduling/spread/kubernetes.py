@@ -151,5 +151,5 @@ def _cost(
     if is_hard(constraint):
         return np.zeros(len(groups.codes), dtype=np.float64)
     domains = len(groups.reached(contends))
-    costs = counts * log(domains + 2) + (constraint.max_skew - 1)
+    costs = counts.astype(np.float64) * log(domains + 2) + (constraint.max_skew - 1)
     return at_entries(costs, groups, missing_key=0)
