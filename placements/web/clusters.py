@@ -343,7 +343,6 @@ def _bar(
 def _rows(
     clusters: list[MemberCluster], columns: list[str], *, may_change: bool
 ) -> list[tuple[MemberCluster, str]]:
-    """Return clusters with their rows."""
     names = [cluster.name for cluster in clusters]
     placed, stale, now = placements_on(names), stale_on(names), datetime.now(UTC)
     pages = [reverse(f"web:{page}") for page in ("clusters", "placements")]

@@ -61,17 +61,16 @@ def age_of(report: ResilienceReport) -> ReportAge:
     )
 
 
-def has_cluster_of(report: ResilienceReport) -> bool:
-    return MemberCluster.objects.filter(joined_at__lte=report.completed_at).exists()
-
-
 def loss_advice() -> dict[str, str] | None:
     """Return the worst loss of the latest report as advice, with what changed since then; None without one.
 
     None as well where no cluster of the report is left.
     """
     report = latest_report()
-    if report is None or not has_cluster_of(report):
+    if report is None:
+        return None
+    members = MemberCluster.objects.filter(joined_at__lte=report.completed_at)
+    if not members.exists():
         return None
     levels = worst_by_level(report.totals, report.variants[-1])
     bad = [one for one in levels[:MOST_LEVELS] if one.is_bad]

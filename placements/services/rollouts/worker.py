@@ -401,11 +401,13 @@ def call_clusters(
     states = read_states(
         simulated
     )  # at once: a query for each call would cost more than the call
+    # A cluster is called once for the observations of all its placements.
+    groups = grouped((one.joined_by, one) for one in calls.values())
     functions = {
         tuple(one.binding.pk for one in group): partial(
             call_cluster, group, clock, states.get(group[0].cluster.pk)
         )
-        for group in group_by_cluster(calls.values())
+        for group in groups.values()
     }
     return call_all(
         functions,
@@ -414,11 +416,6 @@ def call_clusters(
         patience=CALL_SECONDS,
         at_end=close_connections,
     )
-
-
-def group_by_cluster(calls: Iterable[ClusterCall]) -> Iterable[Sequence[ClusterCall]]:
-    """Group the observations of one cluster: it is called once for all its placements."""
-    return grouped((one.joined_by, one) for one in calls).values()
 
 
 def call_cluster(
