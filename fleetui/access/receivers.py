@@ -37,12 +37,7 @@ def signed_in(request: HttpRequest, user: User, **_signal: Any) -> None:
             request=request,
         )
         raise PermissionDenied("A service account cannot log in.")
-    record_access(
-        "logged in",
-        by=user,
-        details={"way": getattr(user, "backend", "").rpartition(".")[2]},
-        request=request,
-    )
+    record_access("logged in", by=user, request=request)
 
 
 @receiver(user_login_failed)

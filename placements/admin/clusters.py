@@ -395,14 +395,14 @@ class ClusterForm(forms.ModelForm):
 
     labels = forms.CharField(required=False, widget=RowsWidget("labels"))
     taints = forms.CharField(required=False, widget=RowsWidget("taints"))
-    identity_kind = forms.CharField(required=False, label="Kind")
+    identity_kind = forms.CharField(required=False, label="Agent kind")
     identity_name = forms.CharField(
         required=False,
-        label="Name",
+        label="Agent name",
         help_text="Identity of the member agent on the hub",
     )
-    identity_namespace = forms.CharField(required=False, label="Namespace")
-    identity_group = forms.CharField(required=False, label="API group")
+    identity_namespace = forms.CharField(required=False, label="Agent namespace")
+    identity_group = forms.CharField(required=False, label="Agent API group")
     heartbeat_period = forms.IntegerField(
         required=False,
         label="Heartbeat period",

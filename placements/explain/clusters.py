@@ -24,7 +24,7 @@ def cluster_status(cluster: MemberCluster, *, is_cordoned: bool) -> tuple[str, s
         (silence is not None, "unknown", silence_words(silence) if silence else ""),
         (unhealthy_since(cluster, now=now) is not None, "attention", "Unhealthy"),
         (bool(cluster.workloads_problem), "attention", "Workloads failing"),
-        (is_cordoned, "suspended", "Scheduling disabled (cordoned)"),
+        (is_cordoned, "suspended", "Cordoned"),
         (cluster.membership == Membership.JOINING, "progress", "Joining"),
         (not cluster.is_monitored, "unknown", "Not monitored"),
         (True, "healthy", "Ready"),

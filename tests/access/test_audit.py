@@ -45,6 +45,7 @@ def test_logins_and_failures_have_who_where_and_which_request() -> None:
     assert {(one.actor_name, one.address) for one in found} == {("ann", "10.1.2.3")}
     assert found[0].request_id == failed.headers["X-Request-ID"]
     assert "wrong" not in str(found.values())
+    assert found[1].details == {}, "all logins have the same class of Django"
 
 
 @pytest.mark.usefixtures("collected_static")

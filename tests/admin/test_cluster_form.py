@@ -22,6 +22,13 @@ from tests.rows import NOW, all_joined, joined, member_document, person
 pytestmark = pytest.mark.django_db
 
 
+def test_no_two_fields_have_the_same_label(operator: Client) -> None:
+    labels = re.findall(r"<(?:label|legend)[^>]*>([^<]+):<", text_of(operator.get(ADD)))
+
+    assert "Agent name" in labels
+    assert sorted(labels) == sorted(set(labels))
+
+
 def test_an_edit_goes_through_the_operation_and_leaves_an_event(
     operator: Client,
 ) -> None:

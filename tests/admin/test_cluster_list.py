@@ -40,7 +40,7 @@ def test_shows_state_labels_taints_heartbeat_and_placements(viewer: Client) -> N
 
     page = text_of(viewer.get(CLUSTERS))
 
-    assert ">Scheduling disabled (cordoned)</span>" in page
+    assert ">Cordoned</span>" in page
     assert (
         '<a class="chip" href="/admin/clusters/membercluster/?label=region%3Aeast">region=east</a>'
         in page

@@ -144,6 +144,7 @@ def test_cluster_that_does_not_answer_is_late_and_its_placements_are_unreachable
     MemberCluster.objects.filter(pk=row.pk).update(
         driver="kubernetes", unanswered_since=NOW, unanswered_code="credentials"
     )
+    Binding.objects.filter(cluster_name=row.name).update(message="API server down")
     compare_all(now=datetime.now(UTC))
     page = text_of(viewer, PAGE)
     assert "Unreachable" in marks(page)
@@ -152,6 +153,7 @@ def test_cluster_that_does_not_answer_is_late_and_its_placements_are_unreachable
     of_web = text_of(viewer, "/placements/web/").partition('id="clusters"')[2]
     assert "Unreachable" in marks(of_web)
     assert "Heartbeat late" not in marks(of_web)
+    assert "No heartbeat. API server down" in of_web
     head, _, placements = text_of(viewer, "/clusters/nimblefox/").partition(
         "Placements on this cluster"
     )
@@ -159,6 +161,7 @@ def test_cluster_that_does_not_answer_is_late_and_its_placements_are_unreachable
     assert "Unreachable" not in marks(head)
     assert "Unreachable" in marks(placements)
     assert "Heartbeat late" not in marks(placements)
+    assert "No heartbeat. API server down" in placements
     listed = text_of(viewer, "/clusters/?state=heartbeat-late").partition("<tbody>")[2]
     assert marks(listed)[0] == "Heartbeat late"
     assert "Unreachable" not in marks(listed)

@@ -55,6 +55,18 @@ def manager(db: None) -> Client:  # noqa: ARG001 -- it has rows
     return client
 
 
+def test_without_a_channel_the_page_of_a_rule_leads_to_one(
+    admin_client: Client,
+) -> None:
+    assert (
+        "No channels yet"
+        in admin_client.get("/notifications/rules/new/").content.decode()
+    )
+    page = admin_client.get("/notifications/").content.decode()
+    assert 'class="button primary" href="/notifications/channels/new/"' in page
+    assert 'class="button" href="/notifications/rules/new/"' in page
+
+
 @pytest.mark.nightly
 def test_pages_are_for_superusers_and_those_with_the_permission(
     manager: Client, operator: Client, client: Client

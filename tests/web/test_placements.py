@@ -420,7 +420,7 @@ def test_the_filter_calls_a_state_as_each_placement_says_it(
     viewer: Client, text_of: Fetch
 ) -> None:
     words_by_state = {
-        "unfulfilled": "Not fulfilled",
+        "unfulfilled": "Partially or not fulfilled",
         "pending": "Scheduling",
         "invalid": "Invalid resource selector",
         "deleting": "Deleting",

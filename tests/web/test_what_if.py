@@ -99,7 +99,7 @@ def test_without_clusters_there_is_only_the_form(
     ("given", "message"),
     [
         ("clusters=missing", "Invalid value: &#x27;missing&#x27;"),
-        ("label=region=moon", "No cluster has region:moon"),
+        ("label=region=moon", "No cluster has region=moon"),
     ],
 )
 def test_a_choice_without_clusters_is_returned_with_its_error(

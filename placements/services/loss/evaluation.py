@@ -301,7 +301,9 @@ def chosen_clusters(names: Collection[str], labels: Sequence[str]) -> tuple[str,
     if labels and not labelled:
         errors.append(
             FieldError(
-                "labels", "unsatisfiable", f"No cluster has {', '.join(labels)[:200]}"
+                "labels",
+                "unsatisfiable",
+                "No cluster has " + ", ".join(labels)[:200].replace(":", "="),
             )
         )
     if not names and not labels:
