@@ -273,12 +273,7 @@ def read_members(
 def entry_members(entry: ImportEntry) -> list[ImportEntry]:
     """Return the clusters that one document stands for: each context of a kubeconfig, or itself."""
     data = entry.data
-    is_kubeconfig = (
-        isinstance(data, Mapping)
-        and data.get("kind", "Config") == "Config"
-        and isinstance(data.get("contexts"), list)
-    )
-    if not is_kubeconfig:
+    if not is_kubeconfig(data):
         return [entry]
     unused = [key for key in data if key not in _KUBECONFIG_KEYS]
     what = "field of a kubeconfig"
@@ -307,6 +302,14 @@ _KUBECONFIG_KEYS = {
     "preferences",
     "extensions",
 }
+
+
+def is_kubeconfig(data: Any) -> bool:
+    return (
+        isinstance(data, Mapping)
+        and data.get("kind", "Config") == "Config"
+        and isinstance(data.get("contexts"), list)
+    )
 
 
 def proposed_name(text: str) -> str:

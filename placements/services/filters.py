@@ -256,14 +256,16 @@ def count_in_all() -> dict[str, Any]:
     return {"report": None, "resilience": None, **counts, **of_empty_hub.get()}
 
 
-def _count_in_all() -> QuerySet[Any, Any]:
-    rows = Placement.objects.order_by().annotate(one=Value(1)).values("one")
-    return rows.annotate(
-        report=Max("resilience__report"), **_placement_counts(), **_other_counts()
+_totals = PreparedQuery(
+    lambda: (
+        Placement.objects.order_by()
+        .annotate(one=Value(1))
+        .values("one")
+        .annotate(
+            report=Max("resilience__report"), **_placement_counts(), **_other_counts()
+        )
     )
-
-
-_totals = PreparedQuery(_count_in_all)
+)
 
 
 def _placement_counts() -> dict[str, Count]:

@@ -253,6 +253,14 @@ def _compare(
     return diff_if_any(target, live, comparison)
 
 
+def has_ended(sighting: Sighting) -> bool:
+    """Return whether an object is a Job that its own time to live has removed.
+
+    The cluster does not say who deleted it: a Job with a time to live that is absent counts as ended.
+    """
+    return sighting.live is None and not sighting.problem and sighting.entry.ends_itself
+
+
 def placement_seen(
     inventory: PlacementInventory,
     sightings: Sequence[Sighting],
@@ -267,8 +275,7 @@ def placement_seen(
             drifted.append(drift)
         if one.problem:
             unready.append(ObjectSeen(ref, Readiness.NOT_YET, one.problem))
-        # Who deleted it is not known: a Job with a time to live that is absent counts as ended.
-        if one.live is None and not one.problem and one.entry.ends_itself:
+        if has_ended(one):
             unready.append(ObjectSeen(ref, Readiness.NOT_TRACKABLE, ENDED))
             objects.append(
                 LiveObject(ref, one.entry.uid, Readiness.NOT_TRACKABLE, ENDED)

@@ -180,6 +180,10 @@ class Revision:
     def resource_number(self) -> int:
         return self.resources.number if self.resources else 0
 
+    def changes_since(self, before: "Revision") -> int:
+        """Return how often the spec changed: more than once where older policies were pruned."""
+        return max(1, (self.policy or 0) - (before.policy or 0))
+
     def complete(self, manifest: Document) -> Document:
         """Return a manifest that has the policy, with all else of the spec."""
         if is_ocm_placement(manifest):
@@ -319,8 +323,7 @@ def _completed(
     for one in revisions:
         one.number = generation + one.resource_number
         if one.changes_spec and one.before:
-            # The spec changed more than once where older policies were pruned.
-            generation -= max(1, (one.policy or 0) - (one.before.policy or 0))
+            generation -= one.changes_since(one.before)
     return revisions
 
 
