@@ -484,7 +484,7 @@ def _others_words(marks: Any, moment: _Moment) -> str:
     # With the selected one, as the ranking counts.
     marks_of_candidates = (Mark.CANDIDATE, Mark.COSTLY, Mark.BLOCKED, Mark.NEW)
     candidates = sum(numbers[one] for one in marks_of_candidates)
-    words = counted(candidates, "candidate") if candidates else "no candidate"
+    words = counted(candidates, "candidate")
     if blocked:
         first = f"{words}, " * (blocked < candidates)
         return f"{first}{blocked:,} blocked"

@@ -264,6 +264,8 @@ def test_names_are_whole_where_numbers_of_candidates_leave_them_room() -> None:
     assert sum("leopard" in text for text in texts) == 2 * 7
     assert not [text for text in texts if "…" in text]
     assert any("beside: candidates" in one for one in words)
+    assert [panel.columns for panel in panels] == [2, 1]
+    assert drawn["layout"]["margin"]["r"] > len("4 + 1 of 30") * 6
 
 
 def test_a_figure_of_many_domains_has_columns() -> None:

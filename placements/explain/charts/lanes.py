@@ -160,13 +160,15 @@ def _cut(words: str, room: float, size: int, *, is_bold: bool = False) -> str:
 def lanes_figure(panels: Sequence[LanePanel], *, width: int) -> go.Figure:
     """Draw the domains of each constraint below each other, about so wide; many domains in columns."""
     is_narrow = width < _NARROW
-    lanes = [lane for panel in panels for lane in panel.lanes]
-    right = 40  # beside the last column of many domains there are numbers
-    if all(panel.columns == 1 for panel in panels):
-        right = 8 + max(
-            int(_width(_HEADS_OF_COUNTS[is_narrow], 12)),
-            *(int(len(_count(lane, is_narrow=is_narrow)) * _DIGIT) for lane in lanes),
-        )
+    # Beside the last column of many domains there are numbers, of few their counts below a heading.
+    counts = [
+        len(_count(lane, is_narrow=is_narrow)) * _DIGIT
+        for panel in panels
+        for lane in panel.lanes
+        if panel.columns == 1
+    ]
+    heading = _width(_HEADS_OF_COUNTS[is_narrow], 12) * bool(counts)
+    right = 8 + int(max(32, heading, *counts))
     left = min(map(_left_of, panels), default=0)
     parts, total = _placed_parts(panels, left, width - left - right)
     layout: dict[str, Any] = {}
@@ -280,7 +282,7 @@ def _style_of(panel: LanePanel, width: float) -> _Style:
 def _beside(lane: Lane, is_short: bool) -> str:
     if not is_short or lane.value is None:
         return lane.others
-    return lane.others.partition(" ")[0].replace("no", "0")
+    return lane.others.partition(" ")[0]
 
 
 def _bars(part: _Part, suffix: str) -> Iterator[Any]:
