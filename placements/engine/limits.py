@@ -21,12 +21,12 @@ class ExceededLimit(NamedTuple):
 
 
 def limit_words(limit: ExceededLimit) -> str:
-    """Return which limit is exceeded by what: "region skew 3, max skew 1 (east 4, west 1)"."""
+    """Return which limit is exceeded by what: "region skew 3 with east 4 and west 1, max skew 1"."""
     emptiest = f"{limit.emptiest_domain} {limit.emptiest_count:,}"
     if not limit.emptiest_domain:
         emptiest = "fewer domains than minDomains"
-    counts = f"{limit.fullest_domain} {limit.fullest_count:,}, {emptiest}"
-    return f"{limit.topology_key} skew {limit.skew:,}, max skew {limit.max_skew:,} ({counts})"
+    counts = f"{limit.fullest_domain} {limit.fullest_count:,} and {emptiest}"
+    return f"{limit.topology_key} skew {limit.skew:,} with {counts}, max skew {limit.max_skew:,}"
 
 
 def balance_sentence(exceeded: Iterable[ExceededLimit]) -> str:

@@ -175,11 +175,17 @@ class _Moment:
         *,
         is_start: bool,
         before: Collection[str] | None = None,
+        lost: Collection[str] = (),
+        is_multiple: bool = False,
     ) -> None:
         fleet = decision.cycle.fleet
         self.decision = decision
         self.names = fleet.names
         self.is_small = len(fleet) <= FEW_CLUSTERS
+        self.lost = np.array(
+            [*map(fleet.positions.get, fleet.positions.keys() & lost)], dtype=np.int64
+        )
+        self.hidden = Mark.OUT if is_multiple else None
         self.candidates = decision.candidates or candidates_of(decision.cycle)
         self.before: Any = self.candidates.placed
         if before is not None:
@@ -211,6 +217,7 @@ class _Moment:
             marks[left] = Mark.CANDIDATE
             marks[left & self.round.constraint_scores[place].violates] = Mark.COSTLY
             marks[left & self.round.is_forbidden] = Mark.BLOCKED
+        marks[self.lost[marks[self.lost] == Mark.OUT]] = Mark.GONE
         marks[self.placed] = Mark.PLACED
         marks[self.added] = Mark.NEW
         if self.round is None and self.before.size:
@@ -265,15 +272,25 @@ def lane_panels(
     every: bool = False,
     is_start: bool = False,
     before: Collection[str] | None = None,
+    lost: Collection[str] = (),
+    is_multiple: bool = False,
 ) -> tuple[LanePanel, ...]:
     """Return the domains of each constraint in a step, or as the decision leaves them.
 
     Of many domains those near the limits are returned, unless `every`; `is_start`: without what the step
-    adds; `before` as in `placed_panels`. Raise IndexError.
+    adds; `before` as in `placed_panels`; `lost`: placed until this decision; `is_multiple`: one of several
+    pictures beside each other, without room for clusters that are no candidates. Raise IndexError.
     """
     if not _spreads(decision):
         return ()
-    moment = _Moment(decision, step, is_start=is_start, before=before)
+    moment = _Moment(
+        decision,
+        step,
+        is_start=is_start,
+        before=before,
+        lost=lost,
+        is_multiple=is_multiple,
+    )
     candidates = moment.candidates
     pairs = zip(candidates.constraints, candidates.groups, strict=True)
     return tuple(
@@ -297,7 +314,10 @@ def placed_panels(
     """
     panels = lane_panels(decision, before=before)
     if panels or decision.is_failed:
-        return panels
+        return tuple(
+            replace(one, note=f"{one.measure} {one.skew}" * one.is_limited)
+            for one in panels
+        )
     key = dividing_key(decision)
     if not key:
         return ()
@@ -353,7 +373,7 @@ def _panel(
         MOST_SLOTS if moment.is_small else _MOST_NAMED
     )
     total = np.bincount(groups.codes[groups.codes != ABSENT], minlength=len(groups))
-    is_drawn = np.isin(marks, INSIDE) | moment.is_small
+    is_drawn = np.isin(marks, INSIDE) | (moment.is_small & (marks != moment.hidden))
     highs = projected.smallest + constraint.max_skew
     lows = projected.smallest
     if moment.round is None and not groups.siblings.any():
@@ -386,7 +406,16 @@ def _panel(
         longest = max((len(lane.others) for lane in lanes), default=0)
         part = 1 - (_LEAST_WORDS + longest * _LETTER) / _TRACK
     width = slots if moment.is_small else slots / part
-    lanes += _keyless_lane(moment, marks, constraint.topology_key, groups, slots)
+    # Among many columns its clusters have the room of the words, too.
+    room = slots if columns == 1 else width
+    lanes += _keyless_lane(
+        moment,
+        marks,
+        constraint.topology_key,
+        groups,
+        room,
+        others=NO_LIMIT * (columns == 1),
+    )
 
     note, band = ("", "")
     if is_limited:
@@ -414,6 +443,8 @@ def _keyless_lane(
     key: str,
     groups: Groups,
     room: float,
+    *,
+    others: str,
 ) -> list[Lane]:
     """Return the lane of the placed clusters without the key, if any: they share the room of the others."""
     without = np.flatnonzero((groups.codes == ABSENT) & np.isin(marks, INSIDE)).tolist()
@@ -429,7 +460,7 @@ def _keyless_lane(
             "no domain" if has_value else f"no {key.rpartition('/')[2]}",
             None,
             blocks,
-            NO_LIMIT,
+            others,
             int(np.count_nonzero(groups.codes[moment.placed] == ABSENT)),
             int(np.count_nonzero(groups.codes[moment.added] == ABSENT)),
             int(np.count_nonzero(groups.codes == ABSENT)),
@@ -453,7 +484,7 @@ def _others_words(marks: Any, moment: _Moment) -> str:
     # With the selected one, as the ranking counts.
     marks_of_candidates = (Mark.CANDIDATE, Mark.COSTLY, Mark.BLOCKED, Mark.NEW)
     candidates = sum(numbers[one] for one in marks_of_candidates)
-    words = counted(candidates, "candidate") if candidates else "no candidate"
+    words = counted(candidates, "candidate")
     if blocked:
         first = f"{words}, " * (blocked < candidates)
         return f"{first}{blocked:,} blocked"
@@ -595,7 +626,12 @@ def strip_of(decision: Decision, current: int, *, most: int = MOST_COLUMNS) -> S
     last = min(total, first + most - 1)
     steps = [replay.step(number) for number in range(first, last + 1)]
     largest = [
-        max([1, spread.max_skew, *(each.spreads[place].skew_after for each in steps)])
+        max(
+            1,
+            spread.max_skew,
+            spread.skew_before,
+            *(each.spreads[place].skew_after for each in steps),
+        )
         for place, spread in enumerate(steps[0].spreads)
     ]
     before = {one.cluster for one in decision.cycle.live_bindings if one.is_active}

@@ -179,7 +179,7 @@ def headline(decision: Decision) -> str:
     sentences = {
         CycleKind.PICK_FIXED: f"{selected + kept:,} of {number_of_names:,} named clusters selected",
         CycleKind.NO_NAMES: "No change: the list of cluster names is empty",
-        CycleKind.SCALE_DOWN: f"{kept:,} of {counted(kept + ended, 'cluster')} kept, {ended:,} deselected",
+        CycleKind.SCALE_DOWN: f"{kept:,} of {wanted or 0:,} clusters selected ({kept:,} kept, {ended:,} deselected)",
         CycleKind.NOTHING_TO_DO: f"No change: {kept:,} of {wanted or 0:,} clusters already selected",
         CycleKind.FAILED: "Scheduling failed: property value is not a valid quantity",
         CycleKind.REBALANCE: f"Few moves: {selected:,} selected, {ended:,} deselected, {kept:,} kept",

@@ -99,8 +99,10 @@ from placements.services.decisions.records import (
 from placements.services.decisions.why_not import (
     NOT_IN_FLEET,
     Document,
+    Newcomer,
     decided_document,
     draft_with,
+    joined_after,
     state_today,
 )
 from placements.templatetags.fleet import run_address
@@ -456,7 +458,10 @@ class DecisionPage(DecisionView):
         candidates = self.played.candidates
         step = self.step if candidates is not None and candidates.constraints else None
         return lane_panels(
-            self.played, step, every=self._request.GET.get("domains") == "all"
+            self.played,
+            step,
+            every=self._request.GET.get("domains") == "all",
+            lost=[*self.played.unscheduled, *(self._source or self.row).leaves],
         )
 
     @cached_property
@@ -472,7 +477,7 @@ class DecisionPage(DecisionView):
         return [
             StepPicture(
                 chip,
-                lane_panels(decision, chip.number),
+                lane_panels(decision, chip.number, is_multiple=True),
                 ranking_of(self.played_replay, chip.number, self.cluster),
                 step_sentences(
                     self.played_replay, self.played_replay.step(chip.number)
@@ -483,7 +488,7 @@ class DecisionPage(DecisionView):
 
     @property
     def start_panels(self) -> tuple[LanePanel, ...]:
-        return lane_panels(self.played, 1, is_start=True)
+        return lane_panels(self.played, 1, is_start=True, is_multiple=True)
 
     @property
     def legend(self) -> list[tuple[str, str]]:
@@ -625,7 +630,7 @@ class DecisionPage(DecisionView):
         elif name == "start":
             panels = self.start_panels
         elif number.isdecimal() and 1 <= int(number) <= self.steps_count:
-            panels = lane_panels(self.played, int(number))
+            panels = lane_panels(self.played, int(number), is_multiple=True)
         else:
             return ""
         figure = lanes_figure(panels, width=max(200, width)) if panels else None
@@ -664,6 +669,11 @@ class DecisionPage(DecisionView):
             today_words(self, self.cluster) if self.cluster and self.why is None else ""
         )
         return "" if words == NOT_IN_FLEET else words
+
+    @property
+    def newcomer(self) -> Newcomer | None:
+        found = joined_after(self.row, [self.cluster], now=datetime.now(UTC))
+        return found.get(self.cluster)
 
     @property
     def matches(self) -> list[str]:

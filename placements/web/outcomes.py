@@ -12,6 +12,7 @@ from django.http import HttpRequest
 
 from clusters.queries import current_fleet
 from fleetui.apimachinery.words import names_and_more
+from placements.engine.scheduling.decision import CycleKind
 from placements.engine.scheduling.outcome import ClusterOutcome, Outcome, Outcomes
 from placements.engine.status import TROUBLED, HealthLevel
 from placements.explain.vocabulary import (
@@ -25,9 +26,14 @@ from placements.models import Binding, Decision, Placement
 from placements.services.decisions.records import (
     decision_of,
     last_steps,
+    readable_decisions,
     summary_of,
 )
-from placements.services.decisions.why_not import bound_and_members, joined_after
+from placements.services.decisions.why_not import (
+    Newcomer,
+    bound_and_members,
+    joined_after,
+)
 from placements.services.health import cluster_statuses
 from placements.services.rollouts.queries import waiting_words
 from placements.web.badges import Badge, outcome_kind
@@ -282,20 +288,32 @@ def _cluster_rows(
     fleet, keys = outcomes.cycle.fleet if outcomes else None, _keys_of(decision)
     newer = [name for name in names if fleet and name not in fleet.positions]
     joined = joined_after(decision, newer, now=now) if decision and newer else {}
+    selecting = None
+    if decision and decision_of(decision).kind is CycleKind.SCALE_DOWN:
+        selections = readable_decisions(placement).filter(joins_count__gt=0)
+        selecting = selections.filter(number__lt=decision.number).first()
+    before = Outcomes(decision_of(selecting)) if selecting else None
     rows = []
     for name in names:
         row, status = statuses.get(name, (None, None))
         place = fleet.positions.get(name) if fleet else None
         outcome = outcomes.of(name) if outcomes and place is not None else None
-        labels = fleet.clusters[place].labels if fleet and place is not None else {}
+        newcomer = joined.get(name, Newcomer())
+        known = fleet.clusters[place] if fleet and place is not None else newcomer
         if status:
             badge = Badge(status.level, status.word)
         else:
-            code = outcome.state if outcome else Outcome.NOT_REACHED
+            code = outcome.state if outcome else newcomer.outcome
             badge = Badge(outcome_kind(code), OUTCOME_WORDS[code])
             if placement.deleting_since and code in (Outcome.PICKED, Outcome.KEPT):
                 badge = Badge("suspended", "Removed")
-        why = outcome_sentences(outcome)[0] if outcome else joined.get(name, "")
+        why = newcomer.why + newcomer.joined
+        if outcome:
+            why = outcome_sentences(outcome)[0]
+            is_left_out = outcome.state == Outcome.NOT_REACHED
+            if before and is_left_out and name in before.cycle.fleet.positions:
+                earlier = outcome_sentences(before.of(name))[0]
+                why += f". When clusters were last selected: {earlier}"
         if name in decided:
             why = decided[name].why
         if outdated.get(name):
@@ -306,7 +324,7 @@ def _cluster_rows(
                 badge,
                 row,
                 selected_in.get(name),
-                [labels.get(key, "") for key in keys],
+                [known.labels.get(key, "") for key in keys],
                 why,
                 (row.message or words.get(row.pk, ""))
                 if row and badge.kind != "healthy"

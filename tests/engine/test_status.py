@@ -134,7 +134,7 @@ def summary(counts: HealthCounts = ALL, **facts: Any) -> tuple[str, str]:
             {"exceeded": (EXCEEDED,)},
             (
                 "attention",
-                "Out of balance (region skew 3, max skew 1 (east 4, west 1))",
+                "Out of balance (region skew 3 with east 4 and west 1, max skew 1)",
             ),
         ),
         (

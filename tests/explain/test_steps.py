@@ -264,6 +264,8 @@ def test_names_are_whole_where_numbers_of_candidates_leave_them_room() -> None:
     assert sum("leopard" in text for text in texts) == 2 * 7
     assert not [text for text in texts if "…" in text]
     assert any("beside: candidates" in one for one in words)
+    assert [panel.columns for panel in panels] == [2, 1]
+    assert drawn["layout"]["margin"]["r"] > len("4 + 1 of 30") * 6
 
 
 def test_a_figure_of_many_domains_has_columns() -> None:
@@ -542,3 +544,52 @@ def test_without_a_spread_clusters_are_divided_by_region_else_by_a_shared_label(
         ("test", 1),
     ]
     assert (panel.is_limited, panel.lanes[0].high) == (False, None)
+
+
+def test_small_multiples_have_no_room_for_clusters_that_are_no_candidates() -> None:
+    policy = pick_n(1, required=[labelled(region="west")], spread=[spread("region")])
+    decision = decide(GUIDE, policy)
+
+    [panel] = lane_panels(decision, 1, is_multiple=True)
+
+    named = [one.cluster for lane in panel.lanes for one in lane.segments]
+    assert sorted(named) == ["flyingpenguin", "jumpingcat"]
+    assert Mark.OUT not in panel.marks
+    assert [lane.size for lane in panel.lanes] == [2, 2]
+
+
+def test_a_cluster_that_lost_its_place_is_marked_in_each_step() -> None:
+    members = fleet(
+        *grouped("region", east="bravelion", west="flyingpenguin jumpingcat"),
+        cluster("smartfish", region="east", taints=[taint("off")]),
+    )
+    decision = decide(members, pick_n(1, spread=[spread("region")]))
+
+    [panel] = lane_panels(decision, 1, lost=["smartfish", "left the fleet"])
+
+    marks = {one.cluster: one.mark for lane in panel.lanes for one in lane.segments}
+    assert marks["smartfish"] is Mark.GONE
+    assert marks["bravelion"] is Mark.CANDIDATE
+
+
+def test_the_skew_before_the_first_step_has_room_in_its_bar() -> None:
+    members = fleet(*grouped("region", east="a b c", west="w"))
+    policy = pick_n(4, spread=[spread("region")])
+    decision = decide(members, policy, *map(binding, "abc"))
+
+    [start] = strip_of(decision, 1).start
+
+    assert (start.after, start.limit) == (3, 1)
+    assert start.height <= 26
+
+
+def test_a_number_of_clusters_is_at_the_end_of_its_bar() -> None:
+    members = fleet(*(cluster(f"c{number:02}", region="east") for number in range(30)))
+    soft = [spread("region", hard=False)]
+    panels = placed_panels(decide(members, pick_n(29, spread=soft)))
+
+    drawn = json.loads(lanes_figure(panels, width=600).to_json())
+
+    [bar] = [one for one in drawn["data"] if one.get("name") == "placed"]
+    assert (bar["text"], bar["insidetextanchor"]) == (["29"], "end")
+    assert panels[0].note == "skew 0"

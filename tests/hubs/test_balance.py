@@ -40,7 +40,7 @@ def test_a_live_hub_that_is_out_of_balance_is_shown_so(admin_client: Client) -> 
 
     page = admin_client.get("/hubs/prod-eu/placements/web/").content.decode()
     assert "Out of balance" in page
-    assert "region skew 2, max skew 1 (east 2, west 0)" in page
+    assert "region skew 2 with east 2 and west 0, max skew 1" in page
     compare_all(now=now)
     listed = admin_client.get(
         "/hubs/prod-eu/placements/?state=degraded"

@@ -258,7 +258,7 @@ def selectors_match_nothing() -> None:
 
 @of(
     "attention",
-    "Out of balance (region skew 2, max skew 1 (east 2, west 0))",
+    "Out of balance (region skew 2 with east 2 and west 0, max skew 1)",
     "placement-degraded",
 )
 def hard_limit_is_exceeded() -> None:

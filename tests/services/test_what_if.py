@@ -110,7 +110,7 @@ def test_w6_under_kubefleet_a_cordoned_east_leaves_web_stuck_at_four_of_five(
     )
     assert cordoned.message == (
         "No replacement: region=east stays at 0 (no candidates)."
-        " Out of balance: region skew 2, max skew 1 (north 2, east 0)."
+        " Out of balance: region skew 2 with north 2 and east 0, max skew 1."
     )
     assert difference_note(left, cordoned) == (
         "domains are counted over all member clusters, so a cordoned region=east stays a domain with 0"
@@ -264,7 +264,7 @@ def test_a_loss_that_leaves_a_hard_limit_exceeded_says_so() -> None:
 
     assert outcome(["c"], "web", "cordon").message == (
         "No replacement: no other cluster passes its filters."
-        " Out of balance: region skew 2, max skew 1 (east 2, west 0)."
+        " Out of balance: region skew 2 with east 2 and west 0, max skew 1."
     )
     assert "Out of balance" not in outcome(["c"], "web", "leave").message
 

@@ -202,6 +202,27 @@ def test_a_cluster_that_joined_after_the_decision_is_in_the_list(
     page = text_of(viewer, f"{PAGE}?outcome=not-selected")
     table = page.partition('id="clusters"')[2].partition("</section>")[0]
     assert re.search(r"Filtered out today: Cordoned\. Joined \w+ ago", table)
+    assert "Not evaluated" not in table
+
+    found = viewer.get("/search/", {"q": "latecomer web"}, follow=True)
+
+    answer = page_text(found)
+    assert "it was not evaluated. Filtered out today: Cordoned." in answer
+    assert 'href="/clusters/latecomer/">Open cluster</a>' in answer
+
+
+def test_fewer_clusters_leave_the_reasons_of_the_selection(
+    viewer: Client, text_of: Fetch
+) -> None:
+    decided("even", pick_n_spec(2, topologySpreadConstraints=[spread("region")]))
+    decided("even", pick_n_spec(1, topologySpreadConstraints=[spread("region")]))
+
+    page = text_of(viewer, "/placements/even/?outcome=not-selected")
+
+    assert re.search(
+        r"this cycle only removes clusters\. When clusters were last selected: Rank \d",
+        page,
+    )
 
 
 @pytest.mark.parametrize(

@@ -119,6 +119,9 @@ def test_a_pending_cluster_says_what_its_run_waits_for(
     world.begin("one")
     world.go_on(40)
 
+    page = page_text(operator.get("/placements/web/"))
+    head = page.partition('badges" role="status">')[2].partition("</svg>")[0]
+    assert 'class="mark approval' in head
     assert "Waiting for approval of stage canary." in row("/placements/web/")
     assert "Waiting for approval of stage canary." in words_of(
         page_text(operator.get("/clusters/c003/"))

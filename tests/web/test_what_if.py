@@ -133,7 +133,7 @@ def test_a_drain_that_exceeds_a_hard_limit_says_so_before_its_button(
     for name, region in {"a": "east", "b": "east", "c": "west"}.items():
         joined(name, region=region)
     decided("web", pick_n_spec(3, topologySpreadConstraints=[spread("region")]))
-    limit = "Out of balance: region skew 2, max skew 1 (east 2, west 0)."
+    limit = "Out of balance: region skew 2 with east 2 and west 0, max skew 1."
 
     for address in (
         "/clusters/c/drain/",

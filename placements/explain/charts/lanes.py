@@ -34,6 +34,7 @@ _STYLES = (
     ),
     ((12, False, True), (11, False, True)),  # of many columns
 )
+_HEADS_OF_COUNTS = ("placed of all", "placed")
 _QUIET = {"color": Color.QUIET, "size": 12}
 _BESIDE = {"xanchor": "left", "xshift": 8, "font": _QUIET}
 
@@ -159,14 +160,15 @@ def _cut(words: str, room: float, size: int, *, is_bold: bool = False) -> str:
 def lanes_figure(panels: Sequence[LanePanel], *, width: int) -> go.Figure:
     """Draw the domains of each constraint below each other, about so wide; many domains in columns."""
     is_narrow = width < _NARROW
-    lanes = [lane for panel in panels for lane in panel.lanes]
-    # Beside the last column of many domains there are numbers, or "no limit".
-    right = 40 + 24 * any(lane.value is None for lane in lanes)
-    if all(panel.columns == 1 for panel in panels):
-        right = 8 + max(
-            (int(len(_count(lane, is_narrow=is_narrow)) * _DIGIT) for lane in lanes),
-            default=0,
-        )
+    # Beside the last column of many domains there are numbers, of few their counts below a heading.
+    counts = [
+        len(_count(lane, is_narrow=is_narrow)) * _DIGIT
+        for panel in panels
+        for lane in panel.lanes
+        if panel.columns == 1
+    ]
+    heading = _width(_HEADS_OF_COUNTS[is_narrow], 12) * bool(counts)
+    right = 8 + int(max(32, heading, *counts))
     left = min(map(_left_of, panels), default=0)
     parts, total = _placed_parts(panels, left, width - left - right)
     layout: dict[str, Any] = {}
@@ -280,7 +282,7 @@ def _style_of(panel: LanePanel, width: float) -> _Style:
 def _beside(lane: Lane, is_short: bool) -> str:
     if not is_short or lane.value is None:
         return lane.others
-    return lane.others.partition(" ")[0].replace("no", "0")
+    return lane.others.partition(" ")[0]
 
 
 def _bars(part: _Part, suffix: str) -> Iterator[Any]:
@@ -306,7 +308,8 @@ def _bars(part: _Part, suffix: str) -> Iterator[Any]:
             marker=marker,
             text=[part.text_of(segment) for segment, *_ in own],
             textposition="inside",
-            insidetextanchor="start" if part.slots <= 40 else "middle",
+            # A number is at the end of its bar: a limit crosses its start or its middle.
+            insidetextanchor="start" if any(one.cluster for one, *_ in own) else "end",
             insidetextfont={
                 "color": _TEXTS.get(mark, Color.TEXT),
                 "size": part.style.size,
@@ -459,7 +462,7 @@ def _heads(
             "xanchor": "right",
             "text": panel.band,
         }
-    yield {**at_right, **above, "text": f"placed{' of all' * (not is_narrow)}"}
+    yield {**at_right, **above, "text": _HEADS_OF_COUNTS[is_narrow]}
 
 
 def _head_words(part: _Part, room: float) -> str:

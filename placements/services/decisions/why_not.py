@@ -2,11 +2,11 @@
 
 import copy
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db.models import Value
 
@@ -38,6 +38,15 @@ Heeds = Callable[[TopologySpreadConstraint], frozenset[str]]
 NOT_IN_FLEET = "Today: not in the fleet"
 
 
+class Newcomer(NamedTuple):
+    """A cluster that joined after a decision: when, its labels, its outcome today, and what rules it out."""
+
+    joined: str = ""
+    labels: Mapping[str, str] = {}
+    outcome: str = Outcome.NOT_REACHED
+    why: str = ""
+
+
 def state_today(
     name: str, *, was_in_fleet: bool, decided_at: datetime, now: datetime
 ) -> str:
@@ -61,19 +70,23 @@ def state_today(
 
 def joined_after(
     decision: Decision, clusters: Collection[str], *, now: datetime
-) -> dict[str, str]:
-    """Return by name when clusters joined that a decision did not read, and what rules them out today."""
+) -> dict[str, Newcomer]:
+    """Return by name the clusters that a decision did not read."""
     newer, moments = clusters_named(clusters)
     today = replace(decision_of(decision).cycle, fleet=newer, bindings=(), batch=None)
     outcomes = Outcomes(schedule(today))
-    joined: dict[str, str] = {}
+    joined: dict[str, Newcomer] = {}
     for name, joined_at in moments.items():
         words = _joined_words(joined_at, decision.created_at, now=now)
-        joined[name] = f"{words.capitalize()}after decision {decision.number}"
         outcome = outcomes.of(name)
+        newcomer = Newcomer(
+            f"{words.capitalize()}after decision {decision.number}",
+            newer.clusters[newer.positions[name]].labels,
+        )
         if outcome.state in (Outcome.FILTERED, Outcome.NOT_ELIGIBLE):
-            why = reason_sentence(outcome.reasons[0])
-            joined[name] = f"Filtered out today: {why}. {joined[name]}"
+            why = f"Filtered out today: {reason_sentence(outcome.reasons[0])}. "
+            newcomer = newcomer._replace(outcome=outcome.state, why=why)
+        joined[name] = newcomer
     return joined
 
 

@@ -435,5 +435,5 @@ def test_a_drain_that_leaves_a_hard_limit_exceeded_says_so_before_it_starts() ->
     assert row.gets_worse
     assert row.message == (
         "No replacement: no other cluster passes its filters."
-        " Out of balance: region skew 2, max skew 1 (east 2, west 0)."
+        " Out of balance: region skew 2 with east 2 and west 0, max skew 1."
     )

@@ -539,7 +539,7 @@ def test_a_hard_limit_that_is_exceeded_is_out_of_balance_until_it_is_kept_again(
     refresh_staleness(now=world.now + STALENESS_EVERY)
     status = health(world)
     assert (status.level, status.word) == (HealthLevel.ATTENTION, "Out of balance")
-    assert status.detail == "region skew 2, max skew 1 (east 3, west 1)"
+    assert status.detail == "region skew 2 with east 3 and west 1, max skew 1"
     assert sentences("placement-degraded", now=world.now) == {
         "web": f"Out of balance: {status.detail}."
     }
