@@ -1,11 +1,10 @@
 """manage.py fault NAME KIND: inject faults into a simulated cluster."""
 
 import json
-import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
-from django.core.management.base import CommandError, CommandParser
+from django.core.management.base import CommandParser
 
 from clusters.drivers.simulated.state import DriverCall, FaultKind
 from clusters.models import MemberCluster
@@ -15,10 +14,8 @@ from clusters.operations.edit import (
     new_fault,
     not_ready_at,
 )
-from fleetui.apimachinery.words import UNIT_SECONDS
 from fleetui.bulk import first_or_raise
-from fleetui.errors import BAD_INPUT
-from fleetui.management.hub_command import HubCommand
+from fleetui.management.hub_command import HubCommand, duration
 from placements.services.rollouts.operations import inject_faults
 
 _OPTIONS: dict[str, dict[str, Any]] = {
@@ -35,6 +32,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     },
     "--for": {
         "dest": "lasts",
+        "type": duration,
         "metavar": "5m",
         "help": "duration (default: until cleared)",
     },
@@ -97,7 +95,9 @@ class Command(HubCommand):
         if clear:
             wanted = [one for one in faults if fault and one["kind"] != fault]
         elif fault:
-            wanted = [*faults, _fault(fault, options, now)]
+            about = {name: options[name] for name in _OF_FAULT if options[name]}
+            new = new_fault(fault, now=now, lasts=options["lasts"], about=about)
+            wanted = [*faults, new]
         if wanted is not None:
             row = inject_faults(
                 cluster, wanted, by=None, now=now, expected=row.revision
@@ -111,17 +111,3 @@ class Command(HubCommand):
             self.stdout.write(
                 f"Not ready from {moment:%Y-%m-%d %H:%M:%S} UTC on, if nothing changes"
             )
-
-
-def _fault(kind: str, options: dict[str, Any], now: datetime) -> dict[str, Any]:
-    about = {name: options[name] for name in _OF_FAULT if options[name]}
-    lasts = None
-    if text := options["lasts"]:
-        match = re.fullmatch(r"([0-9]{1,6})([smhd])", text)
-        if not match:
-            raise CommandError(
-                f"--for: Invalid value: {text!r}: must be a number and s, m, h or d, such as 5m",
-                returncode=BAD_INPUT,
-            )
-        lasts = timedelta(seconds=int(match[1]) * UNIT_SECONDS[match[2]])
-    return new_fault(kind, now=now, lasts=lasts, about=about)
