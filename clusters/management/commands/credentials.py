@@ -13,8 +13,6 @@ from fleetui.sealed_rows import check_manifests
 
 
 class Command(HubCommand):
-    """Check or rotate the encryption of credentials."""
-
     help = "Check stored credentials, second factors and values of Secrets, or encrypt them again."
 
     def add_arguments(self, parser: CommandParser) -> None:

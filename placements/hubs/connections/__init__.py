@@ -1,1 +1,0 @@
-"""Connections of live hubs."""

@@ -1,1 +1,0 @@
-"""What the command line offers about live hubs."""

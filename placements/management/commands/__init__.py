@@ -1,1 +1,0 @@
-"""One module for each command; Django finds it by its name."""

@@ -74,8 +74,6 @@ _OPTIONS: dict[str, dict[str, Any]] = {
 
 
 class Command(HubCommand):
-    """Connect a live hub, check a connection, or print the manifests that prepare a hub."""
-
     help = "Connect a KubeFleet hub by its kubeconfig, after a check of connection and permissions."
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -18,8 +18,6 @@ from placements.hubs.queries import HubSummary, streams_of, summaries_of
 
 
 class Command(HubCommand):
-    """List the live hubs, show the streams of one, or pause, resume, reproject or remove it."""
-
     help = (
         "List the live hubs with state and age, or the streams of one; status 1 if a hub is not live. "
         "Or pause, resume, reproject or remove one; nothing is changed on the hub."

@@ -15,8 +15,6 @@ _LONGEST = 24 * 3600
 
 
 class Command(HubCommand):
-    """Write the lists and watch events of a hub to a file, without secrets."""
-
     help = "Record the lists and watch events of a hub as JSON lines without secrets; the hub is only read."
 
     def add_arguments(self, parser: CommandParser) -> None:

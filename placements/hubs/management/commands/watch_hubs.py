@@ -32,8 +32,6 @@ def project_and_replay(*, now: datetime) -> None:
 
 
 class Command(HubCommand):
-    """Watch live hubs until a signal, or list them once."""
-
     help = "List and watch the live hubs, and keep their mirrors. `manage.py up` runs it while there is one."
 
     def add_arguments(self, parser: CommandParser) -> None:
