@@ -21,8 +21,7 @@ from placements.services.editor.operations import start_draft
 from placements.services.loss.report import start_report
 from placements.services.overrides.operations import save_override
 from placements.services.rollouts.controller import sync_due_rollouts
-from placements.services.rollouts.operations import start_run
-from placements.services.rollouts.staged_runs import save_strategy
+from placements.services.rollouts.staged_runs import save_strategy, start_run
 from placements.web.activity import resource_url
 from tests.clusters.kubernetes.certificates import authority
 from tests.rows import decided

@@ -43,6 +43,7 @@ from placements.manifests.placement import (
     ClusterResourcePlacement,
     OcmPlacement,
     StatusReportingScope,
+    external_document,
     is_ocm_placement,
     parse_placement,
     placement_warnings,
@@ -50,7 +51,7 @@ from placements.manifests.placement import (
 )
 from placements.manifests.policy import PlacementType, Toleration
 from placements.manifests.strategy import ApplyStrategy, StrategyType
-from placements.models import LONGEST_NAME, Placement, PolicySnapshot
+from placements.models import LONGEST_NAME, Placement, PolicySnapshot, StagedRun
 from placements.services.assertions import (
     check_assertions_before_save,
     written_assertions,
@@ -69,7 +70,7 @@ from placements.services.results import (
     stored_document,
 )
 from placements.services.rollouts.controller import finish_deletion
-from placements.services.rollouts.staged_runs import end_runs_of
+from placements.services.rollouts.staged_runs import end_runs_of, start_run
 from placements.services.snapshots import content_hash, draft_cycle, placement_columns
 from placements.services.teams import check_placement_change, locked_placement
 from placements.services.workqueue import (
@@ -169,6 +170,25 @@ def save_placement(
     cause = trigger or cause_words(current.document, content)
     _update(current, manifest, content, columns, cause, by=by, now=now)
     return SaveResult(current, OperationResult.CHANGED, warnings)
+
+
+@transaction.atomic
+def start_first_run(
+    name: str,
+    *,
+    placement: str,
+    expected: int,
+    by: User | None,
+    now: datetime,
+    **options: Any,
+) -> StagedRun:
+    """Change the rollout strategy of a placement to External, and start a run: `options` are those of `start_run`.
+
+    `expected` is the revision of the placement. Raise InvalidManifest, RevisionConflict.
+    """
+    document = locked_placement(placement, by=by, expected=expected).document
+    save_placement(external_document(document), by=by, now=now)
+    return start_run(name, placement=placement, by=by, now=now, **options)
 
 
 def check_placement_to_save(

@@ -1,8 +1,9 @@
 """Staged updates: starting a run; strategies, and the rows of their form."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from django.db.models import TextField
@@ -28,7 +29,7 @@ from placements.manifests.strategy import StrategyType
 from placements.models import Placement, StagedRun, StagedStrategy
 from placements.services.filters import events_matching
 from placements.services.fleet.forms import lines_of, read_documents, read_strategy
-from placements.services.rollouts.operations import start_run
+from placements.services.placements import start_first_run
 from placements.services.rollouts.queries import (
     free_name,
     with_status,
@@ -37,6 +38,7 @@ from placements.services.rollouts.staged_runs import (
     STAGED_STRATEGY,
     delete_strategy,
     save_strategy,
+    start_run,
 )
 from placements.services.rollouts.stages import preview_of, starting_strategy
 from placements.services.teams import of_placement, of_strategy
@@ -193,13 +195,16 @@ def start(request: HttpRequest, name: str) -> HttpResponse:
             document = dict(read_strategy(text)[0].data)
         if request.POST.get("do") == "check":
             return _start_page(request, placement, strategy, snapshot, document)
-        run = start_run(
+        begin: Callable[..., StagedRun] = start_run
+        external = number_of(request.POST.get("external", ""))
+        if external is not None:
+            begin = partial(start_first_run, expected=external)
+        run = begin(
             request.POST.get("name", "").strip(),
             placement=name,
             strategy=document or strategy,
             snapshot=snapshot,
             is_prepared=request.POST.get("do") == "prepare",
-            becomes_external_at=number_of(request.POST.get("external", "")),
             **actor(request),
         )
     except InvalidManifest as invalid:

@@ -28,8 +28,9 @@ from placements.services.disruption.evictions import evict
 from placements.services.disruption.preview import drain_impact
 from placements.services.fleet.forms import read_documents
 from placements.services.placements import delete_placement, save_placement
-from placements.services.rollouts.operations import pause, start_run
+from placements.services.rollouts.operations import pause
 from placements.services.rollouts.queries import free_name
+from placements.services.rollouts.staged_runs import start_run
 from placements.services.rollouts.worker import ManifestCache
 from placements.services.searching import find, pair_named
 from tests.documents import OURS

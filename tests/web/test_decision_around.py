@@ -14,8 +14,7 @@ from placements.models import Decision, Placement
 from placements.services.placements import save_placement
 from placements.services.resources.operations import apply_resources
 from placements.services.rollouts.controller import sync_due_rollouts
-from placements.services.rollouts.operations import start_run
-from placements.services.rollouts.staged_runs import save_strategy
+from placements.services.rollouts.staged_runs import save_strategy, start_run
 from placements.services.scheduling import schedule_due
 from tests.rows import (
     NOW,

@@ -18,8 +18,7 @@ from placements.models import Eviction, Placement
 from placements.services.editor.operations import start_draft
 from placements.services.loss.report import start_report
 from placements.services.rollouts.controller import sync_due_rollouts
-from placements.services.rollouts.operations import start_run
-from placements.services.rollouts.staged_runs import save_strategy
+from placements.services.rollouts.staged_runs import save_strategy, start_run
 from tests.api.test_scopes import COMPARED
 from tests.database import rolled_back
 from tests.live_hubs import live_hub

@@ -20,15 +20,14 @@ from fleetui.apimachinery.errors import (
     InvalidManifest,
     raise_errors,
 )
-from fleetui.apimachinery.kinds import STAGED_RUN_KIND, kind_in
 from fleetui.apimachinery.model import omit_empty
-from fleetui.apimachinery.words import full_name, names_and_more, split_full_name
+from fleetui.apimachinery.words import full_name, names_and_more
 from fleetui.audit import (
     actor_name,
     record_event,
 )
 from fleetui.bulk import filter_by
-from fleetui.concurrency import RevisionConflict, check_revision
+from fleetui.concurrency import check_revision
 from fleetui.errors import FleetError
 from fleetui.permissions import check_change
 from fleetui.task_queue import enqueue
@@ -36,9 +35,7 @@ from placements.engine.rollout.rolling_update import plan_work
 from placements.engine.rollout.staged_run import RunStatus, StagedRunOutcome, WaitReason
 from placements.engine.rollout.state import NO_FAILURE, Phase
 from placements.manifests.binding import BindingState
-from placements.manifests.placement import external_document
 from placements.manifests.staged_update import (
-    RunState,
     approval_change_errors,
     parse_approval_request,
 )
@@ -51,7 +48,6 @@ from placements.models import (
     Rollout,
     StagedRun,
 )
-from placements.services.placements import save_placement
 from placements.services.pruning import prune_resource_snapshots
 from placements.services.resources.queries import selection_for
 from placements.services.results import PLACEMENT, OperationResult
@@ -66,7 +62,6 @@ from placements.services.rollouts.staged_runs import (
     locked_run,
     plan_of,
     save_run,
-    save_strategy,
     show_progress,
 )
 from placements.services.teams import (
@@ -100,58 +95,6 @@ def check_all_possible(reasons: Sequence[str]) -> None:
     if len(refusals) > _MOST_REASONS:
         words += f"; and {len(refusals) - _MOST_REASONS:,} more"
     check_possible(words)
-
-
-@transaction.atomic
-def start_run(
-    name: str,
-    *,
-    placement: str,
-    strategy: str | dict[str, Any],
-    snapshot: int | None = None,
-    is_prepared: bool = False,
-    becomes_external_at: int | None = None,
-    by: User | None,
-    now: datetime,
-) -> StagedRun:
-    """Create a run; it starts immediately, or, only prepared, when a user resumes it.
-
-    The run and the strategy, which is named without it, are in the namespace of the placement. A new strategy
-    is a manifest, and is saved with the run. Without a snapshot the run rolls out what the hub has when it
-    starts. `becomes_external_at` changes the rollout strategy of the placement, which has this revision, to
-    External first. Raise InvalidManifest, also when a name exists, and RevisionConflict.
-    """
-    namespace, placement_name = split_full_name(placement)
-    if becomes_external_at is not None:
-        changed = external_document(locked_placement(placement, by=by).document)
-        save_placement(changed, by=by, now=now, expected=becomes_external_at)
-    if not isinstance(strategy, str):
-        try:
-            saved = save_strategy(strategy, by=by, now=now, expected=0)
-        except RevisionConflict as exists:
-            message = "a strategy has this name already; select it"
-            raise InvalidManifest.of(
-                "metadata.name", "duplicate", message, "another name"
-            ) from exists
-        strategy = saved.object.name
-    spec = {"placementName": placement_name, "stagedRolloutStrategyName": strategy}
-    if snapshot is not None:
-        spec["resourceSnapshotIndex"] = str(snapshot)
-    state = RunState.INITIALIZE if is_prepared else RunState.RUN
-    spec["state"] = str(state)
-    document = {
-        "apiVersion": "placement.kubernetes-fleet.io/v1beta1",
-        "kind": kind_in(namespace, STAGED_RUN_KIND),
-        "metadata": omit_empty(name=name, namespace=namespace),
-        "spec": spec,
-    }
-    try:
-        return save_run(document, by=by, now=now, expected=0).object
-    except RevisionConflict as exists:
-        message = f"a run is named {name} already; run names cannot be reused"
-        raise InvalidManifest(
-            [FieldError("metadata.name", "duplicate", message, "another name")]
-        ) from exists
 
 
 @transaction.atomic

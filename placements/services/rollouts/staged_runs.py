@@ -18,18 +18,20 @@ from fleetui.apimachinery.errors import (
     raise_errors,
 )
 from fleetui.apimachinery.kinds import (
+    STAGED_RUN_KIND,
     STAGED_STRATEGY_KIND,
     kind_in,
 )
 from fleetui.apimachinery.metadata import next_generation
 from fleetui.apimachinery.model import omit_empty
+from fleetui.apimachinery.words import split_full_name
 from fleetui.audit import (
     AuditEvent,
     actor_name,
     record,
     record_event,
 )
-from fleetui.concurrency import check_revision, retry_on_conflict
+from fleetui.concurrency import RevisionConflict, check_revision, retry_on_conflict
 from fleetui.errors import UnknownObject
 from fleetui.permissions import check_change
 from placements.engine.rollout.staged_run import (
@@ -290,6 +292,53 @@ def _set_started(
 ) -> None:
     if state is RunState.RUN and run.started_at is None:
         run.started_at, run.started_by = now, actor_name(by)
+
+
+@transaction.atomic
+def start_run(
+    name: str,
+    *,
+    placement: str,
+    strategy: str | dict[str, Any],
+    snapshot: int | None = None,
+    is_prepared: bool = False,
+    by: User | None,
+    now: datetime,
+) -> StagedRun:
+    """Create a run; it starts immediately, or, only prepared, when a user resumes it.
+
+    The run and the strategy, which is named without it, are in the namespace of the placement. A new strategy
+    is a manifest, and is saved with the run. Without a snapshot the run rolls out what the hub has when it
+    starts. Raise InvalidManifest, also when a name exists.
+    """
+    namespace, placement_name = split_full_name(placement)
+    if not isinstance(strategy, str):
+        try:
+            saved = save_strategy(strategy, by=by, now=now, expected=0)
+        except RevisionConflict as exists:
+            message = "a strategy has this name already; select it"
+            raise InvalidManifest.of(
+                "metadata.name", "duplicate", message, "another name"
+            ) from exists
+        strategy = saved.object.name
+    spec = {"placementName": placement_name, "stagedRolloutStrategyName": strategy}
+    if snapshot is not None:
+        spec["resourceSnapshotIndex"] = str(snapshot)
+    state = RunState.INITIALIZE if is_prepared else RunState.RUN
+    spec["state"] = str(state)
+    document = {
+        "apiVersion": "placement.kubernetes-fleet.io/v1beta1",
+        "kind": kind_in(namespace, STAGED_RUN_KIND),
+        "metadata": omit_empty(name=name, namespace=namespace),
+        "spec": spec,
+    }
+    try:
+        return save_run(document, by=by, now=now, expected=0).object
+    except RevisionConflict as exists:
+        message = f"a run is named {name} already; run names cannot be reused"
+        raise InvalidManifest(
+            [FieldError("metadata.name", "duplicate", message, "another name")]
+        ) from exists
 
 
 def plan_of(run: StagedRun) -> StagedRunPlan:

@@ -13,7 +13,7 @@ from fleetui.hub_scope import LOCAL_HUB, in_hub
 from placements.models import Eviction, StagedRun
 from placements.services.disruption import evictions
 from placements.services.disruption.evictions import apply_eviction
-from placements.services.rollouts.operations import start_run
+from placements.services.rollouts.staged_runs import start_run
 from tests.rows import NOW, pick_n_spec
 from tests.services.rollouts.staged import StagedWorld, stage, staged_spec
 from tests.services.rollouts.world import World
