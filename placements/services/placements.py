@@ -182,7 +182,7 @@ def start_first_run(
     now: datetime,
     **options: Any,
 ) -> StagedRun:
-    """Change the rollout strategy of a placement to External, and start a run: `options` are those of `start_run`.
+    """Change the rollout strategy of a placement to External, and start a run with options of `start_run`.
 
     `expected` is the revision of the placement. Raise InvalidManifest, RevisionConflict.
     """

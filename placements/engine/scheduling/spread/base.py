@@ -63,7 +63,7 @@ class Groups:
 
     @cached_property
     def is_complete(self) -> bool:
-        return bool(self.is_present.all())
+        return bool(np.not_equal(self.codes, ABSENT).all())
 
     @cached_property
     def places(self) -> NDArray[np.intp]:
