@@ -96,10 +96,6 @@ def _without_slash(address: str) -> str:
     return address.rstrip("/")
 
 
-def meta_key(header: str) -> str:
-    return "HTTP_" + header.upper().replace("-", "_")
-
-
 def sqlite_database(path: Path) -> dict[str, Any]:
     return {**_SQLITE, "NAME": path}
 
@@ -245,7 +241,7 @@ PublicUrl = Annotated[
 Header = Annotated[
     str,
     StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9-]{0,63}$"),
-    AfterValidator(meta_key),
+    AfterValidator(lambda header: "HTTP_" + header.upper().replace("-", "_")),
     Allowed("write the name of a header such as X-Remote-User"),
 ]
 Broker = Annotated[

@@ -53,10 +53,6 @@ def seconds(text: str) -> float:
     return total
 
 
-def whole_seconds(text: str) -> int:
-    return round(seconds(text))
-
-
 @dataclass(frozen=True, slots=True)
 class Argument:
     """An argument as argparse adds it; `noun` is what its value names, for completion."""
@@ -116,7 +112,7 @@ def _field(
         options["choices"] = [each for each in one["enum"] if each]
     options |= _TYPES.get(one.get("type"), {})
     if name.endswith("Seconds"):
-        options["type"] = whole_seconds
+        options["type"] = lambda text: round(seconds(text))
     flag = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name.removesuffix("Seconds")).lower()
     if is_positional:
         if is_list:

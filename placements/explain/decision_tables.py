@@ -27,7 +27,12 @@ from placements.engine.scheduling.scores.preferred_affinity import (
 )
 from placements.engine.scheduling.scoring import ScoreSource
 from placements.engine.scheduling.spread.base import SOFT_VIOLATION_SCORE, is_hard
-from placements.explain.decisions import blocked_words, cost_words, rank_order_words
+from placements.explain.decisions import (
+    blocked_words,
+    cost_words,
+    over_words,
+    rank_order_words,
+)
 from placements.explain.steps import Mark, domain_words
 from placements.explain.terminal import visible
 from placements.explain.vocabulary import (
@@ -176,7 +181,9 @@ def ranking_of(replay: Replay, number: int, cluster: str = "") -> Ranking:
             replace(
                 row,
                 last=end,
-                words=_why_words(replay, one, candidate, size),
+                words=_why_words(
+                    replay, one, candidate, size, several=len(row.names) > 1
+                ),
                 is_highlighted=place in own,
                 gap=start - before,
                 is_cut=before <= size <= start,
@@ -323,8 +330,13 @@ def _rank_row(
     )
 
 
-def _why_words(replay: Replay, one: Round, candidate: Candidate, size: int) -> str:
-    """Return what put the winner before a candidate, or that the candidate is the only one."""
+def _why_words(
+    replay: Replay, one: Round, candidate: Candidate, size: int, *, several: bool
+) -> str:
+    """Return what put the winner before a candidate, or that the candidate is the only one.
+
+    The candidate stands for all of a row, whose domains may be `several`.
+    """
     if candidate.decided_by is None:
         is_only = (
             size == 1
@@ -334,9 +346,11 @@ def _why_words(replay: Replay, one: Round, candidate: Candidate, size: int) -> s
         return "Selected, the only one within the limit" if is_only else "Selected"
     if candidate.decided_by == NAME_COLUMN:
         return "Same scores: by name"
-    costs = [cost_words(check) for check in candidate.constraints if check.violates]
+    costs = [check for check in candidate.constraints if check.violates]
     if candidate.decided_by == "topology" and costs:
-        return "; ".join(costs)
+        if several:
+            return "; ".join(map(over_words, costs))
+        return "; ".join(map(cost_words, costs))
     if candidate.decided_by == "was-here":
         return "Same scores; not placed before"
     best = replay.candidate(

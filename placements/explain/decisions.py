@@ -233,6 +233,10 @@ def cost_words(verdict: ConstraintCheck) -> str:
     return f"{_would_be(verdict).replace('skew ', '').replace(' would be', '')} (soft)"
 
 
+def over_words(verdict: ConstraintCheck) -> str:
+    return f"{verdict.topology_key} {MEASURES[verdict.limits_skew]} over {verdict.max_skew:,} (soft)"
+
+
 def _would_be(verdict: ConstraintCheck) -> str:
     would = f"{verdict.group} would be {(verdict.count or 0) + 1:,} against {verdict.smallest:,}"
     measure = MEASURES[verdict.limits_skew]

@@ -593,3 +593,24 @@ def test_a_number_of_clusters_is_at_the_end_of_its_bar() -> None:
     [bar] = [one for one in drawn["data"] if one.get("name") == "placed"]
     assert (bar["text"], bar["insidetextanchor"]) == (["29"], "end")
     assert panels[0].note == "skew 0"
+
+
+def test_a_row_of_several_domains_names_none_of_them_in_its_reason() -> None:
+    sizes = {"north": 8, "south": 1, "west": 8}
+    clusters = [
+        cluster(f"c{place}{region}", region=region)
+        for region, size in sizes.items()
+        for place in range(size)
+    ]
+    soft = pick_n(3, spread=[spread("region", hard=False)])
+    decision = decide(fleet(*clusters), soft)
+
+    selected, *others = ranking_of(Replay(decision), 3).rows
+
+    assert selected.cluster == "c0south"
+    for row in others:
+        words = "region skew over 1 (soft)"
+        if len(row.names) == 1:
+            words = f"{row.names[0][0]} 2 against 0: 2 > 1 (soft)"
+        assert row.words == words
+    assert max(len(row.names) for row in others) > 1
