@@ -113,7 +113,8 @@ def duration(text: str) -> timedelta:
     try:
         return parse_duration(text)
     except ValueError as error:
-        raise ArgumentTypeError(str(error)) from error
+        message = f"Invalid value: {text!r}: must be a duration, such as 5m or 1h30m"
+        raise ArgumentTypeError(message) from error
 
 
 def is_prepared() -> bool:

@@ -330,6 +330,10 @@ def _rank_row(
     )
 
 
+_COST_WORDS = {False: cost_words, True: over_words}
+"""By whether the candidates of a row are in several domains."""
+
+
 def _why_words(
     replay: Replay, one: Round, candidate: Candidate, size: int, *, several: bool
 ) -> str:
@@ -348,9 +352,7 @@ def _why_words(
         return "Same scores: by name"
     costs = [check for check in candidate.constraints if check.violates]
     if candidate.decided_by == "topology" and costs:
-        if several:
-            return "; ".join(map(over_words, costs))
-        return "; ".join(map(cost_words, costs))
+        return "; ".join(map(_COST_WORDS[several], costs))
     if candidate.decided_by == "was-here":
         return "Same scores; not placed before"
     best = replay.candidate(

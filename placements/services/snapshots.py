@@ -283,7 +283,7 @@ def policy_of(snapshot: PolicySnapshot, number: int | None) -> PlacementPolicy:
 
 @lru_cache(maxsize=1_000)
 def _policy_from(text: str, semantics: Semantics) -> PlacementPolicy:
-    """Return a policy, which each cycle of its placement reads; to read it anew takes ten times as long."""
+    """Return a policy, which each cycle of its placement reads; parsing takes ten times as long."""
     return parse_policy(json.loads(text), semantics=semantics)
 
 

@@ -218,7 +218,11 @@ class TestCommand:
             (("ghost", "silent"), 1, "cluster 'ghost' not found"),
             (("real", "silent"), 1, "real is not a simulated cluster"),
             (("real",), 1, "real is not a simulated cluster"),
-            (("a", "silent", "--for", "a while"), 2, "--for: Invalid value: 'a while'"),
+            (
+                ("a", "silent", "--for", "a while"),
+                2,
+                "Error: argument --for: Invalid value: 'a while': must be a duration, such as 5m or 1h30m",
+            ),
             (
                 ("a", "silent", "--image", "2.1"),
                 2,

@@ -1,6 +1,5 @@
 """The editor: form and YAML over one draft, with a preview of every change."""
 
-import html
 import re
 from typing import Any
 
@@ -770,18 +769,6 @@ def test_becoming_external_is_accepted_with_a_tick(operator: Client) -> None:
     assert [one.code for one in saved.warnings if one.path == "spec.strategy.type"] == [
         "becomes-external"
     ]
-
-
-def test_a_staged_run_starts_with_a_draft_that_becomes_external(
-    operator: Client,
-) -> None:
-    start = page_text(operator.get("/placements/web/staged-run/"))
-    [manifest] = re.findall(r'name="manifest" value="([^"]*)"', start)
-
-    values = {"manifest": html.unescape(manifest), "do": "draft", "mode": "yaml"}
-    operator.post(EDIT, values)
-
-    assert _data()["spec"]["strategy"] == {"type": "External"}
 
 
 def test_a_review_of_no_changes_says_so(operator: Client) -> None:

@@ -157,7 +157,7 @@ def test_the_panel_shows_a_cluster_or_a_domain_and_leads_to_its_page_without_a_s
     )
     domain = page_text(viewer.get("/topology/panel/?label=region:east", headers=HTMX))
 
-    assert "cordoned" in panel
+    assert "Cordoned" in panel
     assert 'href="/clusters/bravelion/uncordon/"' in panel
     assert 'href="/clusters/bravelion/uncordon/"' not in panel_of_viewer
     assert 'href="/clusters/bravelion/inject-fault/">Simulate a failure<' in panel

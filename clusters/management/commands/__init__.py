@@ -1,0 +1,1 @@
+"""One module for each command; Django finds it by its name."""

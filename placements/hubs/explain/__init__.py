@@ -1,0 +1,1 @@
+"""Words about live hubs."""
