@@ -1053,7 +1053,7 @@ def test_a_strategy_starts_runs_also_of_placements_with_rolling_updates(
 
     assert 'href="/placements/shop/staged-run/?strategy=careful"' in listed
     assert "Rolling updates, to change to External when the run starts" in listed
-    [tick] = re.findall(r'<input type="checkbox" name="external"[^>]*>', start)
+    [tick] = re.findall(r'<input type="checkbox" id="external"[^>]*>', start)
     assert 'value="1" required' in tick
     assert "its strategy is not External" in page_text(unticked)
     assert "placement shop is at revision 1, this edit started from 9" in page_text(
