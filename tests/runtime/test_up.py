@@ -7,7 +7,7 @@ import socket
 import sys
 import time
 import urllib.request
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -54,9 +54,10 @@ def parts_of(up: Watched) -> dict[str, int]:
         .read_text()
         .split()
     )
-    names = {
-        Path(f"/proc/{child}/comm").read_text().strip(): child for child in children
-    }
+    names = {}
+    for child in children:
+        with suppress(OSError):  # it has ended by now, as the fork that prepares does
+            names[Path(f"/proc/{child}/comm").read_text().strip()] = child
     return {name: int(child) for name, child in names.items() if name in EVERY_PART}
 
 
