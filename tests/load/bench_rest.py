@@ -1,96 +1,16 @@
 """`make bench`, memory and rest: the demo of 100 with `make up`, and 100 placements on 100 clusters."""
 
-import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from tempfile import TemporaryDirectory
-
-from tests.load.goals import Goal, print_goals
-from tests.load.polling import cpu_seconds, with_children
-from tests.rows import deployment, member_document, namespace, placement_document, spec
-from tests.runtime.processes import Watched, eventually, watching
-from tests.runtime.test_storm import CONVERGED, as_yaml
-from tests.runtime.test_survives import Stage
-
-_DEMO, _SIZE = 100, 100
-_MOST_MEGABYTES, _MOST_SHARE = 450.0, 0.03
-_SECONDS = 60.0
-_UNTIL_REST = 130.0
-"""Seconds until the last observations after a rollout are over, and the usual ones are left."""
+from tests.load.goals import print_goals
+from tests.load.own_console import own_console
 
 
 def main() -> None:
     """Measure both, and print what was measured and whether it is enough."""
-    print_goals([_memory(), _share_at_rest()])
+    with own_console():
+        # Its rows are models: they need the settings.
+        from tests.load.rest import memory, share_at_rest  # noqa: PLC0415 -- only after the folder is set
 
-
-@contextmanager
-def _console() -> Iterator[tuple[Stage, Watched]]:
-    """Run a console with a database of its own."""
-    with TemporaryDirectory() as folder:
-        stage = Stage(Path(folder))
-        stage.make()
-        try:
-            with watching("manage.py", "up", "--port", "0", **stage.variables) as up:
-                up.wait_for("ready in")
-                yield stage, up
-        finally:
-            stage.drop()
-
-
-def _memory() -> Goal:
-    with _console() as (stage, up):
-        stage.manage("load_demo", str(_DEMO))
-        eventually(lambda: stage.query(CONVERGED)[0][0] == 0, seconds=600, pause=1)
-        used = _megabytes(_processes(up))
-    return Goal(
-        f"memory with the demo of {_DEMO}, PSS",
-        f"<= {_MOST_MEGABYTES:.0f} MB",
-        f"{used:.0f} MB",
-        used <= _MOST_MEGABYTES,
-    )
-
-
-def _share_at_rest() -> Goal:
-    members = [member_document(f"c{number:03}") for number in range(_SIZE)]
-    shared = spec(strategy={"applyStrategy": {"allowCoOwnership": True}})
-    wanted = [placement_document(f"p{number:03}", shared) for number in range(_SIZE)]
-    hub = [namespace("shop"), deployment("web", "web:0")]
-    with _console() as (stage, up):
-        clusters = as_yaml(*members)
-        stage.manage("import_clusters", "-", "--driver", "simulated", text=clusters)
-        stage.manage("apply", "-f", "-", text=as_yaml(*hub, *wanted))
-        eventually(lambda: _placed(stage) == _SIZE**2, seconds=600, pause=1)
-        eventually(lambda: stage.query(CONVERGED)[0][0] == 0, seconds=600, pause=1)
-        time.sleep(_UNTIL_REST)
-        processes = _processes(up)
-        before = cpu_seconds(processes)
-        time.sleep(_SECONDS)
-        share = (cpu_seconds(processes) - before) / _SECONDS
-    return Goal(
-        f"at rest, {_SIZE} placements on {_SIZE} clusters",
-        f"<= {_MOST_SHARE:.0%} of a core",
-        f"{share:.1%}",
-        share <= _MOST_SHARE,
-    )
-
-
-def _placed(stage: Stage) -> int:
-    return stage.query("select count(*) from placements_binding")[0][0]
-
-
-def _processes(up: Watched) -> list[int]:
-    return with_children(up.process.pid)
-
-
-def _megabytes(processes: Iterable[int]) -> float:
-    """Return the memory of these processes; what several share counts once."""
-    kilobytes = 0
-    for process in processes:
-        rollup = Path(f"/proc/{process}/smaps_rollup").read_text()
-        kilobytes += int(rollup.partition("Pss:")[2].split()[0])
-    return kilobytes / 1024
+        print_goals([memory(), share_at_rest()])
 
 
 if __name__ == "__main__":
