@@ -205,10 +205,6 @@ def clusters_named(names: Collection[str]) -> tuple[Fleet, dict[str, datetime]]:
     return Fleet(_values(row[1:] for row in rows)), joined
 
 
-def forget_cached_fleet() -> None:
-    _latest.clear()
-
-
 def cluster_of(row: MemberCluster) -> Cluster:
     """Return the scheduler's value of a row, which need not be saved."""
     return next(_values([tuple(getattr(row, column) for column in _COLUMNS)]))

@@ -61,10 +61,6 @@ def version_as_of(stored: int) -> str:
     return version
 
 
-def forget_versions() -> None:
-    _versions.clear()
-
-
 class _Changes:
     """The hubs that this thread has written to since the last mark."""
 

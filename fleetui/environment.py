@@ -188,10 +188,6 @@ def note_problem(problem: EnvironmentProblem) -> None:
     _met_at[problem] = monotonic()
 
 
-def forget_problems() -> None:
-    _met_at.clear()
-
-
 def disk_problem() -> EnvironmentProblem | None:
     """Return why nothing can be written: its disk is full, or a statement failed lately."""
     try:

@@ -391,11 +391,6 @@ _lock = threading.Lock()
 _large_places = threading.BoundedSemaphore(LARGE_AT_ONCE)
 
 
-def forget_budgets() -> None:
-    with _lock:
-        _buckets.clear()
-
-
 def reserve(user: object, *, body_bytes: int = 0, now: float | None = None) -> float:
     """Deduct a deposit from the seconds of a user, and return it. Raise BudgetSpentError."""
     capacity = float(settings.COMPUTE_SECONDS)

@@ -24,7 +24,7 @@ from django.middleware.csrf import CsrfViewMiddleware, get_token
 from django.utils.crypto import get_random_string
 
 from fleetui.accounts.second_factor import lacks_second_factor
-from fleetui.changes import forget_versions, hub_version
+from fleetui.changes import hub_version
 from fleetui.htmx import wants_fragment
 from fleetui.hub_scope import current_hub_id
 from fleetui.middleware import Middleware
@@ -104,13 +104,6 @@ def _place(version: str) -> tuple[int, ...]:
 
 _known: dict[Hashable, _Known] = {}
 _fragments: dict[Hashable, _Shared] = {}
-
-
-def clear_caches() -> None:
-    """Forget every response, for tests."""
-    _known.clear()
-    _fragments.clear()
-    forget_versions()
 
 
 def shared_fragment(

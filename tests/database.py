@@ -12,26 +12,28 @@ from django.core.cache import caches
 from django.db import connection, transaction
 from django.db.models import Model
 
-from clusters import queries as cluster_queries
 from clusters.hub_queries import live_hubs
 from clusters.kubernetes_drivers import hub_id
 from clusters.models import Hub
-from fleetui.environment import forget_problems
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id, in_hub
-from fleetui.middleware import forget_budgets
 from fleetui.permissions import Role
-from fleetui.polling import clear_caches
 from placements.models import ProblemBook
-from placements.services.decisions.records import forget_cached_records
 from placements.services.problems.book import compare
+from tests.caches import (
+    forget_budgets,
+    forget_cached_fleet,
+    forget_cached_records,
+    forget_polls,
+    forget_problems,
+)
 
 
 def forget_caches() -> None:
     """Drop what the process remembers of the database, for example after a rollback."""
-    cluster_queries.forget_cached_fleet()
+    forget_cached_fleet()
     hub_id.cache_clear()
     forget_cached_records()
-    clear_caches()
+    forget_polls()
     caches["process"].clear()
     forget_budgets()
     forget_problems()

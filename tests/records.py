@@ -6,7 +6,8 @@ from dataclasses import replace
 from placements.engine.scheduling.decision import ENGINE_VERSION
 from placements.engine.scheduling.record import pack
 from placements.models import Decision, DecisionRecord
-from placements.services.decisions.records import decision_of, forget_cached_records
+from placements.services.decisions.records import decision_of
+from tests.caches import forget_cached_records
 
 OLD_ID = f"d-{'0' * 32}"
 

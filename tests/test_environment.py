@@ -29,6 +29,7 @@ from rest_framework.test import APIClient
 
 from fleetui import command_line, environment
 from fleetui.environment import environment_problem
+from tests.caches import forget_problems
 from tests.commands import call_command
 from tests.rows import namespace, person
 
@@ -270,7 +271,7 @@ def written() -> Iterator[tuple[logging.Logger, list[str], list[float]]]:
     logger.propagate = False
     yield logger, handler.lines, now
     logger.removeHandler(handler)
-    environment.forget_problems()
+    forget_problems()
 
 
 def fail(logger: logging.Logger, error: Exception) -> None:

@@ -16,10 +16,11 @@ from django.test import Client, override_settings
 from fleetui import middleware
 from fleetui.apimachinery import yaml
 from fleetui.apimachinery.errors import InvalidManifest
-from fleetui.middleware import BudgetSpentError, forget_budgets, reserve, settle
+from fleetui.middleware import BudgetSpentError, reserve, settle
 from placements import web
 from placements.models import Decision, Placement
 from tests.addresses import costly_addresses
+from tests.caches import forget_budgets
 from tests.rows import (
     api_token,
     config_map,

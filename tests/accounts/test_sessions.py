@@ -17,9 +17,9 @@ from pytest_django import Settings
 from fleetui.access.models import ApiToken
 from fleetui.accounts.sessions import sessions_of
 from fleetui.middleware import ACTIVE, STARTED
-from fleetui.polling import clear_caches
 from tests.accounts.conftest import PASSWORD
 from tests.addresses import page_routes
+from tests.caches import forget_polls
 from tests.commands import call_command
 from tests.rows import api_token, person
 
@@ -198,7 +198,7 @@ def test_a_page_that_polls_goes_to_the_login_when_the_session_has_ended(
     browser: Client,
 ) -> None:
     let_pass(browser, HOUR, ACTIVE)
-    clear_caches()
+    forget_polls()
 
     response = browser.get("/", headers=POLL)
 

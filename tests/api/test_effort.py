@@ -13,7 +13,6 @@ from clusters.operations.join import ClusterSpec, upsert_clusters
 from fleetui import middleware
 from fleetui.apimachinery.effort import EffortBounds, TooMuchWorkError, bounded_effort
 from fleetui.apimachinery.model import Semantics
-from fleetui.middleware import forget_budgets
 from placements.engine.advice.search import how_to_fulfil
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.outcome import Outcomes
@@ -24,6 +23,7 @@ from placements.explain.decision_document import MOST_FACTS, decision_document
 from placements.models import Decision, Placement
 from placements.services.resources.operations import apply_resource
 from tests.api.schema import generated_schema
+from tests.caches import forget_budgets
 from tests.page_samples import sample_pages
 from tests.rows import (
     NOW,

@@ -15,9 +15,10 @@ from clusters.fleet import Cluster, Fleet
 from clusters.models import ClusterTombstone, FleetState, MemberCluster
 from clusters.operations.edit import change_labels, cordon, forget, leave, uncordon
 from clusters.operations.join import ClusterSpec, put_cluster, upsert_clusters
-from clusters.queries import NO_FLEET, FleetSnapshot, current_fleet, forget_cached_fleet
+from clusters.queries import NO_FLEET, FleetSnapshot, current_fleet
 from fleetui.hub_scope import LOCAL_HUB, in_hub
 from tests.builders import cluster, taint
+from tests.caches import forget_cached_fleet
 from tests.rows import NOW, all_joined, joined, member_document
 
 LABELS = {"region": ["east", "west", "north", None], "tier": ["gold", None]}

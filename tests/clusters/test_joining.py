@@ -23,10 +23,11 @@ from clusters.operations.join import (
     put_cluster,
     upsert_clusters,
 )
-from clusters.queries import counters, current_fleet, forget_cached_fleet, manifest_of
+from clusters.queries import counters, current_fleet, manifest_of
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.concurrency import RevisionConflict
 from fleetui.models import Event
+from tests.caches import forget_cached_fleet
 from tests.effort import examples
 from tests.rows import NOW, all_joined, joined, member_document, person
 

@@ -45,8 +45,8 @@ def profile_page(address: str) -> tuple[str, Any, EnteredCode]:
     from django.utils import timezone  # noqa: PLC0415 -- as above
 
     from placements.models import Decision  # noqa: PLC0415 -- as above
-    from placements.services.decisions.records import forget_cached_records  # noqa: PLC0415 -- as above
     from placements.services.demo.load import load_demo  # noqa: PLC0415 -- as above
+    from tests.caches import forget_cached_records  # noqa: PLC0415 -- as above
 
     call_command("collectstatic", interactive=False, verbosity=0)
     load_demo(9, by=None, now=timezone.now())

@@ -19,11 +19,12 @@ from placements.models import (
     ResourceSnapshot,
 )
 from placements.services import scheduling
-from placements.services.decisions.records import decision_of, forget_cached_records
+from placements.services.decisions.records import decision_of
 from placements.services.fleet_events import enqueue_affected_placements
 from placements.services.placements import save_placement
 from placements.services.resources.operations import apply_resources
 from placements.services.workqueue import enqueue_scheduling
+from tests.caches import forget_cached_records
 from tests.rows import (
     NOW,
     all_joined,

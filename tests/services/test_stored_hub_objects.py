@@ -22,7 +22,6 @@ from placements.services.cluster_imports import read_import
 from placements.services.decisions.records import (
     decision_of,
     fault_of,
-    forget_cached_records,
     outcomes_of,
 )
 from placements.services.editor.preview import preview
@@ -31,6 +30,7 @@ from placements.services.fleet_events import enqueue_affected_placements
 from placements.services.placements import save_placement
 from placements.services.scheduling import schedule_due
 from placements.services.simulate.request import Request, RequestSource, simulate
+from tests.caches import forget_cached_records
 from tests.database import forget_caches
 from tests.rows import NOW, placed, run_due
 

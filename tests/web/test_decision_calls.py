@@ -5,8 +5,8 @@ from django.test import Client
 from django.utils import timezone
 
 from placements.models import Decision
-from placements.services.decisions.records import forget_cached_records
 from placements.services.demo.load import load_demo
+from tests.caches import forget_cached_records
 from tests.load.entered_code import record_entered_code
 
 pytestmark = pytest.mark.django_db

@@ -10,8 +10,8 @@ from placements.engine.scheduling.decision import ENGINE_VERSION
 from placements.engine.scheduling.decision import Decision as Value
 from placements.engine.scheduling.record import pack, pack_fleet
 from placements.models import Decision, DecisionRecord, FleetRecord
-from placements.services.decisions.records import forget_cached_records
 from tests.builders import cluster, decide, fleet, labelled, pick_n, prefer, spread
+from tests.caches import forget_cached_records
 from tests.rows import NOW
 
 pytestmark = pytest.mark.django_db

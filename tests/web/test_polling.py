@@ -16,6 +16,7 @@ from fleetui.hub_scope import LOCAL_HUB
 from fleetui.permissions import Role
 from placements.models import Placement, ProblemBook
 from placements.services.hub_version import stored_version
+from tests.caches import forget_polls, forget_versions
 from tests.rows import person
 from tests.services.rollouts.world import World, one_at_a_time, world_once
 
@@ -67,7 +68,7 @@ def test_a_page_has_the_version_of_what_it_shows_so_that_its_first_poll_renders_
 
     polled = _polled_address(viewer, address)
 
-    changes.forget_versions()
+    forget_versions()
     assert viewer.get(polled, headers=HTMX).status_code == 204
 
 
@@ -81,7 +82,7 @@ def test_the_first_reader_after_a_change_compares_before_the_page_is_read(
 
     polled = _polled_address(viewer, address)
 
-    changes.forget_versions()
+    forget_versions()
     assert viewer.get(polled, headers=HTMX).status_code == 204
 
 
@@ -215,7 +216,7 @@ def test_a_change_that_is_rendered_takes_one_query(
     version = changes.hub_version()
     with django_assert_num_queries(0):
         assert polled.get(f"{RUN}?v={version}", headers=HTMX).status_code == 204
-    polling.clear_caches()
+    forget_polls()
     rendered = polled.get(f"{RUN}?v=0", headers=HTMX)
 
     assert shared.content == rendered.content

@@ -12,12 +12,12 @@ from pytest_django import Settings
 from clusters.models import HubGrant
 from fleetui.access.models import TeamGrant
 from fleetui.access.tokens import create_service_account
-from fleetui.polling import clear_caches
 from placements.models import Placement
 from tests.addresses import Address, page_routes, writing_addresses
 from tests.api.test_permissions import operations
 from tests.api.test_schema import filled_hub
 from tests.api.test_scopes import send, unsafe_operations
+from tests.caches import forget_polls
 from tests.database import stored_rows
 from tests.rows import NOW, api_token, person
 from tests.web.test_teams import Caller, counts, load
@@ -155,7 +155,7 @@ def test_a_page_that_polls_leads_there(web: Placement) -> None:
     polled = f"/placements/{web.full_name}/"
     assert called(client, polled, **{"HX-Request": "true"}) == (200, "")
     by_role(user)
-    clear_caches()
+    forget_polls()
 
     assert called(client, polled, **{"HX-Request": "true"}) == (200, FACTORS)
 

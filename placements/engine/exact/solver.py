@@ -206,7 +206,11 @@ def _new_solver() -> Any:
     import highspy  # noqa: PLC0415 -- see above
 
     solver = highspy.Highs()  # type: ignore[no-untyped-call]
-    options = {"output_flag": False, "threads": 1, "random_seed": _SEED}
+    options: dict[str, Any] = {
+        "output_flag": False,
+        "threads": 1,
+        "random_seed": _SEED,
+    }
     options |= {"mip_rel_gap": 0.0, "mip_abs_gap": 0.5}
     # Every run knows a start already; the search for one took a third of the time.
     options["mip_heuristic_run_feasibility_jump"] = False

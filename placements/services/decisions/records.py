@@ -366,24 +366,6 @@ def ranking_decision(placement: Placement, latest: Decision | None) -> Decision 
     return decision or (rows.first() if latest.is_fulfilled else None) or latest
 
 
-def forget_cached_records() -> None:
-    """Clear the caches of this process: for tests, where rows vanish."""
-    _latest.clear()
-    for cached in (
-        fleet_of,
-        _decision,
-        _outcomes,
-        _summary,
-        _panels,
-        _last_steps,
-        exact_of,
-        _problems,
-        _fixes,
-        _advice,
-    ):
-        cached.cache_clear()
-
-
 def run_after(row: Decision) -> Rollout | StagedRun | None:
     """Return the run that rolled a decision out; None if there was none yet.
 
