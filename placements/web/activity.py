@@ -212,7 +212,10 @@ def event(request: HttpRequest, number: int) -> HttpResponse:
         lines = document_diff(event.before, event.after, context=_EVERY_LINE)
     revision = event.revision
     if event.kind == "placement":
-        revision = _revision_at(event)
+        # The one that it made or met; None where that is not recorded.
+        placement = Placement.objects.filter(full_name=event.name).first()
+        revisions = revisions_of(placement) if placement else []
+        revision = next((one.number for one in revisions if one.at <= event.at), None)
     return render_page(
         request,
         "activity/event.html",
@@ -225,13 +228,6 @@ def event(request: HttpRequest, number: int) -> HttpResponse:
         },
         fragment="activity/event.html",
     )
-
-
-def _revision_at(event: Event) -> int | None:
-    """Return the revision of its placement that an event made or met; None where that is not recorded."""
-    placement = Placement.objects.filter(full_name=event.name).first()
-    revisions = revisions_of(placement) if placement else []
-    return next((one.number for one in revisions if one.at <= event.at), None)
 
 
 def _matching_lines(request: HttpRequest) -> QuerySet[AccessEvent]:

@@ -105,7 +105,11 @@ def _observe(placement: Placement, moment: HubMoment) -> None:
     snapshots = ResourceSnapshot.objects.filter(placement=placement, is_latest=True)
     resources = snapshots.defer("identities").first()
     if resources is not None and resources.revision_number is None:
-        _record_revision(placement, resources)
+        # Also for the runs that were projected before: without it, a run or a snapshot that was deleted and
+        # created again would show no revision, or the one of its history.
+        revision = resources.roll_out_with(placement)
+        runs = StagedRun.objects.filter(resource_snapshot=resources)
+        runs.update(revision_number=revision)
     last = Rollout.objects.filter(placement=placement).order_by("-number").first()
     running = last if last is not None and last.state == Rollout.State.RUNNING else None
     if placement.strategy_type == StrategyType.EXTERNAL:
@@ -154,17 +158,6 @@ def _observe(placement: Placement, moment: HubMoment) -> None:
         latest = {}
     if running:
         _write_updates(running, target, latest, moment)
-
-
-def _record_revision(placement: Placement, resources: ResourceSnapshot) -> None:
-    """Record the revision of latest resources, also for the runs that were projected before.
-
-    Without it, a run or a snapshot that was deleted and created again would show no revision, or the one
-    of its history.
-    """
-    revision = resources.roll_out_with(placement)
-    runs = StagedRun.objects.filter(resource_snapshot=resources)
-    runs.update(revision_number=revision)
 
 
 def _trigger(

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from clusters.columns import Floats, Ints
+from clusters.columns import Ints
 from clusters.fleet import Fleet
 from fleetui.apimachinery.effort import check_time
 from placements.engine.scheduling.cycle import Cycle
@@ -36,7 +36,10 @@ def term_scores(term: PreferredTerm, fleet: Fleet) -> Ints:
     if term.preference.property_sorter.sort_order is SortOrder.ASCENDING:
         share = 1 - share
     scored = np.where(matches & ~np.isnan(values), share * term.weight, 0.0)
-    return _round_half_away_from_zero(scored)
+    whole = np.trunc(scored)
+    # Halves are rounded away from zero.
+    away = np.abs(scored - whole) >= 0.5
+    return (whole + np.where(away, np.copysign(1.0, scored), 0.0)).astype(np.int64)
 
 
 def observed_range(name: str, fleet: Fleet) -> tuple[float, float] | None:
@@ -45,12 +48,6 @@ def observed_range(name: str, fleet: Fleet) -> tuple[float, float] | None:
     if np.isnan(values).all():
         return None
     return float(np.nanmin(values)), float(np.nanmax(values))
-
-
-def _round_half_away_from_zero(values: Floats) -> Ints:
-    whole = np.trunc(values)
-    away = np.abs(values - whole) >= 0.5
-    return (whole + np.where(away, np.copysign(1.0, values), 0.0)).astype(np.int64)
 
 
 def stickiness(cycle: Cycle) -> Ints:
