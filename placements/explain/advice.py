@@ -8,7 +8,7 @@ from operator import attrgetter
 from clusters.fleet import EligibilityKind
 from fleetui.apimachinery.grouping import grouped
 from fleetui.apimachinery.words import counted, joined, names_and_more, plain_word
-from placements.engine.advice.changes import Change, ChangeKind
+from placements.engine.advice.changes import WHAT_ADDS, Change, ChangeKind
 from placements.engine.advice.diagnosis import (
     favoured_without_key,
     feasibility_bound,
@@ -65,8 +65,8 @@ class FixLine:
     gives_up: str
 
 
-def fix_lines(suggestions: Iterable[Suggestion]) -> list[FixLine]:
-    """Return the changes that fulfil a placement, in their order."""
+def fix_lines(suggestions: Sequence[Suggestion], new_clusters: str) -> list[FixLine]:
+    """Return the changes that fulfil a placement, and clusters that would have to join, in one order."""
     lines = list[FixLine]()
     for one in plausible(suggestions):
         selected = names_and_more(one.gains, NAMES_SHOWN) or "none"
@@ -74,12 +74,18 @@ def fix_lines(suggestions: Iterable[Suggestion]) -> list[FixLine]:
             selected = f"{len(one.gains):,} clusters: {selected}"
         gives_up = _GIVES_UP.get(one.change.kind, "nothing")
         lines.append(FixLine(change_words(one.change), selected, gives_up))
+    if new_clusters:
+        # They come after what adds as well, such as a label, and before what weakens the policy.
+        adds = sum(one.change.acceptance <= WHAT_ADDS for one in suggestions)
+        cost = "nothing, with more clusters to run"
+        lines.insert(adds, FixLine(new_clusters, "new clusters", cost))
     return lines
 
 
 _GIVES_UP = {
     ChangeKind.LABEL: "nothing, if the label is true",
     ChangeKind.TOLERATION: "the guard of the taint",
+    ChangeKind.PREFER_TERMS: "that only matching clusters are selected",
     ChangeKind.DROP_REQUIREMENT: "the requirement",
     ChangeKind.DROP_TERM: "the required term",
     ChangeKind.WHEN_UNSATISFIABLE: "the hard limit: the skew may exceed max skew",
@@ -88,7 +94,7 @@ _GIVES_UP = {
     ChangeKind.COUNTED: "domains that count",
     ChangeKind.OPTION: "the present rule",
     ChangeKind.DROP_CONSTRAINT: "the spread over this key",
-    ChangeKind.NUMBER: "the clusters that are missing",
+    ChangeKind.FEWER: "the clusters that are missing",
 }
 
 
@@ -226,6 +232,7 @@ def _term(facts: Facts) -> str:
 
 _CHANGES: dict[ChangeKind, str | Callable[[Facts], str]] = {
     ChangeKind.NUMBER: "numberOfClusters {number} (now {today})",
+    ChangeKind.FEWER: "numberOfClusters {number} (now {today})",
     ChangeKind.MAX_SKEW: "{topologyKey} maxSkew {maxSkew} (now {today})",
     ChangeKind.MIN_DOMAINS: "{topologyKey} minDomains {minDomains} (now {today})",
     ChangeKind.COUNTED: "{topologyKey} {field} {value}",
@@ -238,6 +245,11 @@ _CHANGES: dict[ChangeKind, str | Callable[[Facts], str]] = {
     ChangeKind.DROP_CONSTRAINT: "no spread constraint on {topologyKey}",
     ChangeKind.TOLERATION: lambda facts: (
         f"a toleration for the taint {taint_words(facts)}"
+    ),
+    ChangeKind.PREFER_TERMS: lambda facts: (
+        "prefer "
+        + joined([_term({"selector": each}) for each in facts["selectors"]], "or")
+        + " instead of requiring it"
     ),
     ChangeKind.DROP_TERM: lambda facts: f"without the required term {_term(facts)}",
     ChangeKind.DROP_REQUIREMENT: lambda facts: (

@@ -611,7 +611,7 @@ class DecisionPage(DecisionView):
 
     @property
     def fix_lines(self) -> list[FixLine]:
-        return fix_lines(self.fixes)
+        return fix_lines(self.fixes, self.new_clusters.removeprefix("possible with "))
 
     def figure(self, name: str) -> str:
         """Return the figure of the domains as JSON; empty where nothing is drawn.

@@ -22,10 +22,11 @@ class ChangeKind(StrEnum):
     """The fixed menu of changes that advice tries, some for some semantics only; combinations are not tried.
 
     COUNTED is what counts for a constraint, OPTION one of the options of the semantics, PREFERENCE a new
-    preferred term and TERM a new required one.
+    preferred term and TERM a new required one. PREFER_TERMS makes the required terms preferred ones.
     """
 
     NUMBER = "number"
+    FEWER = "fewer-clusters"
     MAX_SKEW = "max-skew"
     MIN_DOMAINS = "min-domains"
     COUNTED = "counted"
@@ -33,6 +34,7 @@ class ChangeKind(StrEnum):
     WHEN_UNSATISFIABLE = "when-unsatisfiable"
     DROP_CONSTRAINT = "drop-constraint"
     TOLERATION = "toleration"
+    PREFER_TERMS = "prefer-terms"
     DROP_TERM = "drop-term"
     DROP_REQUIREMENT = "drop-requirement"
     LABEL = "label"
@@ -45,6 +47,7 @@ class ChangeKind(StrEnum):
 
 _OTHER_CHANGES = {
     ChangeKind.NUMBER,
+    ChangeKind.FEWER,
     ChangeKind.LABEL,
     ChangeKind.REPORT,
 }
@@ -59,6 +62,7 @@ _ACCEPTANCE = (
     ChangeKind.TOLERATION,
     ChangeKind.REPORT,
     ChangeKind.NUMBER,
+    ChangeKind.PREFER_TERMS,
     ChangeKind.DROP_REQUIREMENT,
     ChangeKind.DROP_TERM,
     ChangeKind.WHEN_UNSATISFIABLE,
@@ -67,8 +71,12 @@ _ACCEPTANCE = (
     ChangeKind.COUNTED,
     ChangeKind.OPTION,
     ChangeKind.DROP_CONSTRAINT,
+    ChangeKind.FEWER,
     ChangeKind.LABEL,
 )
+
+# The last place of what adds to the fleet or to a policy, and weakens nothing.
+WHAT_ADDS = _ACCEPTANCE.index(ChangeKind.NUMBER)
 
 
 @dataclass(frozen=True)
@@ -90,7 +98,7 @@ class Change:
         """
         kind = self.kind
         if kind is ChangeKind.LABEL and self.facts["today"] is None:
-            return _ACCEPTANCE.index(ChangeKind.NUMBER)
+            return WHAT_ADDS
         return _ACCEPTANCE.index(kind)
 
 

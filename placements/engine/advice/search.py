@@ -5,9 +5,10 @@ value of the same kind nearer to the current one, in the same direction, succeed
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain, islice
 from typing import Any
 
 from clusters.fleet import EligibilityKind
@@ -66,7 +67,7 @@ def candidate_changes(decision: Decision, cluster: str) -> Iterator[Axis]:
         yield from _numbers(decision, cluster)
         yield from _constraints(decision)
         yield from _options(decision)
-        yield from _labels(decision, cluster)
+        yield from zip(_labels(decision, cluster))
         for index, term in enumerate(decision.cycle.policy.preferred_terms):
             facts = {
                 "term": index,
@@ -78,17 +79,35 @@ def candidate_changes(decision: Decision, cluster: str) -> Iterator[Axis]:
             yield map(change, range(term.weight + 1, _WEIGHTS.stop))
             yield map(change, range(term.weight - 1, _WEIGHTS.start - 1, -1))
     elif placement_type is PlacementType.PICK_ALL:
-        yield from _labels(decision, cluster)
+        yield from zip(_labels(decision, cluster))
 
 
 def fulfilment_axes(decision: Decision, pinned: Iterable[str]) -> Iterator[Axis]:
     """Yield every axis worth trying for an unfulfilled placement, given the clusters of pinned domains."""
+    selectors = [term.to_plain() for term in decision.cycle.policy.required_terms]
+    can_prefer = profile_of(decision.cycle).has_new_terms and bool(selectors)
+    if can_prefer:
+        facts = {"selectors": selectors}
+        yield [_edit(decision, ChangeKind.PREFER_TERMS, facts, prefer_terms)]
+    if reached := len(_placed_names(decision)):
+        yield [_number(decision, reached, ChangeKind.FEWER)]
     yield from _constraints(decision)
     yield from _options(decision)
-    yield from _terms(decision)
+    for axis in _terms(decision):
+        # To prefer a term gives up less than to drop it.
+        if not (can_prefer and axis[0].kind is ChangeKind.DROP_TERM):
+            yield axis
     for cluster in pinned:
         yield from _reports(decision, cluster)
         yield from _tolerations(decision, cluster)
+    some = islice(pinned, _LABELS_TRIED)
+    # One cluster for each label that is missing there.
+    lacking = {
+        (change.facts["key"], change.facts["value"]): change
+        for change in chain(*map(partial(_labels, decision), some))
+        if change.facts["today"] is None
+    }
+    yield from zip(lacking.values())
 
 
 def _edit(
@@ -119,6 +138,17 @@ def _append_at(plain: dict[str, Any], *, path: tuple[str, ...], item: object) ->
     for key in path[:-1]:
         holder = holder.setdefault(key, {})
     _append(holder, field=path[-1], item=item)
+
+
+def prefer_terms(plain: dict[str, Any]) -> None:
+    """Make the required terms of a policy preferred ones, with the most weight."""
+    required = _value_at(plain, _AFFINITY).pop(_REQUIRED)
+    for term in required["clusterSelectorTerms"]:
+        _append_at(
+            plain,
+            path=_PREFERENCES,
+            item={"weight": _WEIGHTS[-1], "preference": term},
+        )
 
 
 def _value_at(plain: Any, path: Keys) -> Any:
@@ -225,7 +255,7 @@ def _new_terms(decision: Decision, cluster: str) -> Iterator[Axis]:
         ]
 
 
-def _terms(decision: Decision) -> Iterator[Axis]:
+def _terms(decision: Decision) -> Iterator[Sequence[Change]]:
     for index, term in enumerate(decision.cycle.policy.required_terms):
         drop = partial(_remove, path=(*_TERMS, index), holder=(*_AFFINITY, _REQUIRED))
         plain = term.to_plain()
@@ -282,10 +312,12 @@ def _numbers(decision: Decision, cluster: str) -> Iterator[Axis]:
         yield [_number(decision, most)]
 
 
-def _number(decision: Decision, number: int) -> Change:
+def _number(
+    decision: Decision, number: int, kind: ChangeKind = ChangeKind.NUMBER
+) -> Change:
     return _edit(
         decision,
-        ChangeKind.NUMBER,
+        kind,
         {"number": number, "today": decision.cycle.policy.number_of_clusters},
         lambda plain: plain.update(numberOfClusters=number),
     )
@@ -390,7 +422,7 @@ def _options(decision: Decision) -> Iterator[Axis]:
         ]
 
 
-def _labels(decision: Decision, cluster: str) -> Iterator[Axis]:
+def _labels(decision: Decision, cluster: str) -> Iterator[Change]:
     fleet = decision.cycle.fleet
     position = fleet.positions[cluster]
     for key in labels_read(decision.cycle):
@@ -400,7 +432,7 @@ def _labels(decision: Decision, cluster: str) -> Iterator[Axis]:
             if value != today:
                 facts = {"cluster": cluster, "key": key, "value": value, "today": today}
                 changed = partial(with_label, decision.cycle, cluster, key, value)
-                yield [Change(ChangeKind.LABEL, facts, changed)]
+                yield Change(ChangeKind.LABEL, facts, changed)
 
 
 _ADVICE_EVALUATIONS = (

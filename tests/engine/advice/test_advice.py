@@ -260,6 +260,36 @@ def test_a_pinned_placement_gets_every_way_out() -> None:
     }
 
 
+def test_ways_out_are_ordered_by_what_an_operator_would_accept() -> None:
+    pinned = fleet(
+        cluster("e1", region="east", system="critical"),
+        cluster("s1", region="south"),
+        *(cluster(name, region="west", system="critical") for name in ("w1", "w2")),
+    )
+    critical = [labelled(system="critical")]
+    decision = decide(pinned, pick_n(3, required=critical, spread=[spread("region")]))
+
+    ways = how_to_fulfil(decision)
+
+    assert [(str(one.change.kind), one.gains) for one in ways] == [
+        ("label", ("s1",)),
+        ("prefer-terms", ("s1",)),
+        ("when-unsatisfiable", ("w1",)),
+        ("max-skew", ("w1",)),
+        ("drop-constraint", ("w1",)),
+        ("fewer-clusters", ()),
+    ]
+    assert dict(ways[0].change.facts) == {
+        "cluster": "s1",
+        "key": "system",
+        "value": "critical",
+        "today": None,
+    }
+    terms = schedule(ways[1].change.changed()).cycle.policy.preferred_terms
+    assert [one.weight for one in terms] == [100]
+    assert dict(ways[-1].change.facts) == {"number": 2, "today": 3}
+
+
 def test_a_fulfilled_placement_needs_no_way_out() -> None:
     assert how_to_fulfil(decide(fleet("a"), pick_n(1))) == ()
 
@@ -365,10 +395,10 @@ def test_every_suggestion_is_true_and_minimal(
 
 ADDS = ("weight", "preference", "term", "name", "toleration", "report", "number")
 WEAKENS = (
-    *("drop-requirement", "drop-term", "when-unsatisfiable"),
+    *("prefer-terms", "drop-requirement", "drop-term", "when-unsatisfiable"),
     *("max-skew", "min-domains", "counted", "option"),
 )
-REMOVES = ("drop-constraint",)
+REMOVES = ("drop-constraint", "fewer-clusters")
 
 
 @examples(60)
