@@ -31,6 +31,7 @@ _HEAD, _NAMES, _DOT_ROW, _NAMED_ROW, _LINE, _TIMES = 40, 28, 26, 32, 136, 24
 """Heights in pixels: heads of columns, names of trouble, rows of dots, the line, its times."""
 _LEAST_BAR = 18 / _DOT_ROW
 """The least height of a part of a bar in rows, with room for its number."""
+_BELOW_WORDS = 0.86  # of the height of the line: its heading is above
 _USUAL_WIDTH = 1000
 """The width of the columns in pixels, for the distance of two dots."""
 _LEFT = 60
@@ -131,7 +132,7 @@ def lines_of(picture: RunPicture, height: float) -> Iterator[dict[str, Any]]:
             **_UPRIGHT,
             "x0": picture.now,
             "x1": picture.now,
-            "y1": height,
+            "y1": height * _BELOW_WORDS,
             "line": {"color": Color.ACCENT, "width": 2},
         }
 
