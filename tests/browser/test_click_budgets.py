@@ -58,7 +58,8 @@ def test_tasks_take_no_more_clicks_than_planned(
     expect(page.locator("#preview .result")).to_contain_text("6 of 6 clusters selected")
     clicks.press("button", "Review changes")
     clicks.press("button", "Save web")
-    expect(page.get_by_role("list", name="Messages")).to_contain_text("Rollout pending")
+    expect(main).to_contain_text("Placement web saved.")
+    expect(main).to_contain_text("of 6 started")
     assert clicks.count <= 4
     work()
     page.goto("/placements/web/decision/")
@@ -238,8 +239,10 @@ def test_a_cluster_is_added_labelled_tainted_and_drained_within_five_clicks(
     clicks.press("button", "Save", within="body")
     clicks.press("link", "Drain", within="body")
     clicks.press("button", "Drain another")
-    expect(main).to_contain_text("Drain progress")
+    expect(page).to_have_url(re.compile(r":\d+/admin/clusters/"))
     assert clicks.count <= 5
+    clicks.press("link", "Progress and result of its drain", within="body")
+    expect(main).to_contain_text("Drain progress")
     another = MemberCluster.objects.get(name="another")
     assert another.document["metadata"]["labels"] == {"region": "west"}
     assert another.taints.filter(key="dedicated").exists()

@@ -54,14 +54,14 @@ def test_back_and_forward_show_the_pages_where_they_were_left(enter: Enter) -> N
     page = enter("/help/semantics/", "operator")
     _mark(page)
     title = page.title()
-    page.evaluate("scrollTo(0, 400)")
+    page.evaluate("scrollTo(0, 300)")
 
     page.get_by_role("link", name="Glossary").last.evaluate("one => one.click()")
     _heading(page, "Glossary")
     page.go_back()
 
     expect(page).to_have_title(title)
-    page.wait_for_function("() => scrollY === 400")
+    page.wait_for_function("() => scrollY === 300")
     page.go_forward()
     _heading(page, "Glossary")
     assert _is_same_document(page)

@@ -15,7 +15,7 @@ from tests.rows import deployment, namespace, placement_document, spec
 from tests.runtime.processes import eventually, watching
 from tests.runtime.test_rollout_survives import as_yaml, books_of
 from tests.runtime.test_survives import Stage, stage
-from tests.services.rollouts.staged import run_document, staged_spec, strategy_document
+from tests.services.rollouts.staged import run_document, strategy_document
 from tests.services.rollouts.staged import stage as staged_stage
 
 __all__ = ["stage"]
@@ -61,6 +61,7 @@ APPROVE = """
 by = User.objects.filter(username="ann").first() or person("ann", "approver")
 operations.approve("one", "first", by=by, now=now)
 """
+SHARED = {"applyStrategy": {"allowCoOwnership": True}}
 WORKER = ("manage.py", "up", "--only", "worker")
 pytestmark = [
     pytest.mark.nightly,
@@ -120,8 +121,8 @@ def test_two_workers_with_different_clocks(stage: Stage, shifted: Clock) -> None
     documents: list[Mapping[str, object]] = [
         *(namespace("shop"), deployment("web", "web:1"), strategy_document(*stages)),
         *(
-            placement_document("web", staged_spec()),
-            placement_document("rolling", spec()),
+            placement_document("web", spec(strategy={"type": "External", **SHARED})),
+            placement_document("rolling", spec(strategy=SHARED)),
         ),
     ]
     with (

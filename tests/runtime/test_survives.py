@@ -78,9 +78,9 @@ class Stage:
         assert isinstance(self._connection, sqlite3.Connection)
         return self._connection.execute(sql).fetchall()
 
-    def manage(self, *arguments: str, text: str = "") -> str:
-        """Run a command of the console and return its output."""
-        run = subprocess.run(
+    def run(self, *arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
+        """Run a command of the console, whatever its exit status is."""
+        return subprocess.run(
             [sys.executable, "manage.py", *arguments],
             cwd=ROOT,
             env=os.environ | self.variables,
@@ -89,6 +89,10 @@ class Stage:
             check=False,
             capture_output=True,
         )
+
+    def manage(self, *arguments: str, text: str = "") -> str:
+        """Run a command of the console that succeeds, and return its output."""
+        run = self.run(*arguments, text=text)
         assert run.returncode == 0, run.stderr
         return run.stdout
 

@@ -578,7 +578,8 @@ def test_a_paused_run_says_so_first_on_the_page_the_plan_and_over_rest(
     )
     assert "ago. No new updates start" not in words_of(page)
     assert sentences["verdict"].startswith("Paused: no new updates start")
-    assert "No new updates start" in plan
+    assert "Paused by system" in words_of(plan)
+    assert "no new updates start" in words_of(plan)
 
 
 def test_a_pause_says_what_it_holds(
@@ -595,3 +596,15 @@ def test_a_pause_says_what_it_holds(
     for address in ("/placements/web/", RUN):
         late = words_of(text_of(viewer, address))
         assert "Every update has started, and finishes; the next revision waits" in late
+
+
+@pytest.mark.usefixtures("world")
+def test_no_list_of_messages_is_empty_while_a_newer_revision_waits_for_its_rollout(
+    viewer: Client, text_of: Fetch
+) -> None:
+    Placement.objects.update(rollout_generation=F("rollout_generation") + 1)
+
+    page = text_of(viewer, "/placements/web/")
+
+    assert 'href="/rollouts/web/2/">web/2</a>' in page, "the rollout before is running"
+    assert not re.findall(r"<ul[^>]*>\s*</ul>", page)
