@@ -17,6 +17,16 @@ NO_PLAN = {
 }
 
 
+NO_BETTER_SET = (
+    "No better set of clusters exists under the rules today. What can help: "
+    "one more ready cluster in the emptiest domain, or a larger max skew."
+)
+_NOT_BETTER = {
+    False: "No other set within the hard limits is better.",
+    True: NO_BETTER_SET,
+}
+
+
 def balance_sentence(plan: MovePlan) -> str:
     today = plan.current
     faults = (
@@ -53,7 +63,7 @@ def repair_sentence(plan: MovePlan) -> str:
         return (
             "No moves are needed."
             if is_balanced
-            else "No other set within the hard limits is better."
+            else _NOT_BETTER[bool(today.hard_excess)]
         )
     moves = counted(chosen.moves, "move")
     joins = chosen.placed - today.placed
