@@ -68,7 +68,7 @@ class FixLine:
 def fix_lines(suggestions: Iterable[Suggestion]) -> list[FixLine]:
     """Return the changes that fulfil a placement, in their order."""
     lines = list[FixLine]()
-    for one in plausible(suggestions):
+    for one in suggestions:
         selected = names_and_more(one.gains, NAMES_SHOWN) or "none"
         if len(one.gains) > NAMES_SHOWN:
             selected = f"{len(one.gains):,} clusters: {selected}"

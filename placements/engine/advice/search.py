@@ -22,6 +22,7 @@ from placements.engine.advice.changes import (
     with_option,
 )
 from placements.engine.advice.diagnosis import pinned_groups
+from placements.engine.loss import CORDON
 from placements.engine.scheduling.decision import (
     WITHOUT_EVALUATION,
     Decision,
@@ -160,12 +161,13 @@ def _reports(decision: Decision, cluster: str) -> Iterator[Axis]:
 def _tolerations(decision: Decision, cluster: str) -> Iterator[Axis]:
     cycle = decision.cycle
     position = cycle.fleet.positions[cluster]
-    for taint in untolerated(
+    taints = untolerated(
         cycle.fleet.clusters[position].taints,
         cycle.policy.tolerations,
         now=cycle.moment,
         is_selected=bool(cycle.is_active[position]),
-    ):
+    )
+    for taint in filter(CORDON.__ne__, taints):  # a cordon is no wish for tolerations
         toleration = {
             "key": taint.key,
             "operator": "Equal",
