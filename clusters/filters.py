@@ -227,8 +227,9 @@ def cordoned_names() -> QuerySet[Any, Any]:
 
 def withdrawn_names() -> QuerySet[Any, Any]:
     """Return the names of the clusters that are cordoned or leave the fleet: advice names none of them."""
-    is_withdrawn = _is_cordoned() | Q(membership=Membership.LEAVING)
-    return MemberCluster.objects.filter(is_withdrawn).values_list("name", flat=True)
+    return MemberCluster.objects.filter(
+        _is_cordoned() | Q(membership=Membership.LEAVING)
+    ).values_list("name", flat=True)
 
 
 def label_of(key: str) -> Subquery:

@@ -151,9 +151,9 @@ def placement_health(facts: HealthFacts) -> PlacementHealth:
         ),
         (HealthLevel.HEALTHY, "Healthy", "scaled to 0" if is_empty else ""),
     )
-    if level is HealthLevel.ATTENTION and words != _UNBALANCED:
-        is_exceeded = _out_of_balance(facts, facts.counts) is not None
-        detail = ", ".join(filter(None, [detail, _UNBALANCED.lower() * is_exceeded]))
+    is_unbalanced = _out_of_balance(facts, facts.counts) is not None
+    if level is HealthLevel.ATTENTION and is_unbalanced and words != _UNBALANCED:
+        detail = ", ".join(filter(None, [detail, _UNBALANCED.lower()]))
     word = _WORDS.get(words, words)
     if level is HealthLevel.UNKNOWN:
         word = "Unknown"
@@ -247,11 +247,11 @@ def _unfulfilled(facts: HealthFacts, counts: HealthCounts) -> _Status:
 
 
 def _away(counts: HealthCounts) -> list[str]:
-    is_driven = counts.not_monitored < counts.scheduled
     numbers = {
         "unreachable": counts.unreachable,
         "not observed": counts.not_observed,
-        "not monitored": counts.not_monitored * is_driven,
+        "not monitored": counts.not_monitored
+        * (counts.not_monitored < counts.scheduled),
         "not ready": counts.not_ready,
         "not available": counts.not_available,
     }
@@ -482,8 +482,6 @@ def cluster_status(facts: ClusterFacts) -> ClusterStatus:
             HealthLevel.ATTENTION,
             "Available (cluster unhealthy)",
         ),
+        (True, HealthLevel.HEALTHY, "Available"),
     )
-    for is_so, level, word in rules:
-        if is_so:
-            return ClusterStatus(level, word)
-    return ClusterStatus(HealthLevel.HEALTHY, "Available")
+    return next(ClusterStatus(level, word) for is_so, level, word in rules if is_so)

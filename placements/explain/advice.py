@@ -99,9 +99,11 @@ def plausible(suggestions: Iterable[Suggestion]) -> list[Suggestion]:
         today = facts.get("today")
         names = ("weight", "number", "maxSkew", "minDomains")
         value = next((facts[name] for name in names if name in facts), None)
-        if not (isinstance(today, int) and isinstance(value, int)):
-            return True
-        return value * today >= 0 and abs(value) <= 10 * max(1, abs(today))
+        return (
+            not isinstance(today, int)
+            or not isinstance(value, int)
+            or (value * today >= 0 and abs(value) <= 10 * max(1, abs(today)))
+        )
 
     return [one for one in suggestions if is_near(one.change.facts)]
 

@@ -21,10 +21,6 @@ NO_BETTER_SET = (
     "No better set of clusters exists under the rules today. What can help: "
     "one more ready cluster in the emptiest domain, or a larger max skew."
 )
-_NOT_BETTER = {
-    False: "No other set within the hard limits is better.",
-    True: NO_BETTER_SET,
-}
 
 
 def balance_sentence(plan: MovePlan) -> str:
@@ -60,11 +56,7 @@ def repair_sentence(plan: MovePlan) -> str:
             or today.stale
             or today.placed < plan.wanted
         )
-        return (
-            "No moves are needed."
-            if is_balanced
-            else _NOT_BETTER[bool(today.hard_excess)]
-        )
+        return "No moves are needed." if is_balanced else NO_BETTER_SET
     moves = counted(chosen.moves, "move")
     joins = chosen.placed - today.placed
     what = f"{moves} and {counted(joins, 'new cluster')}" if joins else moves

@@ -456,12 +456,16 @@ def _keyless_lane(
     # In one of many columns there is room for one name.
     length = max(1, len(blocks) * bool(others))
     lines = [blocks[at : at + length] for at in range(0, len(blocks), length)]
-    shares = [min(1, room / sum(one.size for one in line)) for line in lines]
     return [
         Lane(
             "no domain" if has_value else f"no {key.rpartition('/')[2]}",
             None,
-            tuple(replace(one, size=one.size * share) for one in line),
+            tuple(
+                replace(
+                    one, size=one.size * min(1, room / sum(each.size for each in line))
+                )
+                for one in line
+            ),
             others,
             int(np.count_nonzero(groups.codes[moment.placed] == ABSENT)),
             int(np.count_nonzero(groups.codes[moment.added] == ABSENT)),
@@ -470,7 +474,7 @@ def _keyless_lane(
             None,
             f"{key}:",
         )
-        for line, share in zip(lines, shares, strict=True)
+        for line in lines
     ]
 
 

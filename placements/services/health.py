@@ -95,10 +95,11 @@ def stored_healths(
     """Return the status of each placement as it was stored last; a new one has none, and is read."""
     new = [placement for placement in placements if placement.health is None]
     healths = healths_of(new, now=now) if new else {}
-    for placement in placements:
-        if placement.health is not None:
-            healths[placement.pk] = PlacementHealth.read(placement.health)
-    return healths
+    return healths | {
+        placement.pk: PlacementHealth.read(placement.health)
+        for placement in placements
+        if placement.health is not None
+    }
 
 
 def healths_named(

@@ -79,15 +79,15 @@ def status_bar(
         or placement.paused_since is not None
     )
     rest = HealthLevel.SUSPENDED if is_suspended else HealthLevel.PROGRESS
-    away = counts.not_observed + counts.not_monitored
-    late = counts.not_available + counts.unreachable
-    seen = counts.available + counts.failed + late + away
-    parts = (
+    seen = (
         (HealthLevel.HEALTHY, counts.available),
         (HealthLevel.FAILED, counts.failed),
-        (HealthLevel.ATTENTION, late),
-        (HealthLevel.UNKNOWN, away),
-        (rest, max(0, counts.scheduled - seen)),
+        (HealthLevel.ATTENTION, counts.not_available + counts.unreachable),
+        (HealthLevel.UNKNOWN, counts.not_observed + counts.not_monitored),
+    )
+    parts = (
+        *seen,
+        (rest, max(0, counts.scheduled - sum(number for _, number in seen))),
         ("pending", max(0, counts.wanted - counts.scheduled)),
     )
     return segments((level, "", number) for level, number in parts)

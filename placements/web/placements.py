@@ -507,9 +507,11 @@ def _clusters_tab(
 
 
 def _is_of_policy(decision: Decision | None, latest: Decision | None) -> bool:
-    if decision is None or latest is None:
-        return True
-    return decision.policy_number == latest.policy_number
+    return (
+        decision is None
+        or latest is None
+        or decision.policy_number == latest.policy_number
+    )
 
 
 def _tab_context(

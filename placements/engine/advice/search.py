@@ -161,13 +161,13 @@ def _reports(decision: Decision, cluster: str) -> Iterator[Axis]:
 def _tolerations(decision: Decision, cluster: str) -> Iterator[Axis]:
     cycle = decision.cycle
     position = cycle.fleet.positions[cluster]
-    taints = untolerated(
-        cycle.fleet.clusters[position].taints,
+    for taint in untolerated(
+        # No advice is to tolerate a cordon.
+        tuple(filter(CORDON.__ne__, cycle.fleet.clusters[position].taints)),
         cycle.policy.tolerations,
         now=cycle.moment,
         is_selected=bool(cycle.is_active[position]),
-    )
-    for taint in filter(CORDON.__ne__, taints):  # a cordon is no wish for tolerations
+    ):
         toleration = {
             "key": taint.key,
             "operator": "Equal",

@@ -227,9 +227,8 @@ def can_balance(cycle: Cycle) -> bool | None:
     if isinstance(model, NoPlanReason) or not is_small(model.model):
         return None
     limits = SearchLimits(INLINE_OPTIONS.limit_seconds, INLINE_OPTIONS.node_limit)
-    sets = (model.placed, model.best(model.placed, limits, fewest=True)[0])
-    before, after = (model.point(0, picks).hard_excess for picks in sets)
-    return after < before
+    best, _ = model.best(model.placed, limits, fewest=True)
+    return model.point(0, best).hard_excess < model.point(0, model.placed).hard_excess
 
 
 def plan_moves(

@@ -308,9 +308,11 @@ def in_service(
 
 
 def advice_today(advice: Advice) -> Advice:
-    suggestions = in_service((*advice.helps, *advice.fails), advice.outcome.cluster)
-    helps = tuple(one for one in suggestions if one.helps)
-    return replace(advice, helps=helps, fails=suggestions[len(helps) :])
+    name = advice.outcome.cluster
+    helps, fails = (
+        in_service(several, name) for several in (advice.helps, advice.fails)
+    )
+    return replace(advice, helps=helps, fails=fails)
 
 
 @lru_cache(maxsize=64)

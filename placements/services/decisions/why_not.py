@@ -69,9 +69,9 @@ def state_today(
         _, status = cluster_status(cluster, is_cordoned=False)
         since = age_words(cluster.away_since or now, now=now)
         words = f"{status[:1].lower()}{status[1:]} for {since}"
-    joined_at = cluster.joined_at
-    if joined_at > decided_at or not was_in_fleet:
-        words += f"; {_joined_words(joined_at, decided_at, now=now)}after this decision"
+    if cluster.joined_at > decided_at or not was_in_fleet:
+        joined = _joined_words(cluster.joined_at, decided_at, now=now)
+        words += f"; {joined}after this decision"
     if was_in_fleet and placement is not None and not placement.deleting_since:
         words += _selection_today(placement, cluster)
     return f"Today: {words}"
@@ -82,17 +82,14 @@ def _selection_today(placement: Placement, cluster: MemberCluster) -> str:
     name = cluster.name
     for _, cycle in cycles_of([placement], current_fleet().fleet):
         fresh = schedule(cycle.rescheduled())
-        outcome = Outcomes(fresh).of(name)
         is_placed = name in cycle.placed_before
-        also = "; selected, and" if is_placed else ";"
+        also = ";" + " selected, and" * is_placed
+        reason = Outcomes(fresh).of(name).reasons[-1]
         states = (
             (is_placed and not outdated(cycle, fresh, [name]), " and selected"),
             (name in fresh.placed_after, "; selected if rescheduled"),
             (cluster.is_cordoned or not cluster.is_eligible, f"{also} not a candidate"),
-            (
-                True,
-                f"{also} not selected if rescheduled: {reason_sentence(outcome.reasons[-1])}",
-            ),
+            (True, f"{also} not selected if rescheduled: {reason_sentence(reason)}"),
         )
         return next(words for applies, words in states if applies)
     return ""
