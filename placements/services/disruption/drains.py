@@ -200,11 +200,9 @@ def _may_evict(drain: Drain, step: DrainStep) -> bool:
         .filter(pk=drain.pk, state=Drain.State.RUNNING)
         .first()
     )
-    return (
-        row is not None
-        and row.steps.filter(pk=step.pk, state__in=TRIED).exists()
-        and _evictions_in_progress(row, row.steps.all()) < row.at_once
-    )
+    if row is None or not row.steps.filter(pk=step.pk, state__in=TRIED).exists():
+        return False
+    return _evictions_in_progress(row, row.steps.all()) < row.at_once
 
 
 AT_ONCE, PER_PLACEMENT = 5, 1
