@@ -225,6 +225,13 @@ def cordoned_names() -> QuerySet[Any, Any]:
     return rows.exclude(not_observed(now=now) | unhealthy(now=now)).values("name")
 
 
+def withdrawn_names() -> QuerySet[Any, Any]:
+    """Return the names of the clusters that are cordoned or leave the fleet: advice names none of them."""
+    return MemberCluster.objects.filter(
+        _is_cordoned() | Q(membership=Membership.LEAVING)
+    ).values_list("name", flat=True)
+
+
 def label_of(key: str) -> Subquery:
     return Subquery(
         ClusterLabel.objects.filter(cluster=OuterRef("pk"), key=key).values("value")[:1]

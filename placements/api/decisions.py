@@ -87,6 +87,7 @@ from placements.services.decisions.exact import (
 )
 from placements.services.decisions.records import (
     UnknownInDecisionError,
+    advice_today,
     cycles_of,
     exact_of,
     recorded,
@@ -619,7 +620,7 @@ class DecisionViewSet(BaseViewSet):
     def advice(self, request: Request, decision: str, name: str) -> Response:
         """Get single changes that would select the cluster; may take seconds on a large fleet."""
         value = _decision_on(decision, name)
-        document = advice_document(why_not(value, name), value)
+        document = advice_document(advice_today(why_not(value, name)), value)
         return Response({**document, "today": _today(decision, name)})
 
 
@@ -642,4 +643,5 @@ def _today(prefix: str, name: str, *, was_in_fleet: bool = True) -> str:
         was_in_fleet=was_in_fleet,
         decided_at=row.created_at,
         now=datetime.now(UTC),
+        placement=row.placement,
     )

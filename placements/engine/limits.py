@@ -8,7 +8,8 @@ class ExceededLimit(NamedTuple):
     """A `DoNotSchedule` constraint whose skew is above its limit.
 
     `emptiest_domain` is the one that the fullest is compared with; it is empty while there are fewer domains
-    than minDomains, so that the minimum counts as 0.
+    than minDomains, so that the minimum counts as 0. `has_better_set`: whether moves within the rules exceed
+    the limits less; None where no search was made.
     """
 
     topology_key: str
@@ -18,6 +19,7 @@ class ExceededLimit(NamedTuple):
     emptiest_domain: str
     emptiest_count: int
     skew: int
+    has_better_set: bool | None = None
 
 
 def limit_words(limit: ExceededLimit) -> str:

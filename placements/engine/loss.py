@@ -187,6 +187,7 @@ class LossCounts(NamedTuple):
     """What a loss does to one placement: numbers of clusters, and whether it is unfulfilled or empty.
 
     `skew` is the worst of all constraints after the loss; of clusters that are down those that work count.
+    Unfulfilled is one that has fewer clusters than it wants, and had all of them or more than now.
     """
 
     kept: int
@@ -326,17 +327,13 @@ class PlacementLoss:
 
     @property
     def counts(self) -> LossCounts:
-        is_unfulfilled = (
-            bool(self.decisions)
-            and self.was_fulfilled is True
-            and not self.is_fulfilled
-        )
         return _counts(
             self.cycle.policy,
             self.cycle.fleet,
             self.before,
             self.after,
-            is_unfulfilled=is_unfulfilled,
+            was_fulfilled=self.was_fulfilled,
+            is_fulfilled=self.is_fulfilled or not self.decisions,
         )
 
 
@@ -346,7 +343,8 @@ def _counts(
     before: frozenset[str],
     after: frozenset[str],
     *,
-    is_unfulfilled: bool,
+    was_fulfilled: bool | None,
+    is_fulfilled: bool,
 ) -> LossCounts:
     kept = len(before & after)
     moved = len(after) - kept
@@ -355,6 +353,8 @@ def _counts(
         for one in policy.topology_spread_constraints
     ]
     lost = max(0, len(before) - kept - moved)
+    # One that has fewer clusters than it wants already loses each further one.
+    is_unfulfilled = not is_fulfilled and (was_fulfilled is True or lost > 0)
     return LossCounts(
         kept, moved, lost, is_unfulfilled, not after, max(skews, default=0)
     )
@@ -419,15 +419,25 @@ class EvaluatedPlacement:
             return loss(self, change).counts
         if policy.placement_type is not PlacementType.PICK_N:
             is_named = is_evicted and not change.lost.isdisjoint(policy.cluster_names)
-            is_short = self.was_fulfilled is True and is_named
-            return _counts(policy, fleet, self.placed, stay, is_unfulfilled=is_short)
+            return _counts(
+                policy,
+                fleet,
+                self.placed,
+                stay,
+                was_fulfilled=self.was_fulfilled,
+                is_fulfilled=not is_named,
+            )
         wanted = (policy.number_of_clusters or 0) - len(stay)
         joins = (
             self._joins(change, is_evicted=is_evicted, wanted=wanted) if wanted else []
         )
-        is_short = self.was_fulfilled is True and len(joins) < wanted
         return _counts(
-            policy, fleet, self.placed, stay.union(joins), is_unfulfilled=is_short
+            policy,
+            fleet,
+            self.placed,
+            stay.union(joins),
+            was_fulfilled=self.was_fulfilled,
+            is_fulfilled=len(joins) >= wanted,
         )
 
     def _joins(

@@ -61,9 +61,7 @@ _OWNED = frozenset({("apps", "ReplicaSet"), ("apps", "ControllerRevision")})
 
 def is_ever_placed(group: str, kind: str) -> bool:
     """Return whether objects of a kind can be placed at all (`rules/lifecycle.md#resource-selection`)."""
-    if (group, kind) in ENVELOPES:
-        return True
-    return (
+    return (group, kind) in ENVELOPES or (
         group not in _NEVER_PLACED_GROUPS and (group, kind) not in _NEVER_PLACED_KINDS
     )
 

@@ -131,13 +131,8 @@ class PlacementHealth:
         return _with(self.condition, self.detail) if self.condition else self.detail
 
     @property
-    def title(self) -> str:
-        """Return the status word first: "Degraded: Partially fulfilled (13 of 18)"."""
-        return f"{self.word}: {self.message}" if self.condition else self.summary
-
-    @property
     def summary(self) -> str:
-        """Return one line for lists: "Degraded (5 of 6 available)", "Partially fulfilled (13 of 18)"."""
+        """Return one line for every page: "Degraded (5 of 6 available)", "Partially fulfilled (13 of 18)"."""
         return _with(self.condition or self.word, self.detail)
 
 
@@ -156,6 +151,9 @@ def placement_health(facts: HealthFacts) -> PlacementHealth:
         ),
         (HealthLevel.HEALTHY, "Healthy", "scaled to 0" if is_empty else ""),
     )
+    is_unbalanced = _out_of_balance(facts, facts.counts) is not None
+    if level is HealthLevel.ATTENTION and is_unbalanced and words != _UNBALANCED:
+        detail = ", ".join(filter(None, [detail, _UNBALANCED.lower()]))
     word = _WORDS.get(words, words)
     if level is HealthLevel.UNKNOWN:
         word = "Unknown"
@@ -165,6 +163,7 @@ def placement_health(facts: HealthFacts) -> PlacementHealth:
 
 
 NEEDS_RUN = "needs a staged run"
+_UNBALANCED = "Out of balance"
 GATES: Mapping[str, tuple[HealthLevel, str, str]] = {
     WaitReason.APPROVAL_BEFORE: (HealthLevel.ATTENTION, WAITS_FOR_APPROVAL, "before"),
     WaitReason.APPROVAL_AFTER: (HealthLevel.ATTENTION, WAITS_FOR_APPROVAL, "after"),
@@ -224,12 +223,13 @@ def _failed(facts: HealthFacts, counts: HealthCounts) -> _Status:
 
 def _unfulfilled(facts: HealthFacts, counts: HealthCounts) -> _Status:
     level = HealthLevel.ATTENTION
+    number = f"{counts.scheduled:,} of {counts.wanted:,}"
     if facts.is_scheduled is not None and not facts.awaits_decision:
         if facts.is_scheduled is False and counts.scheduled < counts.wanted:
             return (
                 level,
                 "Partially fulfilled",
-                f"{counts.scheduled:,} of {counts.wanted:,}",
+                ", ".join([number, *_away(counts)]),
             )
         is_scaled_to_zero = (
             facts.placement_type == PlacementType.PICK_N and facts.is_scheduled
@@ -246,34 +246,34 @@ def _unfulfilled(facts: HealthFacts, counts: HealthCounts) -> _Status:
     return None
 
 
+def _away(counts: HealthCounts) -> list[str]:
+    numbers = {
+        "unreachable": counts.unreachable,
+        "not observed": counts.not_observed,
+        "not monitored": counts.not_monitored
+        * (counts.not_monitored < counts.scheduled),
+        "not ready": counts.not_ready,
+        "not available": counts.not_available,
+    }
+    return [f"{number:,} {word}" for word, number in numbers.items() if number]
+
+
 def _degraded(facts: HealthFacts, counts: HealthCounts) -> _Status:
-    level = HealthLevel.ATTENTION
+    level, away = HealthLevel.ATTENTION, _away(counts)
     available = f"{counts.available:,} of {counts.wanted:,} available"
     if counts.unreachable and counts.unreachable >= counts.scheduled:
-        return (
-            HealthLevel.UNKNOWN,
-            "Unknown",
-            f"{available}, {counts.unreachable:,} unreachable",
-        )
+        return level, "Unknown", ", ".join([available, *away])
     if (
         counts.not_observed
         and counts.not_observed + counts.unreachable >= counts.scheduled
     ):
         return HealthLevel.UNKNOWN, facts.silence, _clusters(counts.not_observed)
-    away = {
-        "unreachable": counts.unreachable,
-        "not observed": counts.not_observed,
-        "not monitored": counts.not_monitored
-        if counts.not_monitored < counts.scheduled
-        else 0,
-        "not ready": counts.not_ready,
-    }
     if counts.differs:
         return level, "Differs", f"differs on {_clusters(counts.differs)}"
-    if any(away.values()) or counts.not_available:
-        away |= {"not available": counts.not_available if any(away.values()) else 0}
-        causes = [f"{number:,} {word}" for word, number in away.items() if number]
-        return level, "Degraded", ", ".join([available, *causes])
+    if away:
+        # Those that are not available alone follow from the number that is.
+        is_plain = len(away) == 1 and bool(counts.not_available)
+        return level, "Degraded", ", ".join([available, *away[is_plain:]])
     if facts.is_scheduled is False and not facts.awaits_decision:
         return level, "Degraded", "some of the selected clusters are not ready"
     if (
@@ -296,7 +296,7 @@ def _out_of_balance(facts: HealthFacts, counts: HealthCounts) -> _Status:
     if not facts.exceeded or facts.awaits_decision or not counts.scheduled:
         return None
     words = [limit_words(one) for one in facts.exceeded]
-    return HealthLevel.ATTENTION, "Out of balance", "; ".join(words)
+    return HealthLevel.ATTENTION, _UNBALANCED, "; ".join(words)
 
 
 def _progressing(facts: HealthFacts, counts: HealthCounts) -> _Status:
@@ -439,7 +439,7 @@ def cluster_status(facts: ClusterFacts) -> ClusterStatus:
         ),
         (
             facts.member is MemberCondition.UNREACHABLE,
-            HealthLevel.UNKNOWN,
+            HealthLevel.ATTENTION,
             "Unreachable",
         ),
         (
@@ -482,8 +482,6 @@ def cluster_status(facts: ClusterFacts) -> ClusterStatus:
             HealthLevel.ATTENTION,
             "Available (cluster unhealthy)",
         ),
+        (True, HealthLevel.HEALTHY, "Available"),
     )
-    for is_so, level, word in rules:
-        if is_so:
-            return ClusterStatus(level, word)
-    return ClusterStatus(HealthLevel.HEALTHY, "Available")
+    return next(ClusterStatus(level, word) for is_so, level, word in rules if is_so)

@@ -68,7 +68,7 @@ class FixLine:
 def fix_lines(suggestions: Sequence[Suggestion], new_clusters: str) -> list[FixLine]:
     """Return the changes that fulfil a placement, and clusters that would have to join, in one order."""
     lines = list[FixLine]()
-    for one in plausible(suggestions):
+    for one in suggestions:
         selected = names_and_more(one.gains, NAMES_SHOWN) or "none"
         if len(one.gains) > NAMES_SHOWN:
             selected = f"{len(one.gains):,} clusters: {selected}"
@@ -105,9 +105,11 @@ def plausible(suggestions: Iterable[Suggestion]) -> list[Suggestion]:
         today = facts.get("today")
         names = ("weight", "number", "maxSkew", "minDomains")
         value = next((facts[name] for name in names if name in facts), None)
-        if not (isinstance(today, int) and isinstance(value, int)):
-            return True
-        return value * today >= 0 and abs(value) <= 10 * max(1, abs(today))
+        return (
+            not isinstance(today, int)
+            or not isinstance(value, int)
+            or (value * today >= 0 and abs(value) <= 10 * max(1, abs(today)))
+        )
 
     return [one for one in suggestions if is_near(one.change.facts)]
 

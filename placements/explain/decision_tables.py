@@ -94,7 +94,6 @@ class RankRow:
     words: str
     is_in: bool
     is_highlighted: bool
-    is_by_name: bool = False
     is_highest: bool = False
     gap: int = 0
     is_cut: bool = False
@@ -131,6 +130,10 @@ class Ranking:
             ranked = self.candidates - self.blocked
             words += f": {ranked:,} ranked, {self.blocked:,} blocked"
         return words
+
+    @property
+    def has_deciding(self) -> bool:
+        return any(cell.is_deciding for row in self.rows for cell in row.cells)
 
     @property
     def marks(self) -> set[Mark]:
@@ -326,7 +329,6 @@ def _rank_row(
         ),
         is_in=candidate.rank is not None and candidate.rank <= size,
         is_highlighted=False,
-        is_by_name=candidate.decided_by == NAME_COLUMN,
     )
 
 

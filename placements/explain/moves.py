@@ -17,6 +17,12 @@ NO_PLAN = {
 }
 
 
+NO_BETTER_SET = (
+    "No better set of clusters exists under the rules today. What can help: "
+    "one more ready cluster in the emptiest domain, or a larger max skew."
+)
+
+
 def balance_sentence(plan: MovePlan) -> str:
     today = plan.current
     faults = (
@@ -50,11 +56,7 @@ def repair_sentence(plan: MovePlan) -> str:
             or today.stale
             or today.placed < plan.wanted
         )
-        return (
-            "No moves are needed."
-            if is_balanced
-            else "No other set within the hard limits is better."
-        )
+        return "No moves are needed." if is_balanced else NO_BETTER_SET
     moves = counted(chosen.moves, "move")
     joins = chosen.placed - today.placed
     what = f"{moves} and {counted(joins, 'new cluster')}" if joins else moves

@@ -446,20 +446,26 @@ def _keyless_lane(
     *,
     others: str,
 ) -> list[Lane]:
-    """Return the lane of the placed clusters without the key, if any: they share the room of the others."""
+    """Return the lanes of the placed clusters without the key: one with the room of the others, or many."""
     without = np.flatnonzero((groups.codes == ABSENT) & np.isin(marks, INSIDE)).tolist()
     if not without:
         return []
     fleet = moment.decision.cycle.fleet
     has_value = any(key in fleet.clusters[at].labels for at in without)
     blocks = moment.lane(marks, without, is_named=len(without) <= _MOST_NAMED)
-    share = min(1, room / sum(one.size for one in blocks))
-    blocks = tuple(replace(one, size=one.size * share) for one in blocks)
+    # In one of many columns there is room for one name.
+    length = max(1, len(blocks) * bool(others))
+    lines = [blocks[at : at + length] for at in range(0, len(blocks), length)]
     return [
         Lane(
             "no domain" if has_value else f"no {key.rpartition('/')[2]}",
             None,
-            blocks,
+            tuple(
+                replace(
+                    one, size=one.size * min(1, room / sum(each.size for each in line))
+                )
+                for one in line
+            ),
             others,
             int(np.count_nonzero(groups.codes[moment.placed] == ABSENT)),
             int(np.count_nonzero(groups.codes[moment.added] == ABSENT)),
@@ -468,6 +474,7 @@ def _keyless_lane(
             None,
             f"{key}:",
         )
+        for line in lines
     ]
 
 

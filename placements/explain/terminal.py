@@ -17,6 +17,7 @@ from placements.engine.scheduling.replay import Candidate, Replay, RoundSummary
 from placements.explain.advice import (
     change_words,
     failure_sentences,
+    plausible,
     suggestion_sentence,
     trap_sentences,
     untried_sentences,
@@ -73,7 +74,7 @@ def decision_text(
     head += trap_sentences(decision, exact=exact)
     # No advice to weaken a policy that can be satisfied as it is.
     if exact is None or not exact.is_possible:
-        ways = [change_words(one.change) for one in how_to_fulfil(decision)]
+        ways = [change_words(one.change) for one in plausible(how_to_fulfil(decision))]
         if ways:
             head.append(
                 f"fulfilled by any of these changes: {'; '.join(ways[:_WAYS_SHOWN])}"

@@ -409,9 +409,11 @@ _OUR_ANNOTATIONS: dict[str, Callable[[str], ErrorDetail | None]] = {
 
 def is_ocm_placement(document: object) -> bool:
     """Return whether a manifest claims to be a Placement of Open Cluster Management."""
-    if not isinstance(document, Mapping) or document.get("kind") != OCM_KIND:
-        return False
-    return str(document.get("apiVersion")).partition("/")[0] == OCM_GROUP
+    return (
+        isinstance(document, Mapping)
+        and document.get("kind") == OCM_KIND
+        and str(document.get("apiVersion")).partition("/")[0] == OCM_GROUP
+    )
 
 
 def external_document(document: Mapping[str, Any]) -> dict[str, Any]:

@@ -95,10 +95,11 @@ def stored_healths(
     """Return the status of each placement as it was stored last; a new one has none, and is read."""
     new = [placement for placement in placements if placement.health is None]
     healths = healths_of(new, now=now) if new else {}
-    for placement in placements:
-        if placement.health is not None:
-            healths[placement.pk] = PlacementHealth.read(placement.health)
-    return healths
+    return healths | {
+        placement.pk: PlacementHealth.read(placement.health)
+        for placement in placements
+        if placement.health is not None
+    }
 
 
 def healths_named(
@@ -468,7 +469,7 @@ def cluster_problems(placement: Any, *, now: datetime) -> list[ClusterProblem]:
         status = status_of[first.cluster_name]
         several = groups[status]
         is_member = (
-            status.level is HealthLevel.UNKNOWN
+            status.word in ("Unreachable", "Not observed")
             or first.member == MemberCondition.NOT_READY
         )
         problems.append(
@@ -494,6 +495,12 @@ def _remedy_of(binding: Binding) -> Remedy:
         FailureKind.REFUSED: Remedy.OBJECTS,
     }
     return remedies.get(binding.failure, Remedy.CLUSTER)
+
+
+def exceeded_of(placement: Any) -> list[ExceededLimit]:
+    """Return the hard limits that the clusters of a placement, loaded `with_rollouts`, exceed."""
+    rows = placement.exceeded or ()
+    return [ExceededLimit(*row) for row in rows if not placement.awaits_decision]
 
 
 def with_rollouts(placements: QuerySet[Placement]) -> QuerySet[Any]:

@@ -15,6 +15,7 @@ from fleetui.audit import (
 )
 from fleetui.hub_scope import LOCAL_HUB
 from fleetui.prepared import PreparedQuery
+from placements.engine.exact.moves import can_balance
 from placements.engine.scheduling.decision import ENGINE_VERSION
 from placements.engine.scheduling.reason import ReasonCode
 from placements.explain.vocabulary import reason_sentence
@@ -140,7 +141,10 @@ def refresh_staleness(*, now: datetime) -> int:
                 "checked_at": now,
                 "headroom": headroom.least,
                 "skews": [list(one) for one in headroom.skews],
-                "exceeded": [list(one) for one in headroom.exceeded],
+                "exceeded": [
+                    list(limit._replace(has_better_set=can_balance(cycle)))
+                    for limit in headroom.exceeded
+                ],
             }
             with kept([placement.pk]) as there:
                 if not there:

@@ -79,14 +79,15 @@ def status_bar(
         or placement.paused_since is not None
     )
     rest = HealthLevel.SUSPENDED if is_suspended else HealthLevel.PROGRESS
-    away = counts.unreachable + counts.not_observed + counts.not_monitored
-    seen = counts.available + counts.failed + counts.not_available + away
-    parts = (
+    seen = (
         (HealthLevel.HEALTHY, counts.available),
         (HealthLevel.FAILED, counts.failed),
-        (HealthLevel.ATTENTION, counts.not_available),
-        (HealthLevel.UNKNOWN, away),
-        (rest, max(0, counts.scheduled - seen)),
+        (HealthLevel.ATTENTION, counts.not_available + counts.unreachable),
+        (HealthLevel.UNKNOWN, counts.not_observed + counts.not_monitored),
+    )
+    parts = (
+        *seen,
+        (rest, max(0, counts.scheduled - sum(number for _, number in seen))),
         ("pending", max(0, counts.wanted - counts.scheduled)),
     )
     return segments((level, "", number) for level, number in parts)
@@ -133,7 +134,7 @@ _PHASES: dict[str, Badge] = {
 
 
 _BLOCKS: dict[str, Badge] = {
-    BlockReason.UNREACHABLE: Badge("unknown", "Unreachable"),
+    BlockReason.UNREACHABLE: Badge("attention", "Unreachable"),
     BlockReason.NOT_AVAILABLE: Badge("attention", "Not available"),
 }
 

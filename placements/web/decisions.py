@@ -146,6 +146,7 @@ def today_words(view: DecisionView, cluster: str) -> str:
         was_in_fleet=cluster in view.value.cycle.fleet.positions,
         decided_at=view.row.created_at,
         now=datetime.now(UTC),
+        placement=view.row.placement,
     )
 
 
@@ -380,9 +381,11 @@ class DecisionPage(DecisionView):
 
     @property
     def can_move(self) -> bool:
-        if self.row.placement is None:
-            return False
-        return self.exact is not None and self.exact.has_better_set
+        placement = self.row.placement
+        is_latest = (
+            placement is not None and placement.decisions_made == self.row.number
+        )
+        return is_latest and self.exact is not None and self.exact.has_better_set
 
     @cached_property
     def exact_sentences(self) -> list[str]:
@@ -498,7 +501,7 @@ class DecisionPage(DecisionView):
         legend = legend_of(panels or self.panels, marks)
         if self.strip and not self.strip.chips[-1].cluster:
             legend.append(("none", "step without a cluster"))
-        if panels:
+        if any(picture.ranking.has_deciding for picture in self.pictures):
             legend.append(("ring", "lost on this score"))
         return legend
 

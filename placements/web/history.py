@@ -96,6 +96,7 @@ class RevisionRow:
     more_later: int
     rolls_back: bool
     rollout: RunRow | None
+    kept: Decision | None
 
 
 @for_readers
@@ -151,10 +152,16 @@ def history(request: HttpRequest, name: str) -> HttpResponse:
         ]
         for one in page
     }
+    # A revision of resources alone keeps the clusters of the decision before it.
+    kept = {
+        one.at: next((number for number, at in changing if at < one.at), 0)
+        for one in page
+        if not one.decision and not later[one.at]
+    }
     shown_numbers = [number for one in later.values() for number in one[:_LATER_SHOWN]]
     decisions = list(
         placement.decisions.filter(
-            number__in=[placement.decisions_made, *shown_numbers]
+            number__in=[placement.decisions_made, *shown_numbers, *kept.values()]
         )
         .select_related("record")
         .defer("record__content")
@@ -179,6 +186,7 @@ def history(request: HttpRequest, name: str) -> HttpResponse:
             [decision for decision in decisions if decision.number in later[one.at]],
             len(later[one.at]),
             rollouts.get(bisect(starts, one.at)),
+            next((row for row in decisions if row.number == kept.get(one.at)), None),
         )
         for one in page
     ]
@@ -221,6 +229,7 @@ def _row(
     later: list[Decision],
     later_count: int,
     rollout: RunRow | None,
+    kept: Decision | None,
 ) -> RevisionRow:
     before, new = one.before, snapshots.get(one.policy or 0)
     changes: list[FieldDifference] = []
@@ -264,6 +273,7 @@ def _row(
         resources is not None
         and (not resources.is_latest or pinned not in (None, resources.number)),
         rollout,
+        kept,
     )
 
 

@@ -18,10 +18,12 @@ from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.htmx import render_page, wants_fragment
 from fleetui.permissions import for_operators, for_readers, may_change
 from fleetui.prepared import PreparedQuery
+from placements.engine.limits import limit_words
 from placements.engine.status import NEEDS_RUN, HealthLevel, PlacementHealth
 from placements.explain.advice import OUTDATED, change_words
 from placements.explain.checks import LEVEL
 from placements.explain.loss import loss_name
+from placements.explain.moves import NO_BETTER_SET
 from placements.explain.rollouts import (
     wave_counts,
 )
@@ -78,6 +80,7 @@ from placements.services.fleet.queries import (
 )
 from placements.services.health import (
     cluster_problems,
+    exceeded_of,
     health_of,
     with_rollouts,
 )
@@ -373,12 +376,7 @@ def head_context(
     )
     problems = problems_of(latest) if is_short and latest else ()
     exact = DecisionView(latest).exact if problems and latest else None
-    is_pick_n = placement.placement_type == PlacementType.PICK_N
-    over = [
-        one
-        for one in skews_of(placement)
-        if is_pick_n and one.is_hard and one.skew > one.most
-    ]
+    exceeded = exceeded_of(placement)
     context = {
         **_strip_context(placement, health, run),
         "outdated": [Stale(*stale, placement.staleness_check.checked_at)]
@@ -386,7 +384,9 @@ def head_context(
         else [],
         "has_better_set": exact is not None and exact.has_better_set,
         "assertions": check_of(placement),
-        "exceeded": [f"{one.key} {one.skew} / {one.most}" for one in over],
+        "exceeded": exceeded,
+        "balance": "; ".join(map(limit_words, exceeded)),
+        "no_better_set": NO_BETTER_SET,
         "decision": latest,
         "problems": cluster_problems(placement, now=now)
         if health.level != HealthLevel.HEALTHY
@@ -424,7 +424,10 @@ def _issue_words(context: Mapping[str, Any]) -> list[str]:
         words.append(f"{names}: {one.status.word.lower()}")
     words += ["not fulfilled" for _ in context["traps"][:1]]
     words += [f"failed on {name}" for name in context.get("staged_failed", ())]
-    words += [f"out of balance: {one}" for one in context["exceeded"]]
+    words += [
+        f"out of balance: {one.topology_key} {one.skew} / {one.max_skew}"
+        for one in context["exceeded"]
+    ]
     words += [
         f"outdated: {counted(one.count, 'cluster')}" for one in context["outdated"]
     ]
@@ -504,9 +507,11 @@ def _clusters_tab(
 
 
 def _is_of_policy(decision: Decision | None, latest: Decision | None) -> bool:
-    if decision is None or latest is None:
-        return True
-    return decision.policy_number == latest.policy_number
+    return (
+        decision is None
+        or latest is None
+        or decision.policy_number == latest.policy_number
+    )
 
 
 def _tab_context(

@@ -139,6 +139,23 @@ def test_clusters_that_are_down_move_nothing_and_need_no_decision() -> None:
     decide.assert_not_called()
 
 
+@pytest.mark.parametrize("variant", [LossVariant.CORDON, LossVariant.LEAVE])
+def test_a_further_loss_of_an_unfulfilled_placement_hurts(variant: LossVariant) -> None:
+    wanted = parse_policy({"placementType": "PickN", "numberOfClusters": 3})
+    found = []
+    for names in ("abc", "ab"):
+        cycle = Cycle(Fleet(Cluster(name, {}) for name in names), wanted, ())
+        decision = schedule(cycle)
+        subject = EvaluatedPlacement(
+            replace(cycle, bindings=decision.bindings_after), decision.is_fulfilled
+        )
+        change = ChangedFleet(cycle.fleet, lost=frozenset("a"), variant=variant)
+        counts = subject.counts(change)
+        assert counts == loss(subject, change).counts
+        found.append(counts and counts.is_bad)
+    assert found == [True, True]
+
+
 @pytest.mark.timing
 def test_a_report_costs_at_most_twelve_times_the_decisions() -> None:
     fleet, cycles = large_world(random.Random(5), 1_000, 1_000)

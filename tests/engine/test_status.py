@@ -39,7 +39,7 @@ def summary(counts: HealthCounts = ALL, **facts: Any) -> tuple[str, str]:
         (
             {"available": 0, "unreachable": 6},
             {},
-            ("unknown", "Unknown (0 of 6 available, 6 unreachable)"),
+            ("attention", "Unknown (0 of 6 available, 6 unreachable)"),
         ),
         (
             {"not_ready": 1},
@@ -145,7 +145,26 @@ def summary(counts: HealthCounts = ALL, **facts: Any) -> tuple[str, str]:
         (
             {"available": 5, "unreachable": 1},
             {"exceeded": (EXCEEDED,)},
-            ("attention", "Degraded (5 of 6 available, 1 unreachable)"),
+            (
+                "attention",
+                "Degraded (5 of 6 available, 1 unreachable, out of balance)",
+            ),
+        ),
+        (
+            {"available": 4, "not_available": 2},
+            {"exceeded": (EXCEEDED,)},
+            (
+                "attention",
+                "Degraded (4 of 6 available, out of balance)",
+            ),
+        ),
+        (
+            {"scheduled": 5, "available": 3, "unreachable": 1, "not_available": 1},
+            {"is_scheduled": False, "exceeded": (EXCEEDED,)},
+            (
+                "attention",
+                "Partially fulfilled (5 of 6, 1 unreachable, 1 not available, out of balance)",
+            ),
         ),
     ],
 )
@@ -313,7 +332,6 @@ def test_the_table_of_situations(
     found = placement_health(replace(FACTS, counts=counts, **facts))
 
     assert (found.word, found.summary) == (word, listed), case
-    assert found.title.startswith(word)
 
 
 def test_the_first_rule_decides_the_status_of_a_cluster() -> None:
@@ -325,7 +343,7 @@ def test_the_first_rule_decides_the_status_of_a_cluster() -> None:
             ClusterFacts(Phase.REMOVE_FAILED, lost, is_selected=False),
         ),
         "Removing": ("progress", ClusterFacts(Phase.REMOVING, lost, is_selected=False)),
-        "Unreachable": ("unknown", ClusterFacts(Phase.FAILED, lost)),
+        "Unreachable": ("attention", ClusterFacts(Phase.FAILED, lost)),
         "Scheduled, not applied": (
             "suspended",
             ClusterFacts(

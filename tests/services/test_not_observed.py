@@ -80,7 +80,6 @@ def test_a_placement_is_unknown_two_minutes_after_the_last_observation() -> None
     found = health(world)
     assert (found.level, found.word) == ("unknown", "Unknown")
     assert found.summary == "Not observed for 2m (3 clusters)"
-    assert found.title == "Unknown: Not observed for 2m (3 clusters)"
     bar = status_bar(Placement.objects.get(), found, None)
     assert [part.level for part in bar] == ["unknown"]
     world.now += 5 * MINUTE

@@ -261,7 +261,7 @@ def selectors_match_nothing() -> None:
     "Out of balance (region skew 2 with east 2 and west 0, max skew 1)",
     "placement-degraded",
 )
-def hard_limit_is_exceeded() -> None:
+def hard_limit_is_exceeded() -> World:
     world = World(3)
     for name, region in (("c000", "east"), ("c001", "west"), ("c002", "west")):
         change_labels([name], put={"region": region}, by=None, now=world.now)
@@ -278,6 +278,26 @@ def hard_limit_is_exceeded() -> None:
     change_labels(sorted(placed), put={"region": "east"}, by=None, now=world.now)
     world.work()
     refresh_staleness(now=world.now + STALENESS_EVERY)
+    return world
+
+
+@of(
+    "attention",
+    "Degraded (1 of 2 available, 1 unreachable, out of balance)",
+    "placement-degraded",
+)
+def hard_limit_is_exceeded_and_a_cluster_is_lost() -> None:
+    world = hard_limit_is_exceeded()
+    cut_off(world, Binding.objects.earliest("cluster_name").cluster_name)
+
+
+@of(
+    "attention",
+    "Partially fulfilled (2 of 9, 1 unreachable)",
+    "placement-not-fulfilled",
+)
+def too_few_clusters_and_one_is_lost() -> None:
+    cut_off(settled_world(2, {**one_at_a_time(), **pick_n_spec(9)}), "c000")
 
 
 # --- clusters ---
@@ -294,7 +314,7 @@ def cluster_does_not_answer() -> None:
     MemberCluster.objects.filter(name="c001").update(unanswered_since=datetime.now(UTC))
 
 
-@of("unknown", "Unknown (0 of 3 available, 3 unreachable)", "placement-degraded")
+@of("attention", "Unknown (0 of 3 available, 3 unreachable)", "placement-degraded")
 def all_clusters_are_lost() -> None:
     cut_off(settled(), "c000", "c001", "c002")
 

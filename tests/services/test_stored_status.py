@@ -316,7 +316,7 @@ def test_the_stored_status_is_that_of_the_rows(seed: int, number: int) -> None:
     compare(now=NOW)
     assert wrongly_stored(NOW) == {}
     levels = set(Placement.objects.values_list("health_level", flat=True))
-    assert levels >= {"failed", "attention", "unknown", "progress", "healthy"}
+    assert levels >= {"failed", "attention", "progress", "healthy"}
 
     states.change()
     wrong = differing(NOW)

@@ -77,7 +77,26 @@ def test_a_cordoned_cluster_is_not_ready_today(
 
     page = text_of(viewer, f"/decisions/{decision_id}/?cluster=bravelion")
 
-    assert "Today: cordoned" in page
+    assert "Today: cordoned; not a candidate." in page
+    assert "Changes that would select it" not in page
+    advice = f"/api/v1/decisions/{decision_id}/clusters/bravelion/advice"
+    assert viewer.get(advice).json()["wouldHelp"] == []
+
+
+def test_says_whether_a_cluster_would_be_selected_today_and_why_not(
+    viewer: Client, text_of: Fetch, decision_id: str
+) -> None:
+    def today(cluster: str) -> str:
+        page = text_of(viewer, f"/decisions/{decision_id}/?cluster={cluster}")
+        return page.partition("Today: ")[2].partition("<")[0]
+
+    assert today("nimblefox") == "ready and selected."
+    lost = "ready; not selected if rescheduled: Rank 3 in step 1; lost to"
+    assert today("bravelion").startswith(lost)
+
+    cordon(["jumpingcat"], by=None, now=NOW)
+    assert today("jumpingcat") == "cordoned; selected, and not a candidate."
+    assert today("bravelion") == "ready; selected if rescheduled."
 
 
 def test_says_what_a_cluster_is_today_before_what_it_was_at_the_decision(

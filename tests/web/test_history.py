@@ -129,6 +129,19 @@ def test_lists_one_row_for_each_revision_newest_first(
     )
 
 
+def test_a_revision_of_resources_has_the_decision_that_it_keeps(
+    viewer: Client, text_of: Fetch
+) -> None:
+    later = LAST + timedelta(minutes=5)
+    apply_resources([config_map("settings", data={"a": "b"})], by=None, now=later)
+    run_due(after=later - NOW)
+
+    page = words_of(text_of(viewer, "/placements/web/history/"))
+
+    latest = Placement.objects.get().decisions.latest("number").number
+    assert f"as in decision {latest}" in page
+
+
 def test_a_single_revision_has_nothing_to_compare(
     viewer: Client, text_of: Fetch
 ) -> None:

@@ -9,6 +9,7 @@ from django.core.management.base import CommandError
 from django.test import Client
 from rest_framework.test import APIClient
 
+from clusters.models import MemberCluster
 from clusters.operations.edit import change_labels, cordon
 from fleetui.apimachinery.yaml import load_documents
 from fleetui.models import Event
@@ -276,4 +277,22 @@ def test_the_page_of_a_placement_leads_to_few_moves(viewer: Client) -> None:
     refresh_staleness(now=world.now)
 
     page = re.sub(r"<[^>]*>", "", page_text(viewer.get("/placements/web/")))
-    assert "Hard spread limits are exceeded: region 6 / 1. Plan the moves" in page
+    exceeded = "Region skew 6 with east 6 and north 0, max skew 1. Plan the moves"
+    assert exceeded in re.sub(r"\s+", " ", page)
+
+
+def test_a_limit_that_no_moves_repair_says_so_before_the_link(viewer: Client) -> None:
+    world = drifted()
+    members = MemberCluster.objects.exclude(name__in=world.available())
+    cordon([member.name for member in members], by=None, now=world.now)
+    world.work()
+    refresh_staleness(now=world.now)
+
+    page = page_text(viewer.get("/placements/web/"))
+    plan = page_text(viewer.get(f"{ADDRESS}?moves=fewest"))
+
+    assert "Plan the moves" not in page
+    for text in (page, plan):
+        assert "No better set of clusters exists under the rules today." in text
+        assert "one more ready cluster in region=north" in text
+    assert 'href="/clusters/?label=region:north"' in page

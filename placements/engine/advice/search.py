@@ -23,6 +23,7 @@ from placements.engine.advice.changes import (
     with_option,
 )
 from placements.engine.advice.diagnosis import pinned_groups
+from placements.engine.loss import CORDON
 from placements.engine.scheduling.decision import (
     WITHOUT_EVALUATION,
     Decision,
@@ -191,7 +192,8 @@ def _tolerations(decision: Decision, cluster: str) -> Iterator[Axis]:
     cycle = decision.cycle
     position = cycle.fleet.positions[cluster]
     for taint in untolerated(
-        cycle.fleet.clusters[position].taints,
+        # No advice is to tolerate a cordon.
+        tuple(filter(CORDON.__ne__, cycle.fleet.clusters[position].taints)),
         cycle.policy.tolerations,
         now=cycle.moment,
         is_selected=bool(cycle.is_active[position]),

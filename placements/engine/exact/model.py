@@ -106,9 +106,8 @@ class ExactModel:
 
     def keeps_limits(self, picks: Ints) -> bool:
         """Return whether these numbers of picks by class exist, are needed, and break no hard limit."""
-        if (picks < 0).any() or (picks > self.sizes).any() or picks.sum() > self.needed:
-            return False
-        return all(
+        is_possible = (picks >= 0).all() and (picks <= self.sizes).all()
+        return bool(is_possible and picks.sum() <= self.needed) and all(
             self._skew(one, picks, codes) <= one.limit
             for one, codes in self._pairs
             if one.is_hard

@@ -15,9 +15,11 @@ from clusters.columns import Ints
 from placements.engine.exact.model import ExactModel, ModelProgram, build_model
 from placements.engine.exact.record import (
     DEFAULT_OPTIONS,
+    INLINE_OPTIONS,
     MOST_CLASSES,
     MOST_CONSTRAINTS,
     SearchOptions,
+    is_small,
 )
 from placements.engine.exact.solver import SearchLimits
 from placements.engine.scheduling.candidates import candidates_of
@@ -217,6 +219,16 @@ def move_model(cycle: Cycle) -> MoveModel | NoPlanReason:
     stale[model.class_of] = kind[model.positions] == 2  # placed and stale
     hard = tuple(is_hard(constraints[one.index]) for one in model.constraints)
     return MoveModel(cycle, model, hard, stale)
+
+
+def can_balance(cycle: Cycle) -> bool | None:
+    """Return whether moves exceed the hard limits less; None where a search is not possible, or not fast."""
+    model = move_model(cycle)
+    if isinstance(model, NoPlanReason) or not is_small(model.model):
+        return None
+    limits = SearchLimits(INLINE_OPTIONS.limit_seconds, INLINE_OPTIONS.node_limit)
+    best, _ = model.best(model.placed, limits, fewest=True)
+    return model.point(0, best).hard_excess < model.point(0, model.placed).hard_excess
 
 
 def plan_moves(

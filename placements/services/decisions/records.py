@@ -4,7 +4,8 @@ import hashlib
 import re
 import threading
 import zlib
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from dataclasses import replace
 from datetime import datetime
 from functools import cached_property, lru_cache
 from operator import attrgetter
@@ -13,6 +14,7 @@ from typing import Any
 
 from django.db.models import Exists, F, Max, OuterRef, Q, QuerySet
 
+from clusters.filters import withdrawn_names
 from clusters.fleet import Fleet
 from clusters.queries import FleetSnapshot
 from fleetui.errors import FleetError, UnknownObject
@@ -32,7 +34,7 @@ from placements.engine.scheduling.record import (
 )
 from placements.engine.scheduling.replay import Replay
 from placements.engine.scheduling.scheduler import schedule
-from placements.explain.advice import trap_sentences
+from placements.explain.advice import plausible, trap_sentences
 from placements.explain.exact import ComparedNumber, compared_numbers
 from placements.explain.steps import LanePanel, Strip, placed_panels, strip_of
 from placements.models import (
@@ -285,12 +287,32 @@ def _fixes(record_id: int) -> tuple[Suggestion, ...]:
     exact = exact_of(record_id)
     if exact is not None and exact.is_possible:
         return ()  # the policy can be satisfied as it is
-    return how_to_fulfil(_decision(record_id))
+    return tuple(plausible(how_to_fulfil(_decision(record_id))))
 
 
 def fixes_of(row: Decision) -> tuple[Suggestion, ...]:
     """Return the single changes that would fulfil the placement; cached likewise."""
-    return _fixes(row.record_id) if is_readable(row) else ()
+    return in_service(_fixes(row.record_id)) if is_readable(row) else ()
+
+
+def in_service(
+    suggestions: Iterable[Suggestion], *clusters: str
+) -> tuple[Suggestion, ...]:
+    """Leave out what is about clusters that are cordoned or leave the fleet today, or would select one."""
+    away = set(withdrawn_names())
+    return tuple(
+        one
+        for one in suggestions
+        if away.isdisjoint((*clusters, one.change.facts.get("cluster"), *one.gains))
+    )
+
+
+def advice_today(advice: Advice) -> Advice:
+    name = advice.outcome.cluster
+    helps, fails = (
+        in_service(several, name) for several in (advice.helps, advice.fails)
+    )
+    return replace(advice, helps=helps, fails=fails)
 
 
 @lru_cache(maxsize=64)
@@ -330,7 +352,7 @@ def decisions_named(prefix: str, *, most: int = 20) -> list[Decision]:
     rows = Decision.objects.filter(
         pk__in=decisions.values("record").annotate(latest=Max("pk")).values("latest")
     ).select_related("record", "placement", "hub_decision__fleet_version")
-    rows = rows.defer("record__content", "placement__document")
+    rows = rows.defer("record__content")
     return list(rows.order_by("record__decision_id"))
 
 
@@ -439,4 +461,4 @@ class DecisionView:
 
         Raise KeyError for one outside the fleet.
         """
-        return _advice(self.row.record_id, cluster)
+        return advice_today(_advice(self.row.record_id, cluster))

@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 from django.db.models import Value
 
 from clusters.models import MemberCluster
-from clusters.queries import clusters_named
+from clusters.queries import clusters_named, current_fleet
 from fleetui.apimachinery.errors import InvalidManifest
 from placements.engine.advice.changes import Change
+from placements.engine.advice.diagnosis import outdated
 from placements.engine.scheduling.outcome import Outcome, Outcomes
 from placements.engine.scheduling.profile import profile_of
 from placements.engine.scheduling.scheduler import schedule
@@ -30,6 +31,7 @@ from placements.manifests.policy import (
 )
 from placements.models import Binding, Decision, Placement
 from placements.services.decisions.records import DecisionView, decision_of
+from placements.services.snapshots import cycles_of
 
 Document = dict[str, Any]
 Heeds = Callable[[TopologySpreadConstraint], frozenset[str]]
@@ -48,9 +50,14 @@ class Newcomer(NamedTuple):
 
 
 def state_today(
-    name: str, *, was_in_fleet: bool, decided_at: datetime, now: datetime
+    name: str,
+    *,
+    was_in_fleet: bool,
+    decided_at: datetime,
+    now: datetime,
+    placement: Placement | None,
 ) -> str:
-    """Return whether a cluster can be selected today and since when, which a decision does not know.
+    """Return whether a cluster is ready and would be selected today, which a decision does not know.
 
     `was_in_fleet`: the decision read the cluster.
     """
@@ -62,10 +69,30 @@ def state_today(
         _, status = cluster_status(cluster, is_cordoned=False)
         since = age_words(cluster.away_since or now, now=now)
         words = f"{status[:1].lower()}{status[1:]} for {since}"
-    joined_at = cluster.joined_at
-    if joined_at > decided_at or not was_in_fleet:
-        words += f"; {_joined_words(joined_at, decided_at, now=now)}after this decision"
+    if cluster.joined_at > decided_at or not was_in_fleet:
+        joined = _joined_words(cluster.joined_at, decided_at, now=now)
+        words += f"; {joined}after this decision"
+    if was_in_fleet and placement is not None and not placement.deleting_since:
+        words += _selection_today(placement, cluster)
     return f"Today: {words}"
+
+
+def _selection_today(placement: Placement, cluster: MemberCluster) -> str:
+    """Return whether a cluster is selected, and whether rescheduling would select it, and why not."""
+    name = cluster.name
+    for _, cycle in cycles_of([placement], current_fleet().fleet):
+        fresh = schedule(cycle.rescheduled())
+        is_placed = name in cycle.placed_before
+        also = ";" + " selected, and" * is_placed
+        reason = Outcomes(fresh).of(name).reasons[-1]
+        states = (
+            (is_placed and not outdated(cycle, fresh, [name]), " and selected"),
+            (name in fresh.placed_after, "; selected if rescheduled"),
+            (cluster.is_cordoned or not cluster.is_eligible, f"{also} not a candidate"),
+            (True, f"{also} not selected if rescheduled: {reason_sentence(reason)}"),
+        )
+        return next(words for applies, words in states if applies)
+    return ""
 
 
 def joined_after(
@@ -119,9 +146,7 @@ def decided_document(view: DecisionView) -> Document | None:
 
     None when the placement was deleted or its policy was changed: advice was tried on that policy only.
     """
-    number = view.row.placement_id
-    # It may have been deleted since the row was read.
-    placement = Placement.objects.filter(pk=number).first() if number else None
+    placement = view.row.placement
     if placement is None:
         return None
     document, cycle = placement.document, view.value.cycle

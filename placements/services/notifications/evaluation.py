@@ -53,9 +53,12 @@ def evaluate(*, now: datetime) -> int:
 
 def matches(rule: NotificationRule, problem: Problem) -> bool:
     """Return whether a rule is about a problem: its kind, and the label of its team if it has one."""
-    if problem.kind not in rule.events or problem.seen_at < rule.active_since:
-        return False
-    return not rule.label_key or problem.labels.get(rule.label_key) == rule.label_value
+    team = problem.labels.get(rule.label_key)
+    return (
+        problem.kind in rule.events
+        and problem.seen_at >= rule.active_since
+        and (not rule.label_key or team == rule.label_value)
+    )
 
 
 def _problems_with_causes(*, now: datetime) -> list[tuple[Problem, list[Problem]]]:

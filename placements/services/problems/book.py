@@ -22,6 +22,7 @@ from fleetui.bulk import batched
 from fleetui.changes import unnoticed
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id, in_hub
 from fleetui.models import Event
+from placements.engine.limits import balance_sentence
 from placements.engine.problems import Noun, ProblemFacts, ProblemLevel, with_causes
 from placements.engine.rollout.state import FailureKind, Phase
 from placements.engine.status import (
@@ -43,7 +44,7 @@ from placements.models import (
 )
 from placements.services.decisions.records import problems_of
 from placements.services.filters import MOST_NAMESPACES, count_in_all, latest_decisions
-from placements.services.health import all_healths, ready_clusters
+from placements.services.health import all_healths, exceeded_of, ready_clusters
 from placements.services.problems.parts import MOST, page
 from placements.services.problems.root_causes import (
     AttentionSection,
@@ -301,7 +302,7 @@ def _of_clusters(placement: Any, health: PlacementHealth, where: _Where) -> list
         sentences.append(f"Differs on {_names(where.differs)}.")
     if health.counts.not_available:
         sentences.append(f"Not available on {_names(where.not_available)}.")
-    return sentences
+    return [*sentences, *filter(None, [balance_sentence(exceeded_of(placement))])]
 
 
 def _names(clusters: list[str]) -> str:

@@ -88,11 +88,12 @@ def eta_of_next(run: Rollout) -> dict[str, Any]:
 
 
 def _is_due(before: Mapping[str, Any], obstacle: str, *, now: datetime) -> bool:
-    if not before or obstacle != before["obstacle"]:
-        return True
-    if before["reason"] == _NO_RATE:  # the first update may have ended since
-        return True
-    return now - datetime.fromisoformat(before["at"]) >= EVERY
+    return (
+        not before
+        or obstacle != before["obstacle"]
+        or before["reason"] == _NO_RATE  # the first update may have ended since
+        or now - datetime.fromisoformat(before["at"]) >= EVERY
+    )
 
 
 def _spans_of(

@@ -686,16 +686,15 @@ def older_snapshot(run: StagedRun) -> ResourceSnapshot | None:
 
 def is_rollback(run: StagedRun) -> bool:
     """Return whether a run rolls out older resources than were the latest when it was created."""
-    if (
-        run.resource_number is None
-        or "resourceSnapshotIndex" not in run.document["spec"]
-    ):
-        return False
-    return ResourceSnapshot.objects.filter(
-        placement=run.placement_id,
-        number__gt=run.resource_number,
-        created_at__lte=run.created_at,
-    ).exists()
+    return (
+        run.resource_number is not None
+        and "resourceSnapshotIndex" in run.document["spec"]
+        and ResourceSnapshot.objects.filter(
+            placement=run.placement_id,
+            number__gt=run.resource_number,
+            created_at__lte=run.created_at,
+        ).exists()
+    )
 
 
 def free_name(placement: str) -> str:

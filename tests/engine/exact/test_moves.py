@@ -10,11 +10,12 @@ from itertools import chain, combinations
 import numpy as np
 import pytest
 
-from clusters.fleet import Cluster
+from clusters.fleet import Cluster, Taint
 from fleetui.apimachinery.model import Semantics
 from placements.engine.exact.moves import (
     MovePlan,
     NoPlanReason,
+    can_balance,
     hub_difference,
     plan_moves,
 )
@@ -167,6 +168,26 @@ def test_two_moves_repair_a_region_that_holds_all() -> None:
         0,
     )
     assert (len(plan.leaves), len(plan.joins)) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("south", "expected"), [("", False), ("s", True)], ids=["empty", "with a cluster"]
+)
+def test_a_limit_is_repaired_where_moves_exceed_it_less(
+    south: str, *, expected: bool
+) -> None:
+    clusters = grouped("region", east="a b", west="c d")
+    blocked = cluster("z", region="south", taints=[Taint("gpu")])
+    free = [cluster(name, region="south") for name in south]
+    problem = cycle(
+        fleet(*clusters, blocked, *free),
+        pick_n(4, spread=[spread("region")]),
+        *map(binding, "abcd"),
+    )
+
+    assert can_balance(problem) is expected
+    other = replace(problem, semantics=Semantics.OCM)
+    assert can_balance(other) is None
 
 
 @pytest.mark.parametrize(
