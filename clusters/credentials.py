@@ -213,8 +213,10 @@ def stored_credentials() -> Iterator[tuple[Stored, Owner]]:
     while batch := list(rows.filter(pk__gt=last)[:BATCH]):
         last = batch[-1].pk
         yield from ((row, row.cluster) for row in batch)
-    for row in HubCredential.objects.select_related("hub").order_by("pk"):
-        yield row, row.hub
+    yield from (
+        (row, row.hub)
+        for row in HubCredential.objects.select_related("hub").order_by("pk")
+    )
     yield from ((row, row) for row in NotificationChannel.objects.order_by("pk"))
 
 

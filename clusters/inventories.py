@@ -177,8 +177,7 @@ _NAME_AND_VALUE = ("name", "value")
 
 
 def _left_out(words: str, basis: str, *sources: str) -> Iterator[InventoryRule]:
-    for source in sources:
-        yield InventoryRule(source, "", words, basis)
+    yield from (InventoryRule(source, "", words, basis) for source in sources)
 
 
 _label_rule = partial(

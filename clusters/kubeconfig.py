@@ -307,10 +307,10 @@ def secret_errors(
     present: Mapping[str, Any], now: datetime, place_of: Callable[[str], str]
 ) -> Iterator[FieldError]:
     wrong = [key for key, value in present.items() if not isinstance(value, str)]
-    for key in wrong:
-        yield FieldError(
-            place_of(key), "wrong-type", "Invalid value: must be text", "text"
-        )
+    yield from (
+        FieldError(place_of(key), "wrong-type", "Invalid value: must be text", "text")
+        for key in wrong
+    )
     if wrong:
         return
     if "token" in present:

@@ -143,5 +143,7 @@ def detail_words(details: Mapping[str, Any]) -> str:
 
 def json_lines(rows: QuerySet[AccessEvent]) -> Iterator[str]:
     """Yield each line as JSON, oldest first."""
-    for line in rows.order_by("pk").iterator(chunk_size=500):
-        yield json.dumps(content_of(line), ensure_ascii=False) + "\n"
+    yield from (
+        json.dumps(content_of(line), ensure_ascii=False) + "\n"
+        for line in rows.order_by("pk").iterator(chunk_size=500)
+    )

@@ -105,12 +105,12 @@ def _wrapped_errors(
         refuse_fleet_kinds(document)
         parse_manifest(_Wrapped, document, semantics=DEFAULT_SEMANTICS, path=path)
     except InvalidManifest as invalid:
-        for error in invalid.errors:
-            yield (
-                error
-                if error.path.startswith(path)
-                else replace(error, path=f"{path}.{error.path}")
-            )
+        yield from (
+            error
+            if error.path.startswith(path)
+            else replace(error, path=f"{path}.{error.path}")
+            for error in invalid.errors
+        )
         return
     one = HubObject.of(mapping_at(document))
     place = f"{path}.metadata.namespace"

@@ -588,8 +588,9 @@ def outcome_rows(decision: Decision) -> Iterator[tuple[object, ...]]:
         (removed, ended),
         (decision.not_found, missing),
     ):
-        for name in names:
-            yield name, outcome, None, "no", None, None, code, code, why
+        yield from (
+            (name, outcome, None, "no", None, None, code, code, why) for name in names
+        )
 
 
 def rows_of(

@@ -84,10 +84,14 @@ class LiveHubBackend(HubBackend):
 
     def due_tasks(self, now: datetime) -> Iterator[tuple[str, dict[str, int]]]:
         """Yield hints for hubs whose objects have changed, and whose decisions are due to be recorded."""
-        for hub in hubs_with_changes():
-            yield "placements.hubs.tasks.project_hub", {"hub": hub}
-        for hub in hubs_to_observe(now=now):
-            yield "placements.hubs.tasks.observe_decisions", {"hub": hub}
+        yield from (
+            ("placements.hubs.tasks.project_hub", {"hub": hub})
+            for hub in hubs_with_changes()
+        )
+        yield from (
+            ("placements.hubs.tasks.observe_decisions", {"hub": hub})
+            for hub in hubs_to_observe(now=now)
+        )
 
     @property
     def pages(self) -> Sequence[URLPattern]:

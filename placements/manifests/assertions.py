@@ -79,10 +79,10 @@ def assertion_problems(value: Any) -> Iterator[ErrorDetail]:
     predicates, path = value, tuple[str, ...]()
     if isinstance(value, dict):
         predicates, path = value.get("assert"), ("assert",)
-        for key in value.keys() - {"assert", "onBreak"}:
-            yield ErrorDetail(
-                (key,), "unknown-field", "Unknown field", "assert, onBreak"
-            )
+        yield from (
+            ErrorDetail((key,), "unknown-field", "Unknown field", "assert, onBreak")
+            for key in value.keys() - {"assert", "onBreak"}
+        )
         if value.get("onBreak", "warn") not in ON_BREAK:
             message = f"Unsupported value: {quote_value(str(value['onBreak']))}"
             yield ErrorDetail(("onBreak",), "not-one-of", message, ", ".join(ON_BREAK))

@@ -94,8 +94,10 @@ class SpreadTerm(ManifestModel):
         yield from topology_key_problems(raw)
         kind = raw.get("type")
         if kind == "Affinity":
-            for key in filter(raw.__contains__, ("maxSkew", "order")):
-                yield conflict(key, "only allowed for type Even", "no such field")
+            yield from (
+                conflict(key, "only allowed for type Even", "no such field")
+                for key in filter(raw.__contains__, ("maxSkew", "order"))
+            )
             if not items_at(raw, "topologyWeights"):
                 yield required(
                     "topologyWeights",

@@ -201,10 +201,12 @@ def _warnings(spec: OcmSpec, path: str) -> Iterator[ManifestWarning]:
         for row, weight in enumerate(term.topology_weights)
         if weight is None
     ]
-    for place, verb in empty:
-        yield ManifestWarning(
+    yield from (
+        ManifestWarning(
             "empty-entry", f"{path}.{place}", f"empty entry, {verb} nothing: ignored"
         )
+        for place, verb in empty
+    )
     yield from _hints(spec, path)
     if spec.decision_strategy is not None:
         yield ManifestWarning(

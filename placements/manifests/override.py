@@ -217,8 +217,10 @@ class ClusterOverrideSpec(ManifestModel):
     @classmethod
     def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
         selectors = items_at(raw, cls.SELECTORS)[:MOST]
-        for problem in (*_repeated(selectors), *namespaced_kind_problems(selectors)):
-            yield problem.under(cls.SELECTORS)
+        yield from (
+            problem.under(cls.SELECTORS)
+            for problem in (*_repeated(selectors), *namespaced_kind_problems(selectors))
+        )
 
     @property
     def selected(self) -> tuple[OverriddenResource, ...]:

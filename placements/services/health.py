@@ -117,8 +117,7 @@ def all_healths(*, now: datetime) -> Iterator[tuple[Any, PlacementHealth]]:
     placements = with_rollouts(Placement.objects.defer(*_LARGE)).order_by("full_name")
     for part in batched(placements):
         healths = healths_of(part, now=now)
-        for placement in part:
-            yield placement, healths[placement.pk]
+        yield from ((placement, healths[placement.pk]) for placement in part)
 
 
 _LARGE = ("label_keys_read", "property_names_read", "conditions", "hub_conditions")

@@ -53,8 +53,10 @@ def unknown_names(case: Case) -> Iterator[Finding]:
 def _read_preferences(case: Case) -> Iterator[tuple[int, Keys, ClusterSelectorTerm]]:
     """Yield the preferred terms that the scheduling rules read, each with its place."""
     if profile_of(case.cycle).preference.reads_terms:
-        for index, one in enumerate(case.policy.preferred_terms):
-            yield index, (*_PREFERRED, index, "preference"), one.preference
+        yield from (
+            (index, (*_PREFERRED, index, "preference"), one.preference)
+            for index, one in enumerate(case.policy.preferred_terms)
+        )
 
 
 def _unknown_names(

@@ -97,8 +97,10 @@ def picks_together(case: Case) -> Iterator[Finding]:
 
 
 def common_objects(case: Case) -> Iterator[Finding]:
-    for one in case.overlaps:
-        yield N05.finding(OVERLAP_PATH, one.sentence, ("placement", one.placement))
+    yield from (
+        N05.finding(OVERLAP_PATH, one.sentence, ("placement", one.placement))
+        for one in case.overlaps
+    )
 
 
 _PLACE = ("strategy", "rollingUpdate", "maxUnavailable")

@@ -53,10 +53,12 @@ def _constraints(
     case: Case,
 ) -> Iterator[tuple[int, TopologySpreadConstraint, str, tuple[str, str]]]:
     """Yield the constraints, each with its path and the evidence that its findings have in common."""
-    for index, one in enumerate(
-        case.policy.topology_spread_constraints if case.is_pick_n else ()
-    ):
-        yield index, one, f"spec.policy.{_FIELD}[{index}]", (_FIELD, str(index))
+    yield from (
+        (index, one, f"spec.policy.{_FIELD}[{index}]", (_FIELD, str(index)))
+        for index, one in enumerate(
+            case.policy.topology_spread_constraints if case.is_pick_n else ()
+        )
+    )
 
 
 def _column(case: Case, constraint: TopologySpreadConstraint) -> LabelColumn:

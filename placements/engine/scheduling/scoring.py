@@ -115,8 +115,10 @@ class WeightedScore(AffinityScore):
             yield ScoreComponent(
                 ScoreSource.ROWS, self.affinity(cycle, candidates), raw=raw
             )
-        for name, weight, score in weighed(self.options, cycle, candidates):
-            yield ScoreComponent(ScoreSource(name), weight * score, weight=weight)
+        yield from (
+            ScoreComponent(ScoreSource(name), weight * score, weight=weight)
+            for name, weight, score in weighed(self.options, cycle, candidates)
+        )
 
     def keys_read(self, kind: KeyType) -> frozenset[str]:
         rows = self.options.affinity_terms
@@ -136,7 +138,7 @@ class WeightedScore(AffinityScore):
 
 
 def _terms(cycle: Cycle) -> Iterator[ScoreComponent]:
-    for term in cycle.policy.preferred_terms:
-        yield ScoreComponent(
-            ScoreSource.TERM, term_scores(term, cycle.fleet), term=term
-        )
+    yield from (
+        ScoreComponent(ScoreSource.TERM, term_scores(term, cycle.fleet), term=term)
+        for term in cycle.policy.preferred_terms
+    )

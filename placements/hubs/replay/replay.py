@@ -607,10 +607,10 @@ def _stepped_replays(
             for position in range(newest, seen - 1, -1)
         ]
         if number == len(steps) - 1:
-            for position, decision in candidates:
-                yield ReplayResult(
-                    decision, str(ReplayInputs.OBSERVED), fleets[position][0]
-                )
+            yield from (
+                ReplayResult(decision, str(ReplayInputs.OBSERVED), fleets[position][0])
+                for position, decision in candidates
+            )
             return
         after = dict(bindings)
         for change in changes:

@@ -358,8 +358,10 @@ def _common(clusters: Sequence[Document], *, many: int) -> Iterator[Document]:
             }
         },
     }
-    for name, policy in policies.items():
-        yield placement(name, policy, **options.get(name, {}))
+    yield from (
+        placement(name, policy, **options.get(name, {}))
+        for name, policy in policies.items()
+    )
 
 
 def _settled(clusters: Sequence[Document]) -> list[str]:

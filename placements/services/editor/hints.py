@@ -197,10 +197,14 @@ def _hints(
     bound: int | None,
 ) -> Iterator[tuple[str, str]]:
     semantics = cycle.semantics if cycle else DEFAULT_SEMANTICS
-    for row in (*form.required.rows, *form.preferred.rows):
-        yield row.name, _matching_clusters(row, draft.data, fleet, semantics)
-    for row in form.spread.rows:
-        yield row.name, _domains(row, draft.data, fleet, semantics)
+    yield from (
+        (row.name, _matching_clusters(row, draft.data, fleet, semantics))
+        for row in (*form.required.rows, *form.preferred.rows)
+    )
+    yield from (
+        (row.name, _domains(row, draft.data, fleet, semantics))
+        for row in form.spread.rows
+    )
     wanted = wanted_clusters(draft.valid_part) if draft.valid_part else None
     if bound is not None and (wanted or 0) <= bound:  # above it there is a warning
         yield (

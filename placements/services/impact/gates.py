@@ -80,8 +80,10 @@ def _check_change(
         if rule.needs is not needs or limit is None or limit is False:
             continue
         findings = list(rule.check(change))
-        for finding in findings:
-            yield GateResult(gate, GateState.BROKEN, finding.message, row)
+        yield from (
+            GateResult(gate, GateState.BROKEN, finding.message, row)
+            for finding in findings
+        )
         if not findings:
             yield GateResult(gate, GateState.PASSED, row=row)
 
@@ -96,10 +98,12 @@ def _check_findings(
     """Check that no finding of a severity or worse is new; rules that were not checked leave it open."""
     severe = _SEVERITIES[: _SEVERITIES.index(severity) + 1]
     broken = [finding for finding in findings if finding.severity in severe]
-    for finding in broken:
-        yield GateResult(
+    yield from (
+        GateResult(
             "checks", GateState.BROKEN, f"{name}: {finding.rule} {finding.message}", row
         )
+        for finding in broken
+    )
     missing = [rule for rule in not_checked if RULES[rule].severity in severe]
     if missing:
         yield GateResult(

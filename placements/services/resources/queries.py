@@ -31,8 +31,10 @@ _MOST_NAMES = 50
 
 def hub_objects() -> Iterator[HubObject]:
     """Yield the objects on the hub without values of Secrets, which no selection needs."""
-    for content in Resource.objects.values_list("content", flat=True).iterator():
-        yield HubObject.of(content)
+    yield from (
+        HubObject.of(content)
+        for content in Resource.objects.values_list("content", flat=True).iterator()
+    )
 
 
 def selection_of(
@@ -73,10 +75,12 @@ def _objects_in_reach(draft: ClusterResourcePlacement) -> Iterator[HubObject]:
             reach |= of_kind | ~Q(namespace="")
         if selector.kind == "Endpoints":  # those of a Service are not placed
             reach |= Q(group="", kind="Service")
-    for content in (
-        Resource.objects.filter(reach).values_list("content", flat=True).iterator()
-    ):
-        yield HubObject.of(content)
+    yield from (
+        HubObject.of(content)
+        for content in Resource.objects.filter(reach)
+        .values_list("content", flat=True)
+        .iterator()
+    )
 
 
 def plain_objects(objects: Iterable[HubObject]) -> tuple[HubObject, ...]:
