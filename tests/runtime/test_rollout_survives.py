@@ -134,7 +134,8 @@ def _say(what: str, stage: Stage) -> None:
 
 def books_of(stage: Stage) -> list[dict[str, Any]]:
     """Return what each simulated cluster keeps by placement: what it holds, its calls and changes."""
-    query = "select cluster_id, placement_name, content from clusters_simulatedplacement order by 1, 2"
+    rows_of_placements = "clusters_simulatedplacement where placement_name != ''"
+    query = f"select cluster_id, placement_name, content from {rows_of_placements} order by 1, 2"
     books: dict[int, dict[str, Any]] = {}
     rows: list[tuple[Any, ...]] = list(stage.query(query))
     for cluster, placement, content in rows:
