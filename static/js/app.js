@@ -25,6 +25,10 @@ window.addEventListener("online", tick);
 document.addEventListener("htmx:configRequest", (event) => {
   if (event.detail.triggeringEvent?.type === "tick") event.detail.headers["FleetUI-Poll"] = "1";
 });
+/* A field that is previewed while it is typed is sent by its form alone once it is large. */
+document.addEventListener("htmx:configRequest", ({ detail: { elt, parameters } }) => {
+  if (elt.value?.length > elt.dataset.most) delete parameters[elt.name];
+});
 
 /* "Updated": the time of the last response. Without a dot on a page that is not polled. Hollow after two ticks without a
    response, "Reconnecting" after five; until the next response buttons of class `danger` are disabled, because the page

@@ -9,6 +9,7 @@ from django.contrib.auth.models import User
 from playwright.sync_api import Page, expect
 
 from clusters.models import MemberCluster
+from fleetui.apimachinery.yaml import dump_yaml
 from placements.models import Placement
 from placements.services.demo.load import load_demo
 from placements.services.resources.operations import apply_resources
@@ -280,3 +281,42 @@ def test_a_staged_run_with_an_approval_takes_eight_clicks_for_a_new_placement(
     clicks.press("button", "Approve stage")
     expect(main).to_contain_text("Approved")
     assert clicks.count <= 8
+
+
+@pytest.mark.nightly
+@pytest.mark.usefixtures("nine")
+def test_a_pasted_manifest_is_applied_with_the_third_click(enter: Enter) -> None:
+    page = enter("/", "operator")
+    clicks, main = Clicks(page), page.locator("main")
+
+    clicks.press("link", "Resources", within="nav")
+    clicks.press("link", "Apply YAML")
+    page.get_by_label("Manifests").fill(dump_yaml(config_map("flags", in_="web")))
+    expect(page.locator(".objects")).to_contain_text("Would be created")
+    clicks.press("button", "Apply")
+
+    expect(main.get_by_role("heading", level=1)).to_have_text("1 document applied")
+    assert clicks.count == 3
+
+
+@pytest.mark.nightly
+@pytest.mark.usefixtures("nine")
+def test_a_placement_over_regions_is_created_with_the_fourth_click(
+    enter: Enter, work: Callable[[], None]
+) -> None:
+    page = enter("/", "operator")
+    clicks, main = Clicks(page), page.locator("main")
+
+    clicks.press("link", "Placements", within="nav")
+    clicks.press("link", "Create placement")
+    page.locator('[name="metadata.name"]').fill("shop")
+    page.get_by_label("Number of clusters").fill("4")
+    page.get_by_label("Resource on the hub").press_sequentially("hello")
+    clicks.press("button", "Review changes")
+    clicks.press("button", "Save shop")
+    work()
+
+    assert clicks.count == 4
+    shop = Placement.objects.get(name="shop")
+    assert shop.placed_count == 4
+    expect(main).to_contain_text("region skew 0")
