@@ -97,6 +97,7 @@ SAMPLES = {
     "rollout-events": "/rollouts/{placement}/1/events/",
     "rollout-plan": "/rollouts/{placement}/1/plan/",
     "staged-run-create": "/placements/shelf/staged-run/?strategy=careful",
+    "staged-run-new": "/rollouts/staged/new-run/",
     "staged-run": "/rollouts/staged/runs/one/",
     "staged-run-resume": "/rollouts/staged/runs/one/resume/",
     "staged-run-approve": "/rollouts/staged/runs/one/approve/all/",

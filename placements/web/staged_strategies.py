@@ -29,6 +29,7 @@ from placements.manifests.strategy import StrategyType
 from placements.models import Placement, StagedRun, StagedStrategy
 from placements.services.filters import events_matching
 from placements.services.fleet.forms import lines_of, read_documents, read_strategy
+from placements.services.history.queries import with_revision
 from placements.services.placements import start_first_run
 from placements.services.rollouts.queries import (
     free_name,
@@ -174,11 +175,23 @@ def with_stages(text: str, params: QueryDict) -> str:
     )
 
 
+@for_operators("manage staged update runs", of=by_operation)
+@require_safe
+def choose_placement(request: HttpRequest) -> HttpResponse:
+    """List the placements of which a staged update run can start, to go on to its form."""
+    text = request.GET.get("q", "").strip().lower().replace("\0", "")
+    rows = Placement.objects.filter(deleting_since=None, full_name__contains=text)
+    page = page_from(request, rows, order="full_name", unique="full_name")
+    context = {"text": text, "rows": page.rows, "after": page.after}
+    return render(request, "staged_strategies/choose.html", context)
+
+
 @for_operators("manage staged update runs", of=of_placement)
 @require_http_methods(["GET", "HEAD", "POST"])
 def start(request: HttpRequest, name: str) -> HttpResponse:
     """Select a strategy and resources and preview the stages; then start a run, or only create it."""
-    placement = get_object_or_404(Placement, full_name=name)
+    placements = with_revision(Placement.objects.all())
+    placement = get_object_or_404(placements, full_name=name)
     params = request.POST if request.method == "POST" else request.GET
     strategy, snapshot = (
         params.get("strategy", ""),

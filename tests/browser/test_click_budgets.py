@@ -320,3 +320,32 @@ def test_a_placement_over_regions_is_created_with_the_fourth_click(
     shop = Placement.objects.get(name="shop")
     assert shop.placed_count == 4
     expect(main).to_contain_text("region skew 0")
+
+
+@pytest.mark.nightly
+@pytest.mark.usefixtures("nine")
+@pytest.mark.parametrize("javascript", [True, False])
+def test_a_staged_run_of_a_rolling_placement_starts_from_the_rollouts(
+    enter: Enter, work: Callable[[], None], *, javascript: bool
+) -> None:
+    User.objects.create_superuser("root", password="a long enough password")
+    page = enter("/", name="root", javascript=javascript)
+    clicks, main = Clicks(page), page.locator("main")
+
+    clicks.press("link", re.compile("^Rollouts"), within="nav")
+    clicks.press("link", "Start staged run")
+    clicks.press("link", "web")
+    expect(main).to_contain_text("Revision 2 (latest)")
+    page.get_by_label(re.compile("^Change the rollout strategy of web")).check()
+    clicks.count += 1
+    clicks.press("button", "Start run")
+    expect(page).to_have_url(re.compile("/rollouts/staged/runs/web-1/$"))
+    approve = main.get_by_role("button", name="Approve stage")
+    for _ in range(60):
+        if approve.is_visible():
+            break
+        work()
+        page.reload()
+    clicks.press("button", "Approve stage")
+    expect(main).to_contain_text("Approved")
+    assert clicks.count <= 8

@@ -21,6 +21,8 @@ from placements.models import (
     StagedRun,
     StagedStrategy,
 )
+from placements.services.history.queries import revision_number_of
+from placements.services.overrides.operations import save_override
 from placements.services.placements import save_placement
 from placements.services.rollouts import operations
 from placements.services.rollouts.controller import sync_due_rollouts
@@ -38,6 +40,7 @@ from tests.rows import (
     pick_n_spec,
     placement_document,
 )
+from tests.services.rollouts.overrides import for_clusters, rule
 from tests.services.rollouts.staged import StagedWorld, run_document, stage, staged_spec
 from tests.services.rollouts.world import SECOND, world_once
 from tests.web.reading import page_text, words_of
@@ -49,6 +52,8 @@ Fetch = Callable[[Client, str], str]
 BY_STAGE = {"canary": ["c001"], "prod": ["c000", "c002", "c003"]}
 RUN = "/rollouts/staged/runs/one/"
 START = "/placements/web/staged-run/"
+CHOOSE = "/rollouts/staged/new-run/"
+APPROVALS = "?waiting=approval"
 
 
 @pytest.fixture
@@ -1063,6 +1068,56 @@ def test_a_strategy_starts_runs_also_of_placements_with_rolling_updates(
     assert (before.revision, before.is_staged) == (1, False), "nothing has changed"
     assert started["Location"] == "/rollouts/staged/runs/shop-1/"
     assert Placement.objects.get(name="shop").is_staged
+
+
+@pytest.mark.usefixtures("world")
+def test_a_run_starts_from_the_rollouts_by_choosing_a_placement(
+    operator: Client, viewer: Client, text_of: Fetch
+) -> None:
+    decided("shop", pick_n_spec(1))
+
+    lists = [text_of(operator, f"/rollouts/{query}") for query in ("", APPROVALS)]
+    page = text_of(operator, CHOOSE)
+
+    link = f'href="{CHOOSE}"'
+    assert all(link in one and "Start staged run" in one for one in lists)
+    assert link not in text_of(viewer, "/rollouts/")
+    assert re.findall(r'href="(/placements/\w+/staged-run/)"', page) == [
+        "/placements/shop/staged-run/",
+        START,
+    ]
+    assert "shop Rolling update 1" in words_of(page)
+    assert "No placements match." in text_of(operator, f"{CHOOSE}?q=nothing")
+
+
+def test_the_form_of_a_run_calls_the_latest_revision_as_the_placement_does(
+    operator: Client, text_of: Fetch, waiting: StagedWorld
+) -> None:
+    def latest() -> list[str]:
+        page = words_of(text_of(operator, f"{START}?strategy=careful"))
+        return re.findall(r"Revision (\d+) \(latest\)", page)
+
+    number = revision_number_of(Placement.objects.get(name="web"))
+
+    assert latest() == [str(number)]
+    assert "the run changes nothing" not in text_of(operator, START)
+    waiting.go_on(40)
+    waiting.approve("one", "canary")
+    waiting.go_on(60)
+    done = words_of(text_of(operator, f"{START}?strategy=careful"))
+    older = words_of(text_of(operator, f"{START}?strategy=careful&snapshot=0"))
+    for one in (done, older):
+        assert (
+            f"All 4 clusters have revision {number} already: the run changes nothing."
+            in one
+        )
+    patch = rule({"op": "add", "path": "/metadata/labels", "value": {"tone": "light"}})
+    save_override(for_clusters("bright", patch), by=None, now=waiting.now)
+    changed = words_of(text_of(operator, f"{START}?strategy=careful"))
+    assert "the run changes nothing" not in changed
+    Placement.objects.update(has_newer_resources=True)
+    assert latest() == []
+    assert "The next revision, with the changed resources" in text_of(operator, START)
 
 
 @pytest.mark.usefixtures("waiting")
