@@ -101,7 +101,7 @@ SAMPLES = {
     "staged-run": "/rollouts/staged/runs/one/",
     "staged-run-resume": "/rollouts/staged/runs/one/resume/",
     "staged-run-approve": "/rollouts/staged/runs/one/approve/all/",
-    "staged-run-stop": "/rollouts/staged/runs/one/stop/",
+    "staged-run-pause": "/rollouts/staged/runs/one/pause/",
     "staged-run-abandon": "/rollouts/staged/runs/one/abandon/",
     "staged-run-skip-wait": "/rollouts/staged/runs/one/skip-wait/all/",
     "staged-run-retry": "/rollouts/staged/runs/one/retry/{cluster}/",

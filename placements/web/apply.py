@@ -1,7 +1,7 @@
 """Apply YAML: a preview with the difference of each object, then exactly what was previewed."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
@@ -48,10 +48,9 @@ from placements.web.resources import placements_selecting
 REFUSED = "refused"
 _FUTURE = {one: f"would be {one}" for one in ("created", "changed", "joined")}
 _PAGE = "resources/apply.html"
-_PREVIEW = "resources/_preview.html"
 _MOST_SHOWN = 200
 # A part of the page is shown with the status 422 only.
-_REFUSALS = {(NotOfTeamError, False): HTTPStatus.FORBIDDEN}
+_REFUSALS: Mapping[Any, int] = {(NotOfTeamError, False): HTTPStatus.FORBIDDEN}
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +115,13 @@ def apply(request: HttpRequest) -> HttpResponse:
         page["has_changed"] = not isinstance(error, UnschedulesEverything)
         return _show_preview(request, documents, page, status=409)
     except (InvalidManifest, NotOfTeamError) as error:
-        forbidden = [FieldError("", "forbidden", str(error))]
-        page["errors"] = getattr(error, "errors", forbidden)
+        page["errors"] = getattr(
+            error, "errors", [FieldError("", "forbidden", str(error))]
+        )
         status = _REFUSALS.get((type(error), wants_fragment(request)), 422)
-        return render_page(request, _PAGE, page, fragment=_PREVIEW, status=status)
+        return render_page(
+            request, _PAGE, page, fragment="resources/_preview.html", status=status
+        )
 
 
 def _starting_text(request: HttpRequest) -> str:
@@ -167,7 +169,9 @@ def _show_preview(
     page["rows"] = rows[:_MOST_SHOWN]
     page["more"] = len(rows) - len(page["rows"])
     page["counts"] = Counter(one.words for one in rows).items()
-    return render_page(request, _PAGE, page, fragment=_PREVIEW, status=status)
+    return render_page(
+        request, _PAGE, page, fragment="resources/_preview.html", status=status
+    )
 
 
 def _object_previews(

@@ -180,10 +180,17 @@ def with_stages(text: str, params: QueryDict) -> str:
 def choose_placement(request: HttpRequest) -> HttpResponse:
     """List the placements of which a staged update run can start, to go on to its form."""
     text = request.GET.get("q", "").strip().lower().replace("\0", "")
-    rows = Placement.objects.filter(deleting_since=None, full_name__contains=text)
-    page = page_from(request, rows, order="full_name", unique="full_name")
-    context = {"text": text, "rows": page.rows, "after": page.after}
-    return render(request, "staged_strategies/choose.html", context)
+    page = page_from(
+        request,
+        Placement.objects.filter(deleting_since=None, full_name__contains=text),
+        order="full_name",
+        unique="full_name",
+    )
+    return render(
+        request,
+        "staged_strategies/choose.html",
+        {"text": text, "rows": page.rows, "after": page.after},
+    )
 
 
 @for_operators("manage staged update runs", of=of_placement)
@@ -263,8 +270,9 @@ def _start_page(
             row = StagedStrategy(namespace=placement.namespace, document=start)
     preview = None
     if row is not None:
-        now = datetime.now(UTC)
-        preview = preview_of(placement, row, snapshot, becomes_external=True, now=now)
+        preview = preview_of(
+            placement, row, snapshot, becomes_external=True, now=datetime.now(UTC)
+        )
     context = {
         "editor": editor,
         "new_strategy": NEW_STRATEGY,
@@ -278,8 +286,13 @@ def _start_page(
         "name": request.POST.get("name", "") or free_name(placement.full_name),
         "errors": errors,
     }
-    page, part = "staged_strategies/start.html", "staged_strategies/_preview.html"
-    return render_page(request, page, context, fragment=part, status=status)
+    return render_page(
+        request,
+        "staged_strategies/start.html",
+        context,
+        fragment="staged_strategies/_preview.html",
+        status=status,
+    )
 
 
 def _new_strategy(

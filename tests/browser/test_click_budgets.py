@@ -213,7 +213,7 @@ def test_a_cluster_is_added_labelled_tainted_and_drained_within_five_clicks(
     clicks.press("button", "Add member cluster")
     clicks.press("link", "Drain")
     clicks.press("button", "Drain newcomer")
-    expect(main).to_contain_text("Drain progress")
+    expect(main).to_contain_text("Drain of newcomer started.")
     assert clicks.count <= 5
 
     # The same in the admin, from the page of the cluster.
@@ -239,7 +239,8 @@ def test_a_cluster_is_added_labelled_tainted_and_drained_within_five_clicks(
     clicks.press("button", "Save", within="body")
     clicks.press("link", "Drain", within="body")
     clicks.press("button", "Drain another")
-    expect(main).to_contain_text("Drain progress")
+    expect(page).to_have_url(re.compile("/admin/clusters/membercluster/"))
+    expect(main).to_contain_text("Drain of another started. Progress and result")
     assert clicks.count <= 5
     another = MemberCluster.objects.get(name="another")
     assert another.document["metadata"]["labels"] == {"region": "west"}

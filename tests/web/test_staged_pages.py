@@ -373,7 +373,7 @@ def test_operators_and_approvers_are_offered_what_is_theirs(
 ) -> None:
     assert actions_on(text_of(viewer, RUN)) == []
     assert actions_on(text_of(operator, RUN)) == [
-        "stop/",
+        "pause/",
         "abandon/",
         "skip-wait/canary/",
     ]
@@ -508,7 +508,7 @@ def test_what_a_cluster_says_moves_the_page_too(
 @pytest.mark.nightly
 @pytest.mark.parametrize(
     ("action", "state"),
-    [("stop", "Stop"), ("abandon", "Run")],
+    [("pause", "Stop"), ("abandon", "Run")],
 )
 @pytest.mark.usefixtures("waiting")
 def test_actions_require_confirmation(
@@ -576,7 +576,7 @@ def test_a_failed_cluster_is_retried_by_its_button(
 
 
 @pytest.mark.usefixtures("collected_static")
-def test_a_run_stopped_at_an_approval_is_stopped_wherever_it_is_shown(
+def test_a_run_paused_at_an_approval_is_paused_wherever_it_is_shown(
     approver: Client, waiting: StagedWorld
 ) -> None:
     def page(address: str) -> str:
@@ -589,39 +589,41 @@ def test_a_run_stopped_at_an_approval_is_stopped_wherever_it_is_shown(
         page, (RUN, "/placements/web/", "/", "/inbox/")
     )
     assert run.count("Waiting for approval") == 0
-    assert "Stopped Waiting for a user to resume the run" in run
-    assert "1. canary Stopped · 1 of 1 updated" in run
+    assert "Paused Waiting for a user to resume the run" in run
+    assert "1. canary Paused · 1 of 1 updated" in run
     assert "Approval takes effect when the run continues" in run
-    assert "Stopped (1 of 4 started)" in placement
+    assert "Paused (1 of 4 started)" in placement
     assert placement.count("Waiting for a user to resume the run. Open one") == 1
-    assert "c003 Stopped" in placement
+    assert "c003 Paused" in placement
     assert "aiting for approval" not in placement
     assert "Pending approval" not in placement
-    assert "Stopped (1 of 4 started)" in page("/placements/")
-    assert "1 stalled or paused" in overview
-    assert "web: staged run one is stopped No new updates start." in overview
+    assert "Paused (1 of 4 started)" in page("/placements/")
+    assert "1 paused" in overview
+    assert "stalled" not in overview
+    assert "web: staged run one is paused No new updates start." in overview
     assert "approve stage" not in overview + inbox
     assert "0 approvals pending" in overview
-    assert "web: staged run one is stopped" in inbox
+    assert "web: staged run one is paused" in inbox
     assert "All In progress Completed Superseded Stopped or aborted Failed" in page(
         "/rollouts/"
     )
-    assert "web · one Stopped" in page("/rollouts/?state=stopped")
+    assert "web · one Paused" in page("/rollouts/?state=running")
+    assert "web · one" not in page("/rollouts/?state=stopped")
     [item] = approver.get("/api/v1/inbox").json()["items"]
     assert (item["level"], item["message"]) == (
         "suspended",
-        "Staged run one is stopped; no new updates start.",
+        "Staged run one is paused; no new updates start.",
     )
     health = approver.get("/api/v1/placements/web").json()["status"]["health"]
     assert (health["level"], health["word"], health["message"]) == (
         "suspended",
-        "Stopped",
+        "Paused",
         "1 of 4 started",
     )
 
     waiting.approve("one", "canary")
     assert "Approved by ann" in page(RUN)
-    assert "Stopped Waiting for a user to resume the run" in page(RUN)
+    assert "Paused Waiting for a user to resume the run" in page(RUN)
     waiting.set("one", "Run")
     assert "Waiting for timer" in page(RUN)
 
@@ -661,8 +663,8 @@ def test_an_action_shows_before_a_worker_processes_it(
         fragment = poll(client, f"{address}?v=old")[1]
         assert 'id="count-inbox" hx-swap-oob="true"></span>' in fragment, address
         assert 'id="count-rollouts" hx-swap-oob="true">1<' in fragment, address
-    client.post(f"{RUN}stop/")
-    assert "Stopping" in words_of(page_text(client.get(RUN)))
+    client.post(f"{RUN}pause/")
+    assert "Pausing" in words_of(page_text(client.get(RUN)))
     waiting.work()
     client.post(f"{RUN}resume/")
     assert "Progressing The run continues in a moment" in words_of(
@@ -687,7 +689,7 @@ def test_a_skipped_wait_is_no_longer_waited_for(
 
 
 @pytest.mark.usefixtures("collected_static")
-@pytest.mark.parametrize("action", ["resume/", "stop/", "abandon/"])
+@pytest.mark.parametrize("action", ["resume/", "pause/", "abandon/"])
 def test_what_is_not_allowed_after_an_abort_is_refused(
     operator: Client, waiting: StagedWorld, action: str
 ) -> None:
@@ -1070,6 +1072,23 @@ def test_a_strategy_starts_runs_also_of_placements_with_rolling_updates(
     assert Placement.objects.get(name="shop").is_staged
 
 
+def test_clusters_that_are_up_to_date_early_are_counted_alike_wherever_a_run_is_shown(
+    operator: Client, text_of: Fetch, waiting: StagedWorld
+) -> None:
+    waiting.go_on(40)
+    waiting.approve("one", "canary")
+    waiting.go_on(60)
+    waiting.begin("two")
+
+    run = words_of(text_of(operator, "/rollouts/staged/runs/two/"))
+    overview = words_of(text_of(operator, "/"))
+
+    assert "4 updated, of 4" in run
+    assert "prod Not started · 3 of 3 already at revision" in run
+    assert "Then prod: 3 clusters, 3 already up to date, 2 at a time." in run
+    assert "4 of 4 updated" in overview
+
+
 @pytest.mark.usefixtures("world")
 def test_a_run_starts_from_the_rollouts_by_choosing_a_placement(
     operator: Client, viewer: Client, text_of: Fetch
@@ -1265,7 +1284,7 @@ def test_runs_few_queries(
 def test_what_is_not_there_is_not_found(viewer: Client, operator: Client) -> None:
     gone = ["/rollouts/staged/runs/missing/", "/rollouts/staged/strategies/missing/"]
     assert [viewer.get(one).status_code for one in gone] == [404, 404]
-    assert operator.post("/rollouts/staged/runs/missing/stop/").status_code == 404
+    assert operator.post("/rollouts/staged/runs/missing/pause/").status_code == 404
 
 
 @pytest.mark.usefixtures("waiting")

@@ -6,8 +6,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Q
-
 from clusters.queries import current_fleet
 from fleetui.apimachinery.kinds import STAGED_STRATEGY_KIND, kind_in
 from fleetui.apimachinery.model import omit_empty
@@ -44,6 +42,7 @@ from placements.models import (
 from placements.services.overrides.queries import applying_to
 from placements.services.resources.queries import selection_for
 from placements.services.rollout_state import (
+    NO_VERSIONS,
     Versions,
     load_rollout_context,
     placement_facts,
@@ -271,7 +270,7 @@ class _StageBuilder:
 
 _WAITING = {
     WaitReason.RUN: "The run is not started.",
-    WaitReason.RESUME: "The run is stopped.",
+    WaitReason.RESUME: "The run is paused.",
     WaitReason.APPROVAL_BEFORE: "The stage waits for approval.",
 }
 
@@ -289,7 +288,7 @@ class RunPreview:
     """The stages of a run that has not started; `problems` are why it could not start, or not yet.
 
     `have_it` are clusters that run the chosen snapshot with its overrides already: nothing would be started
-    on them.
+    on them. `chosen` is None for the latest one, when the run starts.
     """
 
     stages: tuple[StagePreview, ...]
@@ -298,7 +297,6 @@ class RunPreview:
     is_final: bool
     have_it: frozenset[str]
     chosen: ResourceSnapshot | None
-    """None while the resources to roll out have no snapshot yet."""
 
     @property
     def is_rollback(self) -> bool:
@@ -364,10 +362,14 @@ def preview_of(
     if becomes_external:
         facts = replace(facts, is_staged=True)
     plan = initialise(spec, facts)
-    wanted = Q(is_latest=True, placement__has_newer_resources=False)
+    chosen: ResourceSnapshot | None = None
+    versions = (context.versions, NO_VERSIONS)[
+        placement.has_newer_resources | (placement.pinned_snapshot is not None)
+    ]
     if snapshot is not None:
-        wanted = Q(number=snapshot)
-    chosen = placement.resource_snapshots.filter(wanted).first()
+        chosen = placement.resource_snapshots.filter(number=snapshot).first()
+        overrides = applying_to(placement.full_name, chosen)
+        versions = Versions.of(chosen, context.manifest, overrides)
     if isinstance(plan, CannotStart):
         problems = tuple(map(reason_sentence, plan.reasons))
         return RunPreview((), (), problems, plan.is_final, frozenset(), chosen)
@@ -375,8 +377,6 @@ def preview_of(
         StagePreview(stage_words(words, clusters=len(stage.steps)), stage.cluster_names)
         for words, stage in zip(spec.stages, plan.stages, strict=True)
     )
-    applying = applying_to(placement.full_name, chosen)
-    versions = Versions.of(chosen, context.manifest, applying)
     have_it = frozenset(
         one.name
         for one in context.state.clusters
