@@ -178,7 +178,7 @@ def with_stages(text: str, params: QueryDict) -> str:
 @for_operators("manage staged update runs", of=by_operation)
 @require_safe
 def choose_placement(request: HttpRequest) -> HttpResponse:
-    """List the placements of which a staged update run can start, to go on to its form."""
+    """List the placements of which a staged update run can start, with links to its form."""
     text = request.GET.get("q", "").strip().lower().replace("\0", "")
     page = page_from(
         request,

@@ -2,14 +2,16 @@
    when it opens a page: which links and forms are not swapped, style sheets, focus, scroll position, errors. */
 
 /* Opened by the browser itself: what has scripts or a security policy of its own (the editor, the admin site, the API),
-   what changes who the user is, forms with files, and what is saved as a file or handled by another module. */
+   what leads back there, what changes who the user is, forms with files, and what is saved as a file or handled by
+   another module. */
 const APART = /^(\/hubs\/[^/]+)?\/(admin|api|account|login|logout|oidc|static|access-log\/export)\b|\/(edit|new|drafts)\//;
 const OWN = "[download], [target], [type], [enctype], [data-copy], [data-prefer], [data-key='?'], #download";
 
 document.addEventListener("htmx:beforeProcessNode", ({ detail: { elt } }) => {
   if (!elt.matches("a[href], form")) return;
   const address = new URL(elt.getAttribute("href") ?? elt.getAttribute("action") ?? "", location.href);
-  const isApart = APART.test(address.pathname) || address.searchParams.has("download") || elt.matches(OWN);
+  const { pathname, searchParams: query } = address;
+  const isApart = APART.test(pathname) || APART.test(query.get("next")) || query.has("download") || elt.matches(OWN);
   if (isApart) elt.setAttribute("hx-boost", "false");
 });
 
