@@ -256,6 +256,11 @@ urlpatterns = [
         name="staged-strategies",
     ),
     path(
+        "rollouts/staged/new-run/",
+        staged_strategies.choose_placement,
+        name="staged-run-new",
+    ),
+    path(
         "rollouts/staged/new-strategy/",
         staged_strategies.new_strategy,
         name="staged-strategy-new",

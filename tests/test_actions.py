@@ -47,7 +47,7 @@ REST_NAMES = {
     "roll-back": "rollback",
     "retry-failed": "retry",
     "resume": "state",
-    "stop": "state",
+    "pause": "state",
 }
 SHOWN_APART = {"pause", "resume", "retry", "retry-failed"}
 """They have a button in rows, or one that changes its name."""
@@ -165,7 +165,7 @@ class Case:
             )
         is_rolling = self.kind is ActionKind.ROLLING
         start = "placements/web" if is_rolling else "staged-runs/one"
-        is_state = not is_rolling and self.name in ("resume", "stop")
+        is_state = not is_rolling and self.name in ("resume", "pause")
         name = (
             REST_NAMES.get(self.name, self.name)
             if is_state or not is_rolling
@@ -229,7 +229,7 @@ CASES = [
     *rolling("retry", fail, nothing, "c000"),
     *rolling("retry-failed", fail, nothing),
     *rolling("reapply", nothing, delete, "c001"),
-    *staged("stop", nothing, abandon),
+    *staged("pause", nothing, abandon),
     *staged("resume", stop_run, abandon_stopped),
     *staged("abandon", nothing, abandon),
     *staged("approve", nothing, abandon, "prod"),

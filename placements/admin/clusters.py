@@ -565,7 +565,7 @@ class MemberClusterAdmin(RoleAdmin):
     ordering = ("name",)
     search_fields = ("name",)
     search_help_text = (
-        "Part of a name, the value of a label, or key:value. All terms must match."
+        "Part of a name, the value of a label, or key=value. All terms must match."
     )
     save_on_top = False
     actions = [_action_on_many(name) for name in BULK_ACTIONS]

@@ -944,12 +944,22 @@ class StagedRunViewSet(FullNameViewSet):
         method="post",
         route=route_of(ACTIONS[ActionKind.STAGED, "resume"]),
         commands=[
-            command_of(ACTIONS[ActionKind.STAGED, "resume"], state=str(RunState.RUN)),
-            command_of(ACTIONS[ActionKind.STAGED, "stop"], state=str(RunState.STOP)),
+            {
+                **command_of(
+                    ACTIONS[ActionKind.STAGED, "resume"], state=str(RunState.RUN)
+                ),
+                "help": "Start a run, or resume one that is paused",
+            },
+            {
+                **command_of(
+                    ACTIONS[ActionKind.STAGED, "pause"], state=str(RunState.STOP)
+                ),
+                "help": "Pause a run: no new updates start before it is resumed",
+            },
         ],
     )
     def state(self, request: Request, name: str) -> Response:
-        """Start, stop or resume a run."""
+        """Start, pause or resume a run."""
         (state,) = parse_body(request, RunStateInputSerializer).values()
         set_state(name, state, **actor(request), expected=expected_revision(request))
         return self.action_response(name)

@@ -168,9 +168,9 @@ GATES: Mapping[str, tuple[HealthLevel, str, str]] = {
     WaitReason.APPROVAL_BEFORE: (HealthLevel.ATTENTION, WAITS_FOR_APPROVAL, "before"),
     WaitReason.APPROVAL_AFTER: (HealthLevel.ATTENTION, WAITS_FOR_APPROVAL, "after"),
     WaitReason.TIME: (HealthLevel.PROGRESS, "Waiting for timer", "after"),
-    WaitReason.RESUME: (HealthLevel.SUSPENDED, "Stopped", ""),
+    WaitReason.RESUME: (HealthLevel.SUSPENDED, "Paused", ""),
 }
-"""The status while a staged update run waits at a gate or is stopped, and on which side of the stage."""
+"""The status while a staged update run waits at a gate or is paused, and on which side of the stage."""
 _Status = tuple[HealthLevel, str, str] | None
 _WORDS = {
     "Invalid resource selector": "Failed",

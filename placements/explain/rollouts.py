@@ -613,7 +613,7 @@ def plan_document(
 
 
 NO_FORECAST = {
-    "paused": "No forecast while the placement is paused.",
+    "paused": "No forecast while the rollout is paused.",
     "stopped": "No forecast while the rollout is stopped.",
     "not-started": "No forecast before the run starts.",
     "stalled": "No forecast: the rollout waits for clusters that it cannot update.",

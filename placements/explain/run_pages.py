@@ -10,6 +10,7 @@ from fleetui.apimachinery.words import counted
 from placements.engine.rollout.actions import BlockReason, RollingUpdateResult
 from placements.engine.rollout.staged_run import (
     ClusterStep,
+    Stage,
     StagedRunPlan,
     StagedUpdateResult,
     Wait,
@@ -215,7 +216,11 @@ def rolling_effects(
     back = ""
     if can_roll_back:
         back = f"Makes an older revision the newest one and pins {name} to it."
-    return [(action, words), ("Stop", stop), *_common_effects(counts, revision, back)]
+    return [
+        (action, words),
+        ("Stop rollout", stop),
+        *_common_effects(counts, revision, back),
+    ]
 
 
 def _common_effects(
@@ -265,18 +270,21 @@ def staged_wait_rows(result: StagedUpdateResult, who: str) -> list[WaitRow]:
 
 
 def next_stage_words(run: StagedRunPlan, wait: Wait, parts: Mapping[str, Part]) -> str:
-    """Return what an approval starts: "Then prod: 3 of 5 clusters, 2 at a time."."""
+    """Return what an approval starts: "Then prod: 5 clusters, 2 up to date, 2 at a time."."""
     names = [stage.name for stage in run.stages]
     at = names.index(wait.stage) + (wait.reason is WaitReason.APPROVAL_AFTER)
     following = next((stage for stage in run.stages[at:] if stage.steps), None)
     if following:
         clusters = counted(len(following.steps), "cluster")
-        left = sum(parts[step.name] not in DONE for step in following.steps)
-        if left < len(following.steps):
-            clusters = f"{left:,} of {clusters}"
+        if finished := finished_in(following, parts):
+            clusters += f", {finished:,} already up to date"
         return f"Then {following.name}: {clusters}, {following.limit:,} at a time."
     removals = len(run.deletions.steps)
     return f"Then {counted(removals, 'removal')}." if removals else "Then the run ends."
+
+
+def finished_in(stage: Stage, parts: Mapping[str, Part]) -> int:
+    return sum(parts[step.name] in DONE for step in stage.steps)
 
 
 class Gate(NamedTuple):
@@ -359,11 +367,11 @@ def staged_effects(
     done, total = counts[Part.UPDATED], counts.total()
     running = counts[Part.UPDATING]
     left = counted(counts[Part.PENDING], "pending cluster")
-    first = ("Resume", f"The run continues with {left}.")
+    first = ("Resume run", f"The run continues with {left}.")
     if is_prepared:
-        first = ("Start", f"The first stage starts; {left}.")
+        first = ("Start run", f"The first stage starts; {left}.")
     elif may_stop:
         finish = f"The {running:,} updating finish. " if running else ""
-        first = ("Stop", f"{finish}No new updates start until you resume.")
+        first = ("Pause run", f"{finish}No new updates start until you resume.")
     abort = f"Ends the run at {done:,} of {total:,}; clusters keep their revision."
-    return [first, ("Abort", abort), *_common_effects(counts, revision, back)]
+    return [first, ("Abort run", abort), *_common_effects(counts, revision, back)]

@@ -95,7 +95,7 @@ NO_PAGES = frozenset(_WAY_OF).difference(_ONLY_FORMS) | {
     "staged-run-retry",
     "staged-run-retry-failed",
     "staged-run-skip-wait",
-    "staged-run-stop",
+    "staged-run-pause",
     "staged-strategy-delete",
     "staged-strategy-edit",
     "staged-strategy-new",

@@ -276,10 +276,10 @@ _ACTIONS = (
         partial(why_not_state, state=RunState.RUN),
     ),
     _staged(
-        "stop",
-        "Stop run {name}",
+        "pause",
+        "Pause run {name}",
         "No new updates start. Running updates finish. The run can be resumed.",
-        "Staged update run {name} stopped.",
+        "Staged update run {name} paused.",
         partial(operations.set_state, state=RunState.STOP),
         partial(why_not_state, state=RunState.STOP),
     ),

@@ -29,6 +29,7 @@ from fleetui.hub_scope import LOCAL_HUB, current_hub_id
 from fleetui.models import AuditEventType, Event
 from fleetui.prepared import PreparedQuery
 from placements.engine.envelopes import applied_identities
+from placements.engine.rollout.staged_run import RunStatus
 from placements.manifests.binding import BindingState
 from placements.models import (
     UNFULFILLED,
@@ -48,7 +49,11 @@ from placements.services.health import (
 )
 from placements.services.loss.evaluation import impact_of
 from placements.services.loss.queries import loss_advice
-from placements.services.rollouts.queries import runs_under_way, waiting_runs
+from placements.services.rollouts.queries import (
+    IS_PAUSED,
+    runs_under_way,
+    waiting_runs,
+)
 
 Row = TypeVar("Row", bound=Model)
 
@@ -209,14 +214,15 @@ def _states() -> dict[PlacementFilterState, Q]:
 class PlacementTotals:
     """How many placements there are, in all and by filter value; a placement can match several.
 
-    Beside them how many runs wait for a user, how many placements wait for an approval or are suspended, the
-    key of the resilience report, and the first namespaces.
+    Beside them how many runs wait for a user and how many of these are paused, how many placements wait for
+    an approval or are suspended, the key of the resilience report, and the first namespaces.
     """
 
     in_all: int
     by_state: dict[PlacementFilterState, int]
     report: int | None
     waiting: int
+    paused: int
     awaiting_approval: int
     suspended: int
     namespaces: list[str]
@@ -234,9 +240,15 @@ def counts_in_all(stored: Mapping[str, Any] | None = None) -> PlacementTotals:
     # A comparison of an older release has not all of these.
     by_state = {state: counts.get(state, 0) for state in PlacementFilterState}
     approval, suspended = (counts.get(name, 0) for name in _OTHER_STATES)
-    names = counts.get("namespaces", [])
     return PlacementTotals(
-        in_all, by_state, report, waiting, approval, suspended, names
+        in_all,
+        by_state,
+        report,
+        waiting,
+        counts.get("paused_runs", 0),
+        approval,
+        suspended,
+        counts.get("namespaces", []),
     )
 
 
@@ -286,6 +298,8 @@ def _other_counts() -> dict[str, Any]:
     members = MemberCluster.objects.all()
     return {
         "waiting_runs": number_of(waiting) + number_of(staged_waiting),
+        "paused_runs": number_of(waiting.filter(IS_PAUSED))
+        + number_of(staged_waiting.filter(IS_PAUSED | Q(status=RunStatus.STOPPED))),
         "runs_under_way": number_of(rolling) + number_of(staged),
         "clusters": number_of(members),
         "simulated": number_of(members.filter(driver=SIMULATED)),

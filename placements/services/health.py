@@ -327,7 +327,7 @@ def _status_of(placement: Any, row: Mapping[str, Any]) -> ClusterStatus:
     )
     if placement.is_staged and (not placement.is_rolling or placement.gate in GATES):
         suspension = suspension or (
-            "Stopped" if placement.gate == WaitReason.RESUME else "Pending"
+            "Paused" if placement.gate == WaitReason.RESUME else "Pending"
         )
     is_selected = (
         row["state"] != BindingState.UNSCHEDULED and placement.deleting_since is None

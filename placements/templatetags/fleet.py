@@ -22,7 +22,6 @@ from django.utils.safestring import mark_safe
 
 from fleetui.apimachinery.quantity import quantity_words
 from fleetui.apimachinery.words import UNIT_SECONDS, joined
-from fleetui.audit import SYSTEM
 from fleetui.htmx import query_with
 from fleetui.hub_backend import current_backend
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id
@@ -58,18 +57,13 @@ _STATES = {
     "finished": "Completed",
     "stopped": "Stopped or aborted",
 }
+_BY_WORDS = {words.lower(): state for state, words in _STATES.items()}
 _SIMULATED = mark_safe(
     ' <span class="simulated" title="This cluster exists only in this console">Simulated</span>'
 )  # no value of a user
 ROW_NAME, ROW_AGE, ROW_MARK = "\0", "\1", "\2"
 """In place of the name of a cluster, the age of its heartbeat and the mark of a simulated one."""
 _HUMP = re.compile(r"([a-z])([A-Z])")
-
-
-@register.filter
-def actor(name: str) -> str:
-    """Return who requested something: a user, or the console where no user did."""
-    return {SYSTEM: "the console"}.get(name, name)
 
 
 @register.filter
@@ -213,6 +207,10 @@ def signs(words: str) -> str:
 def state_words(state: str) -> str:
     """Return the status word of a filter value of clusters, placements or rollouts."""
     return _STATES.get(state, str(state).replace("-", " ").capitalize())
+
+
+def state_of(words: str) -> str:
+    return _BY_WORDS.get(words.lower(), words.lower().replace(" ", "-"))
 
 
 @register.filter

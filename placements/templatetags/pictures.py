@@ -100,7 +100,11 @@ def ticks(line: Any) -> str:
     words = f"{line.progress.updated:,} of {line.progress.total:,} clusters updated"
     bar = mark_safe("".join(groups))  # noqa: S308 - states and numbers only
     return format_html(
-        '<div class="ticks {}" role="img" aria-label="{}">{}</div>', size, words, bar
+        '<div class="ticks {} {}" role="img" aria-label="{}">{}</div>',
+        size,
+        line.state.kind,
+        words,
+        bar,
     )
 
 

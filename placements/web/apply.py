@@ -1,7 +1,7 @@
 """Apply YAML: a preview with the difference of each object, then exactly what was previewed."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
@@ -14,6 +14,7 @@ from fleetui.access.secret_values import plain_manifest
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, ManifestWarning
 from fleetui.apimachinery.secrets import HubObject
 from fleetui.apimachinery.yaml import Document, dump_yaml
+from fleetui.htmx import render_page, wants_fragment
 from fleetui.middleware import costly
 from fleetui.models import Event
 from fleetui.permissions import (
@@ -48,6 +49,8 @@ REFUSED = "refused"
 _FUTURE = {one: f"would be {one}" for one in ("created", "changed", "joined")}
 _PAGE = "resources/apply.html"
 _MOST_SHOWN = 200
+# A part of the page is shown with the status 422 only.
+_REFUSALS: Mapping[Any, int] = {(NotOfTeamError, False): HTTPStatus.FORBIDDEN}
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +114,14 @@ def apply(request: HttpRequest) -> HttpResponse:
     except (UnschedulesEverything, PreviewChangedError, RefusedDocuments) as error:
         page["has_changed"] = not isinstance(error, UnschedulesEverything)
         return _show_preview(request, documents, page, status=409)
-    except InvalidManifest as error:
-        return render(request, _PAGE, {**page, "errors": error.errors}, status=422)
-    except NotOfTeamError as error:
-        page["errors"] = [FieldError("", "forbidden", str(error))]
-        return render(request, _PAGE, page, status=403)
+    except (InvalidManifest, NotOfTeamError) as error:
+        page["errors"] = getattr(
+            error, "errors", [FieldError("", "forbidden", str(error))]
+        )
+        status = _REFUSALS.get((type(error), wants_fragment(request)), 422)
+        return render_page(
+            request, _PAGE, page, fragment="resources/_preview.html", status=status
+        )
 
 
 def _starting_text(request: HttpRequest) -> str:
@@ -163,7 +169,9 @@ def _show_preview(
     page["rows"] = rows[:_MOST_SHOWN]
     page["more"] = len(rows) - len(page["rows"])
     page["counts"] = Counter(one.words for one in rows).items()
-    return render(request, _PAGE, page, status=status)
+    return render_page(
+        request, _PAGE, page, fragment="resources/_preview.html", status=status
+    )
 
 
 def _object_previews(

@@ -72,6 +72,7 @@ def status_bar(
     """
     counts = health.counts
     is_rolling = run is not None and run.is_running and run.gate not in GATES
+    is_paused = run is not None and run_state(run) == _PAUSED
     is_suspended = (
         health.level is HealthLevel.SUSPENDED
         or health.condition == "No resources selected"
@@ -80,7 +81,7 @@ def status_bar(
     )
     rest = HealthLevel.SUSPENDED if is_suspended else HealthLevel.PROGRESS
     seen = (
-        (HealthLevel.HEALTHY, counts.available),
+        ((HealthLevel.HEALTHY, HealthLevel.SUSPENDED)[is_paused], counts.available),
         (HealthLevel.FAILED, counts.failed),
         (HealthLevel.ATTENTION, counts.not_available + counts.unreachable),
         (HealthLevel.UNKNOWN, counts.not_observed + counts.not_monitored),
@@ -93,6 +94,7 @@ def status_bar(
     return segments((level, "", number) for level, number in parts)
 
 
+_PAUSED = Badge("suspended", "Paused")
 STATE_BADGES = {
     ClusterListState.READY: Badge("healthy", "Ready"),
     ClusterListState.NOT_MONITORED: Badge("unknown", "Not monitored"),
@@ -150,7 +152,7 @@ def phase_state(phase: str, block: str = "", *, failure: str = "") -> Badge:
 
 def run_state(run: Any) -> Badge:
     if run.is_running and run.placement and run.placement.paused_since:
-        return Badge("suspended", "Paused")
+        return _PAUSED
     status = run.status if run.kind == RunKind.STAGED else _rolling_status(run)
     gate = GATES.get(run.gate or "") if status == RunStatus.WAITING else None
     if gate:
@@ -189,8 +191,8 @@ _RUNS: dict[str, Badge] = {
     RunStatus.PROGRESSING: Badge("progress", "Progressing"),
     RunStatus.WAITING: Badge("attention", "Waiting"),
     RunStatus.STUCK: Badge("attention", "Stalled"),
-    RunStatus.STOPPING: Badge("progress", "Stopping"),
-    RunStatus.STOPPED: Badge("suspended", "Stopped"),
+    RunStatus.STOPPING: Badge("progress", "Pausing"),
+    RunStatus.STOPPED: _PAUSED,
     RunStatus.SUCCEEDED: Badge("healthy", "Completed"),
     RunStatus.FAILED: Badge("failed", "Failed"),
     RunStatus.ABANDONED: Badge("pending", "Aborted"),

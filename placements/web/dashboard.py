@@ -129,7 +129,7 @@ def figures_of(
     healthy = of_placements.by_state[PlacementFilterState.HEALTHY]
     pending = [one for one in items if one.kind == ProblemKind.APPROVAL_PENDING]
     waiting = min(len({one.name for one in pending}), of_placements.waiting)
-    stalled = of_placements.waiting - waiting
+    stalled = of_placements.waiting - waiting - of_placements.paused
     quiet = of_placements.awaiting_approval, of_placements.suspended
     others = counts.placements - healthy - counts.degraded - sum(quiet)
     not_ready = [one for one in fleet["legend"] if one.kind != "healthy"]
@@ -149,7 +149,8 @@ def figures_of(
     )
     run_parts = _parts(
         (runs - of_placements.waiting, "progressing", "progress"),
-        (stalled, "stalled or paused", "attention"),
+        (stalled, "stalled", "attention"),
+        (of_placements.paused, "paused", ""),
         (waiting, "waiting for approval", ""),
     )
     last_end = None if runs else queries.last_rollout_end()

@@ -738,11 +738,14 @@ class DecisionPage(DecisionView):
 
     @cached_property
     def cluster_list(self) -> ClusterList:
-        """The clusters that the address selects: `?q=fox&group=region:east&reason=outranked`."""
+        """The clusters that the address selects: `?q=fox&group=region=east&reason=outranked`.
+
+        Older addresses have `region:east`.
+        """
         text = self._request.GET.get("q", "").strip().lower()
-        group = self._request.GET.get("group", "").strip()
+        group = self._request.GET.get("group", "").strip().replace(":", "=", 1)
         reason = word_from(self._request, "reason", ReasonCode)
-        key, _, value = group.partition(":")
+        key, _, value = group.partition("=")
         cycle = self.value.cycle
 
         # As in the funnel, reasons that people call the same are the same. A claim is a property.
@@ -762,7 +765,7 @@ class DecisionPage(DecisionView):
             and (not reason or one.against.code in alike)
         ]
         domains = [
-            f"{one.topology_key}:{name}"
+            f"{one.topology_key}={name}"
             for one in cycle.policy.topology_spread_constraints
             for name in cycle.fleet.topology(
                 one.topology_key, one.topology_key_type

@@ -123,11 +123,9 @@ def _change(request: HttpRequest, cluster: MemberCluster) -> HttpResponse:
         return _page(request, cluster, errors=error.errors, status=422)
     page = reverse("web:cluster-drain", args=[cluster.name])
     back = next_address(request, page)
-    if not done and back != page:
-        words = '{} is cordoned. <a href="{}">Progress and result of its drain</a>'
-        done = format_html(words, cluster.name, page)
-    if done:
-        messages.success(request, done)
+    if back != page and request.POST.get("how") != "cordon":
+        done = format_html('{} <a href="{}">Progress and result</a>', done, page)
+    messages.success(request, done)
     return redirect(back)
 
 
@@ -144,11 +142,15 @@ def _start(request: HttpRequest, cluster: MemberCluster) -> str:
     deadline = how["now"] + timedelta(minutes=minutes) if minutes else None
     impact = drain_impact(cluster.name, now=how["now"])
     if impact.needs_typed_name and request.POST.get("name", "").strip() != cluster.name:
-        message = "Required value: some placements lose a cluster without a replacement"
-        raise InvalidManifest.of("name", "required", message, cluster.name)
-    pace = Pace(at_once, None, first or None, deadline)
-    ACTIONS[ActionKind.CLUSTER, "drain"].run(cluster.name, **how, pace=pace)
-    return ""  # the page says it, until the drain has ended
+        raise InvalidManifest.of(
+            "name",
+            "required",
+            "Required value: some placements lose a cluster without a replacement",
+            cluster.name,
+        )
+    return ACTIONS[ActionKind.CLUSTER, "drain"].run(
+        cluster.name, **how, pace=Pace(at_once, None, first or None, deadline)
+    )
 
 
 def _number(
@@ -227,8 +229,10 @@ def _page(
 
 def _progress(row: Drain) -> dict[str, Any]:
     went = taken_over(row)
-    rows = row.steps.select_related("drain").order_by("placement_name")
-    in_order = sorted(rows, key=lambda step: _ORDER.index(DrainStep.State(step.state)))
+    in_order = sorted(
+        row.steps.select_related("drain").order_by("placement_name"),
+        key=lambda step: _ORDER.index(DrainStep.State(step.state)),
+    )
     have_all = set(
         Placement.objects.filter(
             full_name__in=[step.placement_name for step in in_order],

@@ -10,11 +10,14 @@ from dataclasses import dataclass
 from django.http import HttpRequest
 
 from placements.services.filters import LIST_FILTERS
+from placements.templatetags.fleet import state_of, state_words
 from placements.web.request import UnknownWord, address_with, unknown_words
 
 _WORD = re.compile(r'(?:[^\s"]|"[^"]*"?)+')
 _TYPED = {"state": "status", "by": "user"}
 _PARAMETERS = {typed: key for key, typed in _TYPED.items()}
+# A status is typed in the words of the page, or as addresses have it.
+_READ, _SHOWN = {"state": state_of}, {"state": state_words}
 _LONGEST = 40
 
 
@@ -65,7 +68,7 @@ def read_typed(request: HttpRequest, keys: Iterable[str]) -> str:
         name, is_pair, value = word.partition("=")
         key = _PARAMETERS.get(name, name)
         if is_pair and key in keys:
-            query[key] = value.replace('"', "")
+            query[key] = _READ.get(key, str)(value.replace('"', ""))
         else:
             (pairs if is_pair else words).append(word)
     if words or pairs:
@@ -109,17 +112,14 @@ def filter_bar(
     )
     names = {key: _TYPED.get(key, key) for key in keys}
     if text is None:
-        pairs = [
-            (name, request.GET.get(key, "").strip()) for key, name in names.items()
-        ]
         typed = [
-            f'{name}="{value}"' if " " in value else f"{name}={value}"
-            for name, value in pairs
-            if value
+            _typed(key, value)
+            for key in names
+            if (value := request.GET.get(key, "").strip())
         ]
         text = " ".join([*typed, search]).strip()
     known = [
-        (f"{names[one.key]}={choice[0]}", choice[1])
+        (_typed(one.key, choice[0]), choice[1])
         for one in facets
         if one.key in names
         for choice in one.choices
@@ -128,17 +128,19 @@ def filter_bar(
     for word in search.split() if names else ():
         key, is_pair, value = word.partition("=")
         if is_pair:
-            texts = [
-                (name, search.replace(word, f"{name}={value}"))
+            links = [
+                (
+                    name,
+                    address_with(
+                        request, after=None, q=search.replace(word, f"{name}={value}")
+                    ),
+                )
                 for name in names.values()
             ]
-            links = [
-                (name, address_with(request, after=None, q=one)) for name, one in texts
-            ]
-            rest = address_with(
+            without = address_with(
                 request, after=None, q=search.replace(word, "").strip() or None
             )
-            unknown.append(UnknownWord("filter", key[:_LONGEST], links, rest))
+            unknown.append(UnknownWord("filter", key[:_LONGEST], links, without))
     return FilterBar(
         text,
         [*hints, *(known or [(f"{name}=", "") for name in names.values()])],
@@ -147,6 +149,11 @@ def filter_bar(
         bool(text),
         unknown,
     )
+
+
+def _typed(key: str, value: str) -> str:
+    name, shown = _TYPED.get(key, key), _SHOWN.get(key, str)(value)
+    return f'{name}="{shown}"' if " " in shown else f"{name}={shown}"
 
 
 def _choices(request: HttpRequest, facet: Facet) -> list[FacetValue]:

@@ -445,7 +445,9 @@ def _strip_context(
     return {
         "placement": placement,
         "health": health,
-        "status_bar": badges.status_bar(placement, health, staged.get("staged_run")),
+        "status_bar": badges.status_bar(
+            placement, health, staged.get("staged_run", run)
+        ),
         "picked": badges.picked_of(placement, health.counts),
         "skews": skew_badges(skews_of(placement)),
         "is_waiting": is_waiting,
@@ -608,7 +610,7 @@ def _staged_context(placement: Placement) -> dict[str, Any]:
     runs = runs.annotate(has_started=Exists(started), runs_count=Window(Count("pk")))
     run: Any = runs.order_by("-pk").first()
     state, sentences = badges.run_state(run) if run else None, list[str]()
-    if run and state and state.words in ("Waiting for approval", "Stopped"):
+    if run and state and state.words in ("Waiting for approval", "Paused"):
         sentences = badges.without_status(sentences_of(run, result_in(run)), state)
     failed, waiting = failed_and_waiting(placement)
     has_started = run is not None and run.has_started

@@ -49,6 +49,7 @@ from placements.explain.run_pages import (
     LEVELS,
     Part,
     RunCount,
+    finished_in,
     gate_of,
     rolling_effects,
     staged_effects,
@@ -169,17 +170,16 @@ def rollouts(request: HttpRequest) -> HttpResponse:
     )
     kind = word_from(request, "kind", RunKind)
     rows: list[Any]
-    page: Page[Any]
     if is_inbox:
-        page = page_from(request, pending, order="requested_at", unique="id")
+        page: Page[Any] = page_from(request, pending, order="requested_at", unique="id")
         rows, count = (
             [waiting_for(one, current_user(request)) for one in page.rows],
             pending.count(),
         )
     else:
-        active = []
-        if not state:
-            active = active_runs(placement=name, text=text, most=_ROWS, kind=kind)
+        active = active_runs(
+            placement=name, text=text, most=_ROWS * (state is None), kind=kind
+        )
         start, size = start_of(request) - len(active), page_size(request.GET)
         page = runs_page(
             placement=name,
@@ -194,9 +194,14 @@ def rollouts(request: HttpRequest) -> HttpResponse:
         count = len(active) + runs_count(
             placement=name, text=text, state=state, kind=kind
         )
-    states = [(one, state_words(one), None) for one in RunListState]
     facets = [
-        Facet("state", "Status", states, is_row=True, without=("waiting",)),
+        Facet(
+            "state",
+            "Status",
+            [(one, state_words(one), None) for one in RunListState],
+            is_row=True,
+            without=("waiting",),
+        ),
         Facet(
             "kind",
             "Type",
@@ -428,8 +433,9 @@ def staged_run(request: HttpRequest, name: str) -> HttpResponse:
     picture = context["picture"]
     if run.is_running and picture:
         least = [f", minimum {value:,}" for *_, value in picture.minimums[:1]]
-        words = "".join(["available", *least])
-        context["limits"] = [RunCount(picture.available, words)]
+        context["limits"] = [
+            RunCount(picture.available, "".join(["available", *least]))
+        ]
     sentences = badges.without_status(sentences_of(run, result), context["state"])
     is_held = run.gate in GATES or run.eta.get("reason") in HELD
     if is_held or len(sentences) == 1:  # the title continues after what is waited for
@@ -552,8 +558,7 @@ def _stage_row(
     is_shown = stage.state == "current" or stage.failed or wanted == stage.stage.name
     rows = stage.rows if is_shown or stage.total == len(stage.rows) else ()
     steps = [(row, part_state(row.phase, parts[row.step.name])) for row in rows]
-    finished = sum(parts[step.name] in DONE for step in stage.stage.steps)
-    return stage, state, finished, steps
+    return stage, state, finished_in(stage.stage, parts), steps
 
 
 _BY_USERS = (

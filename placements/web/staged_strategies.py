@@ -29,6 +29,7 @@ from placements.manifests.strategy import StrategyType
 from placements.models import Placement, StagedRun, StagedStrategy
 from placements.services.filters import events_matching
 from placements.services.fleet.forms import lines_of, read_documents, read_strategy
+from placements.services.history.queries import with_revision
 from placements.services.placements import start_first_run
 from placements.services.rollouts.queries import (
     free_name,
@@ -174,11 +175,30 @@ def with_stages(text: str, params: QueryDict) -> str:
     )
 
 
+@for_operators("manage staged update runs", of=by_operation)
+@require_safe
+def choose_placement(request: HttpRequest) -> HttpResponse:
+    """List the placements of which a staged update run can start, with links to its form."""
+    text = request.GET.get("q", "").strip().lower().replace("\0", "")
+    page = page_from(
+        request,
+        Placement.objects.filter(deleting_since=None, full_name__contains=text),
+        order="full_name",
+        unique="full_name",
+    )
+    return render(
+        request,
+        "staged_strategies/choose.html",
+        {"text": text, "rows": page.rows, "after": page.after},
+    )
+
+
 @for_operators("manage staged update runs", of=of_placement)
 @require_http_methods(["GET", "HEAD", "POST"])
 def start(request: HttpRequest, name: str) -> HttpResponse:
     """Select a strategy and resources and preview the stages; then start a run, or only create it."""
-    placement = get_object_or_404(Placement, full_name=name)
+    placements = with_revision(Placement.objects.all())
+    placement = get_object_or_404(placements, full_name=name)
     params = request.POST if request.method == "POST" else request.GET
     strategy, snapshot = (
         params.get("strategy", ""),
@@ -250,8 +270,9 @@ def _start_page(
             row = StagedStrategy(namespace=placement.namespace, document=start)
     preview = None
     if row is not None:
-        now = datetime.now(UTC)
-        preview = preview_of(placement, row, snapshot, becomes_external=True, now=now)
+        preview = preview_of(
+            placement, row, snapshot, becomes_external=True, now=datetime.now(UTC)
+        )
     context = {
         "editor": editor,
         "new_strategy": NEW_STRATEGY,
@@ -265,8 +286,13 @@ def _start_page(
         "name": request.POST.get("name", "") or free_name(placement.full_name),
         "errors": errors,
     }
-    page, part = "staged_strategies/start.html", "staged_strategies/_preview.html"
-    return render_page(request, page, context, fragment=part, status=status)
+    return render_page(
+        request,
+        "staged_strategies/start.html",
+        context,
+        fragment="staged_strategies/_preview.html",
+        status=status,
+    )
 
 
 def _new_strategy(

@@ -21,9 +21,10 @@ function tick() {
 setInterval(() => { if (Date.now() >= next) tick(); }, 500);
 document.addEventListener("visibilitychange", () => { if (!document.hidden) tick(); });
 window.addEventListener("online", tick);
-/* The server does not count what the timer sends as activity: a session ends although its tab is open. */
-document.addEventListener("htmx:configRequest", (event) => {
-  if (event.detail.triggeringEvent?.type === "tick") event.detail.headers["FleetUI-Poll"] = "1";
+/* What the timer sends is no activity: a session ends although its tab is open. */
+document.addEventListener("htmx:configRequest", ({ detail: { triggeringEvent, headers, elt, parameters } }) => {
+  if (triggeringEvent?.type === "tick") headers["FleetUI-Poll"] = "1";
+  if (elt.value?.length > elt.dataset.most) delete parameters[elt.name];
 });
 
 /* "Updated": the time of the last response. Without a dot on a page that is not polled. Hollow after two ticks without a
@@ -82,14 +83,14 @@ document.addEventListener("htmx:afterRequest", (event) => {
   judge();
 });
 
-/* Return the age of a moment in seconds since 1970, as the template filter `age` does: "3s", "12m". */
+/* As the template filter `age`: "3s", "12m". */
 function age(moment) {
   const seconds = Math.max(0, Math.floor(Date.now() / 1000 - moment));
   const [size, unit] = [[86400, "d"], [3600, "h"], [60, "m"]].find(([least]) => seconds >= least) ?? [1, "s"];
   return `${Math.floor(seconds / size)}${unit}`;
 }
 
-/* Return a duration in at most two units, as `duration_text` does: "45s", "6m12s", "1h2m". */
+/* As `duration_text`: "45s", "6m12s", "1h2m". */
 function duration(total) {
   const seconds = Math.max(0, Math.floor(total));
   const units = [[86400, "d"], [3600, "h"], [60, "m"], [1, "s"]];
@@ -119,7 +120,7 @@ function clocks() {
   }
 }
 
-/* Times are those of the time zone of the browser; without JavaScript they are in UTC. */
+/* In the time zone of the browser; without JavaScript in UTC. */
 const ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
 
 function stamp(at, pattern) {

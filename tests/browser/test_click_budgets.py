@@ -9,6 +9,7 @@ from django.contrib.auth.models import User
 from playwright.sync_api import Page, expect
 
 from clusters.models import MemberCluster
+from fleetui.apimachinery.yaml import dump_yaml
 from placements.models import Placement
 from placements.services.demo.load import load_demo
 from placements.services.resources.operations import apply_resources
@@ -213,7 +214,7 @@ def test_a_cluster_is_added_labelled_tainted_and_drained_within_five_clicks(
     clicks.press("button", "Add member cluster")
     clicks.press("link", "Drain")
     clicks.press("button", "Drain newcomer")
-    expect(main).to_contain_text("Drain progress")
+    expect(main).to_contain_text("Drain of newcomer started.")
     assert clicks.count <= 5
 
     # The same in the admin, from the page of the cluster.
@@ -239,9 +240,12 @@ def test_a_cluster_is_added_labelled_tainted_and_drained_within_five_clicks(
     clicks.press("button", "Save", within="body")
     clicks.press("link", "Drain", within="body")
     clicks.press("button", "Drain another")
-    expect(page).to_have_url(re.compile(r":\d+/admin/clusters/"))
+    expect(page).to_have_url(re.compile("/admin/clusters/membercluster/"))
+    expect(page.locator(".messagelist")).to_have_text(
+        "Drain of another started. Progress and result"
+    )
     assert clicks.count <= 5
-    clicks.press("link", "Progress and result of its drain", within="body")
+    clicks.press("link", "Progress and result", within="body")
     expect(main).to_contain_text("Drain progress")
     another = MemberCluster.objects.get(name="another")
     assert another.document["metadata"]["labels"] == {"region": "west"}
@@ -280,6 +284,74 @@ def test_a_staged_run_with_an_approval_takes_eight_clicks_for_a_new_placement(
         if approve.is_visible():
             break
         work()
+    clicks.press("button", "Approve stage")
+    expect(main).to_contain_text("Approved")
+    assert clicks.count <= 8
+
+
+@pytest.mark.nightly
+@pytest.mark.usefixtures("nine")
+def test_a_pasted_manifest_is_applied_with_the_third_click(enter: Enter) -> None:
+    page = enter("/", "operator")
+    clicks, main = Clicks(page), page.locator("main")
+
+    clicks.press("link", "Resources", within="nav")
+    clicks.press("link", "Apply YAML")
+    page.get_by_label("Manifests").fill(dump_yaml(config_map("flags", in_="web")))
+    expect(page.locator(".objects")).to_contain_text("Would be created")
+    clicks.press("button", "Apply")
+
+    expect(main.get_by_role("heading", level=1)).to_have_text("1 document applied")
+    assert clicks.count == 3
+
+
+@pytest.mark.nightly
+@pytest.mark.usefixtures("nine")
+def test_a_placement_over_regions_is_created_with_the_fourth_click(
+    enter: Enter, work: Callable[[], None]
+) -> None:
+    page = enter("/", "operator")
+    clicks, main = Clicks(page), page.locator("main")
+
+    clicks.press("link", "Placements", within="nav")
+    clicks.press("link", "Create placement")
+    page.locator('[name="metadata.name"]').fill("shop")
+    page.get_by_label("Number of clusters").fill("4")
+    page.get_by_label("Resource on the hub").press_sequentially("hello")
+    clicks.press("button", "Review changes")
+    clicks.press("button", "Save shop")
+    work()
+
+    assert clicks.count == 4
+    shop = Placement.objects.get(name="shop")
+    assert shop.placed_count == 4
+    expect(main).to_contain_text("region skew 0")
+
+
+@pytest.mark.nightly
+@pytest.mark.usefixtures("nine")
+@pytest.mark.parametrize("javascript", [True, False])
+def test_a_staged_run_of_a_rolling_placement_starts_from_the_rollouts(
+    enter: Enter, work: Callable[[], None], *, javascript: bool
+) -> None:
+    User.objects.create_superuser("root", password="a long enough password")
+    page = enter("/", name="root", javascript=javascript)
+    clicks, main = Clicks(page), page.locator("main")
+
+    clicks.press("link", re.compile("^Rollouts"), within="nav")
+    clicks.press("link", "Start staged run")
+    clicks.press("link", "web")
+    expect(main).to_contain_text("Revision 2 (latest)")
+    page.get_by_label(re.compile("^Change the rollout strategy of web")).check()
+    clicks.count += 1
+    clicks.press("button", "Start run")
+    expect(page).to_have_url(re.compile("/rollouts/staged/runs/web-1/$"))
+    approve = main.get_by_role("button", name="Approve stage")
+    for _ in range(60):
+        if approve.is_visible():
+            break
+        work()
+        page.reload()
     clicks.press("button", "Approve stage")
     expect(main).to_contain_text("Approved")
     assert clicks.count <= 8

@@ -466,11 +466,14 @@ metadata: {name: flags, namespace: web}
 data: {color: blue}
 """
     expect(page.get_by_role("button", name="Apply", exact=True)).to_have_count(0)
+    page.get_by_label("Manifests").fill(f"{manifest}more")
+    expect(page.locator("#apply-preview")).to_contain_text("line 5")
+    expect(page.locator("#apply-preview [role=alert]")).to_have_count(0)
     page.get_by_label("Manifests").fill(manifest)
-    page.get_by_role("button", name="Preview", exact=True).click()
     expect(page.locator(".objects")).to_contain_text(
         "Would be created ConfigMap web/flags"
     )
+    expect(page.get_by_label("Manifests")).to_be_focused()
     expect(page.locator(".objects .came").last).to_contain_text("color: blue")
     apply_resources([yaml.safe_load(manifest.replace("blue", "red"))], by=None, now=NOW)
 

@@ -413,7 +413,7 @@ def test_no_button_of_a_run_is_shown(live: ProjectedHub, client: Client) -> None
     for address in ("staged/runs/web-1/", "?waiting=approval", "staged/strategies/"):
         page = client.get(f"/hubs/prod-eu/rollouts/{address}").content.decode()
         for words in (
-            "Stop run",
+            "Pause run",
             "Abort run",
             "Approve stage",
             "Skip wait",

@@ -419,8 +419,8 @@ def run_waits_for_approval() -> None:
     staged(before=True).begin("one")
 
 
-@of("suspended", "Stopped (0 of 2 started)", "rollout-held")
-def run_is_stopped_at_its_gate() -> None:
+@of("suspended", "Paused (0 of 2 started)", "rollout-held")
+def run_is_paused_at_its_gate() -> None:
     world = staged(before=True)
     world.begin("one")
     world.go_on()

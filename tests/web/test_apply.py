@@ -62,9 +62,52 @@ def test_a_preview_shows_the_difference_of_each_object_and_writes_nothing(
         ("Would be joined", "cluster a"),
         ("Unchanged", "Namespace shop"),
     ]
-    assert "color: blue" in page.partition("Manifests</label>")[0]
+    assert "color: blue" in page.partition('id="apply-preview"')[2]
     assert Event.objects.count() == before
     assert 'class="button primary" name="previewed"' in page
+
+
+def test_the_preview_follows_the_text_without_an_alert(operator: Client) -> None:
+    def follow(text: str) -> tuple[int, str]:
+        sent = {"manifest": text} if text else {}  # a large text is left out
+        answer = operator.post(APPLY, sent, headers={"HX-Request": "true"})
+        return answer.status_code, page_text(answer)
+
+    status, part = follow(text_of(namespace("other")))
+    broken_status, broken = follow("kind: ConfigMap\nmetadata: {name")
+    left_out_status, left_out = follow("")
+
+    assert part.startswith('<section class="stack apply-preview" id="apply-preview"')
+    assert (status, objects_in(part)) == (
+        200,
+        [("Would be created", "Namespace other")],
+    )
+    done = operator.post(
+        APPLY, {"manifest": text_of(namespace("other")), "previewed": digest_in(part)}
+    )
+    assert done.status_code == 200
+    assert broken_status == left_out_status == 422
+    assert "<strong>line 2</strong>" in broken
+    assert "a text above 200 kB" in left_out
+    for one in (broken, left_out):
+        assert 'role="alert"' not in one
+        assert not digest_in(one)
+
+
+def test_a_text_of_another_team_is_refused_where_the_preview_is(
+    operator: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise apply_pages.NotOfTeamError("shop belongs to another team")
+
+    monkeypatch.setattr(apply_pages, "preview_acceptable", refuse)
+
+    part = operator.post(
+        APPLY, {"manifest": text_of(SETTINGS)}, headers={"HX-Request": "true"}
+    )
+
+    assert part.status_code == 422
+    assert "shop belongs to another team" in page_text(part)
 
 
 def test_what_was_previewed_is_applied(operator: Client) -> None:
@@ -163,7 +206,7 @@ def test_a_secret_that_changed_in_between_is_noticed_and_never_shown(
     again = operator.post(APPLY, {"manifest": text, "previewed": digest_in(page)})
 
     assert objects_in(page) == [("Would be changed", "Secret shop/login")]
-    assert "bmV3" not in page.partition("Manifests</label>")[0]
+    assert "bmV3" not in page.partition('id="apply-preview"')[2]
     assert "b2xk" not in page
     assert again.status_code == 409
 
@@ -208,7 +251,7 @@ def test_the_page_and_rest_have_the_same_difference(operator: Client) -> None:
         for line in change["diff"].splitlines()
         if re.match(r"\+[^+]", line)
     }
-    shown = page.partition("Manifests</label>")[0]
+    shown = page.partition('id="apply-preview"')[2]
     came = re.findall(r'<td class="came"><code>(.*?)</code>', shown)
     assert {re.sub("<[^>]*>", "", line).strip() for line in came} == added
     assert {"color: blue", "numberOfClusters: 1"} <= added

@@ -122,7 +122,7 @@ def test_a_domain_leads_to_its_clusters(
     assert addresses == {"?step=1&q=x&view=clusters&group=region%3Awest#view"}
     listed = text_of(viewer, f"{address}?step=1&view=clusters&group=region%3Awest")
     assert sorted(_listed(listed)) == ["jumpingcat", "nimblefox"]
-    assert "<option selected>env:prod</option>" in text_of(
+    assert "<option selected>env=prod</option>" in text_of(
         viewer, f"{address}?group=env:prod"
     )
 

@@ -175,7 +175,7 @@ def test_an_eviction_without_replacement_is_shown_with_its_cause(
     newest = page.partition('<td class="moves">')[2].partition("</td>")[0]
     assert "decision 4" in newest
     assert re.findall('class="label leaves">([^<]*)<', newest) == ["nimblefox"]
-    assert "the console: evicted from nimblefox" in newest
+    assert "system: evicted from nimblefox" in newest
 
 
 def test_another_strategy_and_another_number_are_one_revision(

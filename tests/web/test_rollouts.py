@@ -443,7 +443,8 @@ def test_the_overview_shows_what_needs_attention(
 
     page = text_of(viewer, "/")
 
-    assert "1 stalled or paused" in page
+    assert "1 paused" in page
+    assert "1 stalled" not in page
     assert "web: failed on c000" in page
     assert "Paused by system; no new updates start." in page
     operations.resume("web", by=None, now=world.now)

@@ -21,6 +21,8 @@ from placements.models import (
     StagedRun,
     StagedStrategy,
 )
+from placements.services.history.queries import revision_number_of
+from placements.services.overrides.operations import save_override
 from placements.services.placements import save_placement
 from placements.services.rollouts import operations
 from placements.services.rollouts.controller import sync_due_rollouts
@@ -38,6 +40,7 @@ from tests.rows import (
     pick_n_spec,
     placement_document,
 )
+from tests.services.rollouts.overrides import for_clusters, rule
 from tests.services.rollouts.staged import StagedWorld, run_document, stage, staged_spec
 from tests.services.rollouts.world import SECOND, world_once
 from tests.web.reading import page_text, words_of
@@ -49,6 +52,8 @@ Fetch = Callable[[Client, str], str]
 BY_STAGE = {"canary": ["c001"], "prod": ["c000", "c002", "c003"]}
 RUN = "/rollouts/staged/runs/one/"
 START = "/placements/web/staged-run/"
+CHOOSE = "/rollouts/staged/new-run/"
+APPROVALS = "?waiting=approval"
 
 
 @pytest.fixture
@@ -368,7 +373,7 @@ def test_operators_and_approvers_are_offered_what_is_theirs(
 ) -> None:
     assert actions_on(text_of(viewer, RUN)) == []
     assert actions_on(text_of(operator, RUN)) == [
-        "stop/",
+        "pause/",
         "abandon/",
         "skip-wait/canary/",
     ]
@@ -503,7 +508,7 @@ def test_what_a_cluster_says_moves_the_page_too(
 @pytest.mark.nightly
 @pytest.mark.parametrize(
     ("action", "state"),
-    [("stop", "Stop"), ("abandon", "Run")],
+    [("pause", "Stop"), ("abandon", "Run")],
 )
 @pytest.mark.usefixtures("waiting")
 def test_actions_require_confirmation(
@@ -571,7 +576,7 @@ def test_a_failed_cluster_is_retried_by_its_button(
 
 
 @pytest.mark.usefixtures("collected_static")
-def test_a_run_stopped_at_an_approval_is_stopped_wherever_it_is_shown(
+def test_a_run_paused_at_an_approval_is_paused_wherever_it_is_shown(
     approver: Client, waiting: StagedWorld
 ) -> None:
     def page(address: str) -> str:
@@ -584,39 +589,41 @@ def test_a_run_stopped_at_an_approval_is_stopped_wherever_it_is_shown(
         page, (RUN, "/placements/web/", "/", "/inbox/")
     )
     assert run.count("Waiting for approval") == 0
-    assert "Stopped Waiting for a user to resume the run" in run
-    assert "1. canary Stopped · 1 of 1 updated" in run
+    assert "Paused Waiting for a user to resume the run" in run
+    assert "1. canary Paused · 1 of 1 updated" in run
     assert "Approval takes effect when the run continues" in run
-    assert "Stopped (1 of 4 started)" in placement
+    assert "Paused (1 of 4 started)" in placement
     assert placement.count("Waiting for a user to resume the run. Open one") == 1
-    assert "c003 Stopped" in placement
+    assert "c003 Paused" in placement
     assert "aiting for approval" not in placement
     assert "Pending approval" not in placement
-    assert "Stopped (1 of 4 started)" in page("/placements/")
-    assert "1 stalled or paused" in overview
-    assert "web: staged run one is stopped No new updates start." in overview
+    assert "Paused (1 of 4 started)" in page("/placements/")
+    assert "1 paused" in overview
+    assert "stalled" not in overview
+    assert "web: staged run one is paused No new updates start." in overview
     assert "approve stage" not in overview + inbox
     assert "0 approvals pending" in overview
-    assert "web: staged run one is stopped" in inbox
+    assert "web: staged run one is paused" in inbox
     assert "All In progress Completed Superseded Stopped or aborted Failed" in page(
         "/rollouts/"
     )
-    assert "web · one Stopped" in page("/rollouts/?state=stopped")
+    assert "web · one Paused" in page("/rollouts/?state=running")
+    assert "web · one" not in page("/rollouts/?state=stopped")
     [item] = approver.get("/api/v1/inbox").json()["items"]
     assert (item["level"], item["message"]) == (
         "suspended",
-        "Staged run one is stopped; no new updates start.",
+        "Staged run one is paused; no new updates start.",
     )
     health = approver.get("/api/v1/placements/web").json()["status"]["health"]
     assert (health["level"], health["word"], health["message"]) == (
         "suspended",
-        "Stopped",
+        "Paused",
         "1 of 4 started",
     )
 
     waiting.approve("one", "canary")
     assert "Approved by ann" in page(RUN)
-    assert "Stopped Waiting for a user to resume the run" in page(RUN)
+    assert "Paused Waiting for a user to resume the run" in page(RUN)
     waiting.set("one", "Run")
     assert "Waiting for timer" in page(RUN)
 
@@ -656,8 +663,8 @@ def test_an_action_shows_before_a_worker_processes_it(
         fragment = poll(client, f"{address}?v=old")[1]
         assert 'id="count-inbox" hx-swap-oob="true"></span>' in fragment, address
         assert 'id="count-rollouts" hx-swap-oob="true">1<' in fragment, address
-    client.post(f"{RUN}stop/")
-    assert "Stopping" in words_of(page_text(client.get(RUN)))
+    client.post(f"{RUN}pause/")
+    assert "Pausing" in words_of(page_text(client.get(RUN)))
     waiting.work()
     client.post(f"{RUN}resume/")
     assert "Progressing The run continues in a moment" in words_of(
@@ -682,7 +689,7 @@ def test_a_skipped_wait_is_no_longer_waited_for(
 
 
 @pytest.mark.usefixtures("collected_static")
-@pytest.mark.parametrize("action", ["resume/", "stop/", "abandon/"])
+@pytest.mark.parametrize("action", ["resume/", "pause/", "abandon/"])
 def test_what_is_not_allowed_after_an_abort_is_refused(
     operator: Client, waiting: StagedWorld, action: str
 ) -> None:
@@ -1065,6 +1072,73 @@ def test_a_strategy_starts_runs_also_of_placements_with_rolling_updates(
     assert Placement.objects.get(name="shop").is_staged
 
 
+def test_clusters_that_are_up_to_date_early_are_counted_alike_wherever_a_run_is_shown(
+    operator: Client, text_of: Fetch, waiting: StagedWorld
+) -> None:
+    waiting.go_on(40)
+    waiting.approve("one", "canary")
+    waiting.go_on(60)
+    waiting.begin("two")
+
+    run = words_of(text_of(operator, "/rollouts/staged/runs/two/"))
+    overview = words_of(text_of(operator, "/"))
+
+    assert "4 updated, of 4" in run
+    assert "prod Not started · 3 of 3 already at revision" in run
+    assert "Then prod: 3 clusters, 3 already up to date, 2 at a time." in run
+    assert "4 of 4 updated" in overview
+
+
+@pytest.mark.usefixtures("world")
+def test_a_run_starts_from_the_rollouts_by_choosing_a_placement(
+    operator: Client, viewer: Client, text_of: Fetch
+) -> None:
+    decided("shop", pick_n_spec(1))
+
+    lists = [text_of(operator, f"/rollouts/{query}") for query in ("", APPROVALS)]
+    page = text_of(operator, CHOOSE)
+
+    link = f'href="{CHOOSE}"'
+    assert all(link in one and "Start staged run" in one for one in lists)
+    assert link not in text_of(viewer, "/rollouts/")
+    assert re.findall(r'href="(/placements/\w+/staged-run/)"', page) == [
+        "/placements/shop/staged-run/",
+        START,
+    ]
+    assert "shop Rolling update 1" in words_of(page)
+    assert "No placements match." in text_of(operator, f"{CHOOSE}?q=nothing")
+
+
+def test_the_form_of_a_run_calls_the_latest_revision_as_the_placement_does(
+    operator: Client, text_of: Fetch, waiting: StagedWorld
+) -> None:
+    def latest() -> list[str]:
+        page = words_of(text_of(operator, f"{START}?strategy=careful"))
+        return re.findall(r"Revision (\d+) \(latest\)", page)
+
+    number = revision_number_of(Placement.objects.get(name="web"))
+
+    assert latest() == [str(number)]
+    assert "the run changes nothing" not in text_of(operator, START)
+    waiting.go_on(40)
+    waiting.approve("one", "canary")
+    waiting.go_on(60)
+    done = words_of(text_of(operator, f"{START}?strategy=careful"))
+    older = words_of(text_of(operator, f"{START}?strategy=careful&snapshot=0"))
+    for one in (done, older):
+        assert (
+            f"All 4 clusters have revision {number} already: the run changes nothing."
+            in one
+        )
+    patch = rule({"op": "add", "path": "/metadata/labels", "value": {"tone": "light"}})
+    save_override(for_clusters("bright", patch), by=None, now=waiting.now)
+    changed = words_of(text_of(operator, f"{START}?strategy=careful"))
+    assert "the run changes nothing" not in changed
+    Placement.objects.update(has_newer_resources=True)
+    assert latest() == []
+    assert "The next revision, with the changed resources" in text_of(operator, START)
+
+
 @pytest.mark.usefixtures("waiting")
 def test_a_run_without_older_resources_says_where_an_older_policy_is_restored(
     operator: Client, text_of: Fetch
@@ -1210,7 +1284,7 @@ def test_runs_few_queries(
 def test_what_is_not_there_is_not_found(viewer: Client, operator: Client) -> None:
     gone = ["/rollouts/staged/runs/missing/", "/rollouts/staged/strategies/missing/"]
     assert [viewer.get(one).status_code for one in gone] == [404, 404]
-    assert operator.post("/rollouts/staged/runs/missing/stop/").status_code == 404
+    assert operator.post("/rollouts/staged/runs/missing/pause/").status_code == 404
 
 
 @pytest.mark.usefixtures("waiting")

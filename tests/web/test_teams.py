@@ -139,7 +139,7 @@ THROUGH = {
         "POST staged-run-create",
         "POST staged-run-resume",
     ),
-    *("POST staged-run-stop", "POST staged-run-abandon", "POST staged-run-approve"),
+    *("POST staged-run-pause", "POST staged-run-abandon", "POST staged-run-approve"),
     *("POST staged-run-skip-wait", "POST staged-run-retry", "POST staged-strategy-new"),
     *(
         "POST staged-strategy-edit",

@@ -3,6 +3,7 @@
 import html
 import re
 from collections.abc import Callable
+from urllib.parse import urlencode
 
 import pytest
 from django.test import Client
@@ -90,8 +91,41 @@ def test_what_is_typed_is_the_same_filter_as_the_parameters(
     wrong = text_of(viewer, "/placements/?q=size%3Dbig+we")
 
     for page in (typed, given):
-        assert 'name="q" value="status=healthy type=PickN we"' in page
+        assert 'name="q" value="status=Healthy type=PickN we"' in page
         assert 'href="?q=we&amp;state=healthy&amp;type=PickAll"' in page
         assert 'href="/api/v1/placements?q=we&amp;state=healthy&amp;type=PickN' in page
     assert "Unsupported value for filter: “size”." in wrong
     assert 'href="/placements/web/"' in wrong
+
+
+@pytest.mark.usefixtures("web")
+@pytest.mark.parametrize(
+    ("address", "words", "value"),
+    [
+        ("/rollouts/", "In progress", "running"),
+        ("/rollouts/", "Completed", "finished"),
+        ("/placements/", "With problems", "degraded"),
+    ],
+)
+def test_a_status_is_typed_in_the_words_of_the_page_or_as_before(
+    viewer: Client, text_of: Fetch, address: str, words: str, value: str
+) -> None:
+    quoted = f'"{words}"' if " " in words else words
+    shown = f'name="q" value="{html.escape(f"status={quoted}")}"'
+
+    for typed in (quoted, quoted.lower(), value):
+        page = text_of(viewer, f"{address}?{urlencode({'q': f'status={typed}'})}")
+        assert shown in page
+        assert "Unsupported value" not in page
+        assert re.search(rf'aria-current="true"[^>]*>\s*{words}', page)
+    assert shown in text_of(viewer, f"{address}?state={value}")
+
+
+@pytest.mark.usefixtures("web")
+def test_the_example_in_the_filter_of_rollouts_is_a_word_of_the_page(
+    viewer: Client, text_of: Fetch
+) -> None:
+    page = html.unescape(text_of(viewer, "/rollouts/"))
+
+    assert 'placeholder="status="In progress""' in page
+    assert "status=running" not in page

@@ -223,7 +223,7 @@ _ACTIONS = (
     HubAction(
         "run-state",
         "Change state",
-        "run and stop staged update runs",
+        "start and pause staged update runs",
         change_state,
         _RUN,
         required=("name", "state"),

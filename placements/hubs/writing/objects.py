@@ -371,7 +371,7 @@ def preflight(
         if not is_ended and status_of(run, "Initialized") != "False":
             other = text_of(mapping_at(run, "metadata").get("name"))
             raise WriteRefusedError(
-                f"Run {other} of this placement is active; stop or abort it first."
+                f"Run {other} of this placement is active; pause or abort it first."
             )
     notes = []
     if mapping_at(placement, "spec", "strategy").get("type") != "External":
@@ -386,7 +386,7 @@ def preflight(
 
 
 def change_state(planner: Planner, fields: dict[str, Any], live: Manifest) -> WritePlan:
-    """Plan to run, stop or resume a staged update run."""
+    """Plan to start, pause or resume a staged update run."""
     state = fields["state"]
     before = text_of(mapping_at(live, "spec").get("state")) or RunState.INITIALIZE.value
     if (before, state) == (RunState.INITIALIZE.value, RunState.STOP.value):

@@ -6,6 +6,7 @@ from collections import (
 )
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from django.db.models import QuerySet
@@ -15,17 +16,17 @@ from placements.explain.run_pages import (
     DONE,
     OWN_REASONS,
     Part,
-    part_of_step,
     with_troubles,
 )
 from placements.models import Rollout, Run, StagedRun
 from placements.services.rollouts.lists import merge_runs
 from placements.services.rollouts.queries import (
     part_counts,
-    result_in,
+    parts_of_steps,
     runs_under_way,
     with_status,
 )
+from placements.services.rollouts.staged_runs import plan_of
 
 NAMED_UP_TO = 120
 """Up to this number of clusters each has a tick of its own in the wave that it belongs to."""
@@ -77,18 +78,18 @@ class RunProgress:
 
     @classmethod
     def of_staged_run(cls, run: StagedRun) -> "RunProgress":
-        result = result_in(run)
-        stages = result.run.stages if result else ()
+        plan = plan_of(run)
+        parts = parts_of_steps(run, plan, now=datetime.now(UTC))
         groups = [
-            _group(Counter(map(part_of_step, stage.steps)))
-            for stage in stages
+            _group(Counter(parts[step.name] for step in stage.steps))
+            for stage in (*plan.stages, plan.deletions)
             if stage.steps
         ]
         return _with_current(run, groups)
 
 
 def runs_in_progress(most: int) -> list[RunProgress]:
-    """Return the newest runs in progress with their bars; three queries."""
+    """Return the newest runs in progress with their bars; three queries, and one for each staged run."""
     lists: list[QuerySet[Any]] = []
     for runs in runs_under_way():
         unread = set(runs.model.LONG_COLUMNS) - {"waves", "plan", "sync_result"}

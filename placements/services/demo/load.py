@@ -45,7 +45,7 @@ _MOST_NAMES = 5
 _DEPENDENTS = 50
 LONGEST_LOAD = timedelta(seconds=60)
 """After this the workers take over what a killed load did not finish."""
-READY_SECONDS = 8
+READY_SECONDS = 10
 """An update of a quarter of the clusters at a time takes about half a minute: long enough to pause it."""
 
 

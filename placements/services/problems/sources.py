@@ -33,7 +33,6 @@ from placements.engine.disruption import EvictionReason, Invalid, NotExecuted
 from placements.engine.problems import Noun, ProblemFacts, ProblemLevel
 from placements.engine.rollout.actions import (
     BlockReason,
-    RollingUpdateResult,
     RunPhase,
 )
 from placements.engine.rollout.staged_run import ApprovalPoint, RunStatus, WaitReason
@@ -206,20 +205,13 @@ def of_approvals(rows: QuerySet[ApprovalRequest]) -> Iterator[ProblemFacts]:
         )
 
 
-def _is_no_stall(run: Rollout, result: RollingUpdateResult) -> bool:
-    """Return whether a rollout is only paused, or has nothing left but clusters that fail or have no driver.
-
-    Nothing is ever applied to those without a driver: that is their status, and no stall. Failures are
-    problems of the placement.
-    """
-    is_paused = run.placement is not None and run.placement.paused_since is not None
-    reasons = {one.reason for one in result.blocked}
-    return is_paused or reasons <= {BlockReason.NOT_MONITORED, BlockReason.RETRY_LATER}
+_NO_STALL = (BlockReason.PAUSED, BlockReason.NOT_MONITORED, BlockReason.RETRY_LATER)
+"""What a user wants; what is never applied; and failures, which are problems of the placement."""
 
 
 def of_rollouts(_now: datetime) -> Iterator[ProblemFacts]:
     """Yield the rollouts that stalled, that wait for unreachable clusters, and with blocked removals."""
-    is_stalled = Q(verdict=RunPhase.HALTED, placement__paused_since=None)
+    is_stalled = Q(verdict=RunPhase.HALTED)
     is_cut_off = Q(sync_result__waitingCounts__unreachable__isnull=False)
     has_blocked = Q(sync_result__heldBack__staying__isnull=False)
     rows = Rollout.objects.filter(
@@ -234,10 +226,11 @@ def of_rollouts(_now: datetime) -> Iterator[ProblemFacts]:
             one.cluster for one in result.blocked if one.reason in may_be_causes
         ]
         if result.phase is RunPhase.HALTED:
-            if _is_no_stall(run, result):
+            stalled = [one for one in result.blocked if one.reason not in _NO_STALL]
+            if not stalled:
                 continue
             late = away_sentence(result, BlockReason.NOT_AVAILABLE)
-            blocked = counted(len(result.blocked), "cluster")
+            blocked = counted(len(stalled), "cluster")
             sentences = [
                 f"Rollout {run.number} stalled: {blocked} blocked.",
                 away,
@@ -265,7 +258,7 @@ def of_rollouts(_now: datetime) -> Iterator[ProblemFacts]:
 
 
 def of_staged_runs(rows: QuerySet[StagedRun]) -> Iterator[ProblemFacts]:
-    """Yield the staged runs that failed, are stuck or stopped, or wait for unreachable clusters."""
+    """Yield the staged runs that failed, are stuck or paused, or wait for unreachable clusters."""
     rows = rows.select_related("placement").defer("plan")
     for run in rows.order_by("placement_name", "pk")[:MOST]:
         waits, late = run.sync_result.get("waits", ()), run.sync_result.get("stuck")
@@ -281,7 +274,7 @@ def of_staged_runs(rows: QuerySet[StagedRun]) -> Iterator[ProblemFacts]:
             words, names = "failed. Clusters keep their current revision.", []
         elif run.status == RunStatus.STOPPED:
             kind, level = ProblemKind.ROLLOUT_HELD, ProblemLevel.SUSPENDED
-            words, names = "is stopped; no new updates start.", []
+            words, names = "is paused; no new updates start.", []
         elif late:
             words, names = (
                 f"is stuck: {counted(len(late), 'cluster')} not updated within 5m.",

@@ -184,8 +184,8 @@ _CAUSES = {
 """What a staged run waits for; for clusters otherwise."""
 _OBSTACLES = {
     RunStatus.INITIALISED: "not-started",
-    RunStatus.STOPPED: "stopped",
-    RunStatus.STOPPING: "stopped",
+    RunStatus.STOPPED: "paused",
+    RunStatus.STOPPING: "paused",
     RunStatus.STUCK: "stalled",
 }
 

@@ -42,7 +42,7 @@ _STATES: dict[RunKind, dict[RunListState, Q]] = {
         RunListState.RUNNING: IN_PROGRESS,
         RunListState.FINISHED: Q(status=RunStatus.SUCCEEDED),
         RunListState.SUPERSEDED: Q(pk__in=()),
-        RunListState.STOPPED: Q(status__in=(RunStatus.ABANDONED, RunStatus.STOPPED)),
+        RunListState.STOPPED: Q(status=RunStatus.ABANDONED),
         RunListState.FAILED: Q(status=RunStatus.FAILED)
         | (_HAS_FAILED & Q(status__in=(RunStatus.PROGRESSING, RunStatus.STUCK))),
     },

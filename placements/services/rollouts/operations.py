@@ -452,7 +452,7 @@ def _why_not_rolling(placement: Placement) -> str:
     if not placement.is_staged or placement.deleting_since is not None:
         return ""
     return (
-        f"{placement.full_name} is updated by staged runs: stop, resume or retry its run, or start one with"
+        f"{placement.full_name} is updated by staged runs: pause, resume or retry its run, or start one with"
         " an older resourceSnapshotIndex"
     )
 
@@ -502,7 +502,7 @@ def set_state(
     now: datetime,
     expected: int | None = None,
 ) -> StagedRun:
-    """Start, stop or resume a run. Raise UnknownRunError, InvalidManifest, RevisionConflict."""
+    """Start, pause or resume a run. Raise UnknownRunError, InvalidManifest, RevisionConflict."""
     run = _locked_run(
         name, expected, by=by, removes=True
     )  # to start it again is checked where it is saved

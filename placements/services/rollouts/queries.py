@@ -89,6 +89,7 @@ class UnknownRolloutError(UnknownObject):
 
 
 IN_PROGRESS = Q(ended_at=None, started_at__isnull=False)
+IS_PAUSED = Q(placement__paused_since__isnull=False)
 
 
 class UnknownRunError(UnknownObject):
@@ -393,7 +394,7 @@ def parts_of(run: Rollout) -> dict[str, Part]:
 def parts_of_steps(
     run: StagedRun, plan: StagedRunPlan, *, now: datetime
 ) -> dict[str, Part]:
-    """Return how far each cluster of a staged run has come.
+    """Return how far each cluster of a staged run has come, on whatever page.
 
     A step is done once; what is observed on its cluster since then counts while the run is in progress.
     """
@@ -810,12 +811,11 @@ def running_count() -> int:
 
 def waiting_runs() -> tuple[QuerySet[Rollout], QuerySet[StagedRun]]:
     """Return the runs in progress that stalled or wait for a user."""
-    is_paused = Q(placement__paused_since__isnull=False)
     is_pending = Exists(
         ApprovalRequest.objects.filter(run=OuterRef("pk"), approved_at=None)
     )
     is_idle = Q(status__in=(RunStatus.STOPPED, RunStatus.STUCK))
     rolling, staged = runs_under_way()
-    return rolling.filter(Q(verdict=RunPhase.HALTED) | is_paused), staged.filter(
-        is_idle | is_paused | is_pending
+    return rolling.filter(Q(verdict=RunPhase.HALTED) | IS_PAUSED), staged.filter(
+        is_idle | IS_PAUSED | is_pending
     )

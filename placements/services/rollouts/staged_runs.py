@@ -82,7 +82,7 @@ NO_PLAN = StagedRunPlan((), Stage(DELETE_STAGE, ()))
 _VERBS = {
     RunState.INITIALIZE: "changed",
     RunState.RUN: "started",
-    RunState.STOP: "stopped",
+    RunState.STOP: "paused",
 }
 
 
@@ -270,7 +270,7 @@ def _ended_errors(run: StagedRun, state: RunState) -> list[FieldError]:
 
 
 def why_not_state(run: StagedRun, state: RunState) -> str:
-    """Return why a user may not start, stop or resume a run; the same state again changes nothing."""
+    """Return why a user may not start, pause or resume a run; the same state again changes nothing."""
     errors = state_errors(spec_state_of(run), state) + _ended_errors(run, state)
     return "; ".join(error.message for error in errors)
 

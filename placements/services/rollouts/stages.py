@@ -35,11 +35,15 @@ from placements.models import (
     ApprovalRequest,
     Binding,
     Placement,
+    ResourceSnapshot,
     StagedRun,
     StagedStrategy,
 )
+from placements.services.overrides.queries import applying_to
 from placements.services.resources.queries import selection_for
 from placements.services.rollout_state import (
+    NO_VERSIONS,
+    Versions,
     load_rollout_context,
     placement_facts,
     strategy_of,
@@ -266,7 +270,7 @@ class _StageBuilder:
 
 _WAITING = {
     WaitReason.RUN: "The run is not started.",
-    WaitReason.RESUME: "The run is stopped.",
+    WaitReason.RESUME: "The run is paused.",
     WaitReason.APPROVAL_BEFORE: "The stage waits for approval.",
 }
 
@@ -283,7 +287,8 @@ class StagePreview:
 class RunPreview:
     """The stages of a run that has not started; `problems` are why it could not start, or not yet.
 
-    `have_it` are clusters that run the selected snapshot already: nothing would be started on them.
+    `have_it` are clusters that run the chosen snapshot with its overrides already: nothing would be started
+    on them. `chosen` is None for the latest one, when the run starts.
     """
 
     stages: tuple[StagePreview, ...]
@@ -291,16 +296,11 @@ class RunPreview:
     problems: tuple[str, ...]
     is_final: bool
     have_it: frozenset[str]
-    latest: int | None
-    snapshot: int | None
+    chosen: ResourceSnapshot | None
 
     @property
     def is_rollback(self) -> bool:
-        return (
-            self.snapshot is not None
-            and self.latest is not None
-            and self.snapshot < self.latest
-        )
+        return self.chosen is not None and not self.chosen.is_latest
 
 
 def starting_strategy(placement: Placement) -> dict[str, Any]:
@@ -361,24 +361,28 @@ def preview_of(
     facts = placement_facts(context, {})
     if becomes_external:
         facts = replace(facts, is_staged=True)
-    plan, latest = initialise(spec, facts), context.target
-    if placement.pinned_snapshot is not None:
-        latest = placement.resource_snapshots.filter(is_latest=True).first()
-    number = latest.number if latest else None
+    plan = initialise(spec, facts)
+    chosen: ResourceSnapshot | None = None
+    versions = (context.versions, NO_VERSIONS)[
+        placement.has_newer_resources | (placement.pinned_snapshot is not None)
+    ]
+    if snapshot is not None:
+        chosen = placement.resource_snapshots.filter(number=snapshot).first()
+        overrides = applying_to(placement.full_name, chosen)
+        versions = Versions.of(chosen, context.manifest, overrides)
     if isinstance(plan, CannotStart):
         problems = tuple(map(reason_sentence, plan.reasons))
-        return RunPreview(
-            (), (), problems, plan.is_final, frozenset(), number, snapshot
-        )
+        return RunPreview((), (), problems, plan.is_final, frozenset(), chosen)
     stages = tuple(
         StagePreview(stage_words(words, clusters=len(stage.steps)), stage.cluster_names)
         for words, stage in zip(spec.stages, plan.stages, strict=True)
     )
-    have_it: frozenset[str] = frozenset()
-    if snapshot is not None:
-        rows = Binding.objects.filter(placement=placement, phase=Phase.AVAILABLE)
-        rows = rows.filter(resource_snapshot__number=snapshot)
-        have_it = frozenset(rows.values_list("cluster_name", flat=True))
+    have_it = frozenset(
+        one.name
+        for one in context.state.clusters
+        if one.phase is Phase.AVAILABLE
+        and one.running == versions.wanted_on(one.name, one.phase)
+    )
     problems = ()
     is_empty = all(one.phase in EMPTY for one in context.bindings)
     # A run selects its resources when it starts: they may be created first.
@@ -390,6 +394,5 @@ def preview_of(
         problems,
         not problems,
         have_it,
-        number,
-        snapshot,
+        chosen,
     )

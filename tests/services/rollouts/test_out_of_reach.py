@@ -6,7 +6,11 @@ import pytest
 from django.test import Client
 
 from clusters.models import MemberCluster
-from placements.models import Binding, Rollout
+from placements.models import Binding, Placement, Rollout
+from placements.services.health import health_of
+from placements.services.rollouts.operations import pause
+from placements.services.rollouts.queries import latest_run
+from placements.web.badges import status_bar
 from tests.problems import found, sentences
 from tests.rows import person
 from tests.services.rollouts.staged import StagedWorld, stage, staged_spec
@@ -37,6 +41,34 @@ def world() -> World:
 def needs(world: World) -> dict[str, str]:
     """Return the problems of rollouts by the name of the rollout."""
     return sentences("rollout-stalled", now=world.now)
+
+
+def test_a_pause_keeps_the_problems_of_before_and_makes_none(world: World) -> None:
+    since = cut_off(world, "c001")
+    world.change()
+    world.work()
+
+    pause("web", by=None, now=world.now)
+    world.pass_time(30)
+
+    assert needs(world) == {
+        "web/2": f"Rollout 2 stalled: 1 cluster blocked. Unreachable since {since}: c001."
+    }
+
+
+def test_a_rollout_that_is_only_paused_is_no_problem_and_has_no_green_bar(
+    world: World,
+) -> None:
+    world.change()
+    pause("web", by=None, now=world.now)
+    world.work()
+
+    placement = Placement.objects.get()
+    health = health_of(placement, now=world.now)
+    bar = status_bar(placement, health, latest_run(placement))
+
+    assert needs(world) == {}
+    assert [(one.level, one.width) for one in bar] == [("suspended", "100.00")]
 
 
 def test_a_run_that_goes_on_elsewhere_names_the_cluster_that_it_waits_for(

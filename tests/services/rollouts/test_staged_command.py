@@ -49,12 +49,12 @@ def test_says_the_stages_before_anything_begins() -> None:
     assert not StagedRun.objects.exists()
 
 
-def test_prepares_resumes_stops_and_abandons(world: StagedWorld) -> None:
+def test_prepares_resumes_pauses_and_abandons(world: StagedWorld) -> None:
     outputs = [staged("start", "one", "web", "careful", "--prepare")]
     world.work()
     outputs += [
         staged("resume", "one"),
-        staged("stop", "one"),
+        staged("pause", "one"),
         staged("abandon", "one"),
         runs("-o", "name"),
     ]
@@ -62,7 +62,7 @@ def test_prepares_resumes_stops_and_abandons(world: StagedWorld) -> None:
     assert [one.split(";")[0].strip() for one in outputs] == [
         "Staged update run one created",
         "Staged update run one started.",
-        "Staged update run one stopped.",
+        "Staged update run one paused.",
         "Staged update run one aborted.",
         "staged-run/one",
     ]
@@ -111,7 +111,7 @@ def test_lists_what_has_not_ended_of_a_placement(world: StagedWorld) -> None:
     ("words", "code", "message"),
     [
         (["status", "missing"], 1, "no staged run is named 'missing'"),
-        (["stop", "missing"], 1, "no staged run is named 'missing'"),
+        (["pause", "missing"], 1, "no staged run is named 'missing'"),
         (
             ["start", "two", "missing", "careful"],
             2,
@@ -178,6 +178,6 @@ def test_a_run_that_has_ended_cannot_be_resumed(world: StagedWorld) -> None:
     staged("abandon", "one")
 
     with pytest.raises(CommandError, match=r"spec\.state") as refused:
-        staged("stop", "one")
+        staged("pause", "one")
 
     assert refused.value.returncode == 2

@@ -93,11 +93,11 @@ def test_a_first_run_that_waits_for_approval_has_a_forecast_that_stays() -> None
 
 
 @pytest.mark.nightly
-def test_a_stopped_run_has_none() -> None:
+def test_a_paused_run_has_none() -> None:
     world = StagedWorld(BY_STAGE, stage("canary", after=True), stage("prod"))
     world.place("web", staged_spec())
     world.begin("second")
     world.work()
     world.set("second", "Stop")
     world.go_on(40)
-    assert (_eta("second")["left"], _eta("second")["reason"]) == (None, "stopped")
+    assert (_eta("second")["left"], _eta("second")["reason"]) == (None, "paused")
