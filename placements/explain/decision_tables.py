@@ -118,6 +118,7 @@ class Ranking:
     size: int
     order: str
     notes: tuple[str, ...] = ()
+    has_deciding: bool = False
 
     @property
     def count_words(self) -> str:
@@ -130,10 +131,6 @@ class Ranking:
             ranked = self.candidates - self.blocked
             words += f": {ranked:,} ranked, {self.blocked:,} blocked"
         return words
-
-    @property
-    def has_deciding(self) -> bool:
-        return any(cell.is_deciding for row in self.rows for cell in row.cells)
 
     @property
     def marks(self) -> set[Mark]:
@@ -217,6 +214,7 @@ def ranking_of(replay: Replay, number: int, cluster: str = "") -> Ranking:
         size,
         rank_order_words(decision),
         tuple(_NOTES[decision.cycle.semantics](one)) if one.constraint_scores else (),
+        any(cell.is_deciding for row in rows for cell in row.cells),
     )
 
 

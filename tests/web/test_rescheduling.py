@@ -294,5 +294,5 @@ def test_a_limit_that_no_moves_repair_says_so_before_the_link(viewer: Client) ->
     assert "Plan the moves" not in page
     for text in (page, plan):
         assert "No better set of clusters exists under the rules today." in text
-        assert "one more ready cluster in region=north" in text
+        assert "one more ready cluster in the emptiest domain" in text
     assert 'href="/clusters/?label=region:north"' in page

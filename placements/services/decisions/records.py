@@ -292,7 +292,8 @@ def _fixes(record_id: int) -> tuple[Suggestion, ...]:
 
 def fixes_of(row: Decision) -> tuple[Suggestion, ...]:
     """Return the single changes that would fulfil the placement; cached likewise."""
-    return in_service(_fixes(row.record_id)) if is_readable(row) else ()
+    fixes = _fixes(row.record_id) if is_readable(row) else ()
+    return fixes and in_service(fixes)
 
 
 def in_service(
@@ -352,7 +353,7 @@ def decisions_named(prefix: str, *, most: int = 20) -> list[Decision]:
     rows = Decision.objects.filter(
         pk__in=decisions.values("record").annotate(latest=Max("pk")).values("latest")
     ).select_related("record", "placement", "hub_decision__fleet_version")
-    rows = rows.defer("record__content")
+    rows = rows.defer("record__content", "placement__document")
     return list(rows.order_by("record__decision_id"))
 
 

@@ -146,10 +146,12 @@ def decided_document(view: DecisionView) -> Document | None:
 
     None when the placement was deleted or its policy was changed: advice was tried on that policy only.
     """
-    placement = view.row.placement
-    if placement is None:
+    # It may have been deleted since the row was read.
+    rows = Placement.objects.filter(decisions=view.row)
+    document: Document | None = rows.values_list("document", flat=True).first()
+    if document is None:
         return None
-    document, cycle = placement.document, view.value.cycle
+    cycle = view.value.cycle
     now = parse_placement(document)
     options, decided = (
         {**one, "balance": None} for one in (now.spread_options, cycle.options)
