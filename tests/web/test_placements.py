@@ -284,9 +284,11 @@ def test_says_why_it_is_not_fulfilled_and_what_would_help(
     decision = text_of(viewer, "/placements/stuck/decision/")
     ways = decision.partition("Fulfilled by any of these changes:")[2]
     assert re.findall(r"<li[^>]*>([^<]+)</li>", ways.partition("</ul>")[0]) == [
+        "prefer region=east or region=west instead of requiring it",
         "region whenUnsatisfiable ScheduleAnyway (now DoNotSchedule)",
         "region maxSkew 2 (now 1)",
         "no spread constraint on region",
+        "numberOfClusters 2 (now 3)",
     ]
 
 

@@ -309,9 +309,10 @@ def in_service(
 
 
 def advice_today(advice: Advice) -> Advice:
-    name = advice.outcome.cluster
+    kept = in_service((*advice.helps, *advice.fails), advice.outcome.cluster)
     helps, fails = (
-        in_service(several, name) for several in (advice.helps, advice.fails)
+        tuple(one for one in kept if one.helps is is_helpful)
+        for is_helpful in (True, False)
     )
     return replace(advice, helps=helps, fails=fails)
 
