@@ -404,11 +404,11 @@ class ManifestModel(BaseModel):
         if cls.allow_unknown:
             return
         known = cls._keys()
-        for key in cls.refused:
-            if raw.get(key) is not None:
-                yield ErrorDetail(
-                    (key,), cls.refused[key].code, cls.refused[key].message
-                )
+        yield from (
+            ErrorDetail((key,), cls.refused[key].code, cls.refused[key].message)
+            for key in cls.refused
+            if raw.get(key) is not None
+        )
         accepted = {*known, *cls.ignored_fields, *cls.refused}
         unknown = [key for key in raw if key not in accepted]
         for key in unknown[:_MOST_UNKNOWN]:

@@ -219,9 +219,11 @@ def missing_for_policy(
         return
     granted = ", ".join(team.clusters)
     if policy.placement_type is PlacementType.PICK_FIXED:
-        for name in policy.cluster_names:
-            if not team.has_cluster(name, facts.cluster_labels.get(name, {})):
-                yield f"the cluster {name} (included: {granted})"
+        yield from (
+            f"the cluster {name} (included: {granted})"
+            for name in policy.cluster_names
+            if not team.has_cluster(name, facts.cluster_labels.get(name, {}))
+        )
         if not policy.cluster_names:
             yield f"all clusters that were selected before: name clusters (included: {granted})"
         return

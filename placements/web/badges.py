@@ -73,6 +73,7 @@ def status_bar(
     counts = health.counts
     is_rolling = run is not None and run.is_running and run.gate not in GATES
     is_paused = run is not None and run_state(run) == _PAUSED
+    available = HealthLevel.SUSPENDED if is_paused else HealthLevel.HEALTHY
     is_suspended = (
         health.level is HealthLevel.SUSPENDED
         or health.condition == "No resources selected"
@@ -81,7 +82,7 @@ def status_bar(
     )
     rest = HealthLevel.SUSPENDED if is_suspended else HealthLevel.PROGRESS
     seen = (
-        ((HealthLevel.HEALTHY, HealthLevel.SUSPENDED)[is_paused], counts.available),
+        (available, counts.available),
         (HealthLevel.FAILED, counts.failed),
         (HealthLevel.ATTENTION, counts.not_available + counts.unreachable),
         (HealthLevel.UNKNOWN, counts.not_observed + counts.not_monitored),

@@ -382,9 +382,11 @@ def _constraints(decision: Decision) -> Iterator[Axis]:
                 (*place, "minDomains"),
             )
             yield map(change, range(constraint.min_domains - 1, 0, -1))
-        for name in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
-            if name in relevant_fields:
-                yield [_other_counting(decision, index, constraint, name)]
+        yield from (
+            [_other_counting(decision, index, constraint, name)]
+            for name in ("nodeAffinityPolicy", "nodeTaintsPolicy")
+            if name in relevant_fields
+        )
 
 
 def _other_counting(

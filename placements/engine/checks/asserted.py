@@ -21,9 +21,7 @@ BROKEN = "assertion-broken"
 
 
 def broken_assertions(case: Case) -> Iterator[Finding]:
-    for result in case.asserted:
-        if result.is_broken:
-            yield broken_finding(result)
+    yield from (broken_finding(result) for result in case.asserted if result.is_broken)
 
 
 def broken_finding(result: AssertionResult) -> Finding:

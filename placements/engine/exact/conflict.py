@@ -110,15 +110,16 @@ class ConflictAnalysis:
 
     def _elements(self) -> Iterator[Element]:
         failed = self.candidates.failed
-        for bit, rule in enumerate(profile_of(self.decision.cycle).filters):
-            if (
-                not isinstance(rule, AlreadyPlacedFilter)
-                and (failed & (1 << bit)).any()
-            ):
-                yield Element("filter", _FILTER_NAMES.get(rule.name, rule.name), bit)
-        for constraint in self._model(()).constraints:
-            if constraint.is_hard:
-                yield Element("constraint", constraint.key, constraint.index)
+        yield from (
+            Element("filter", _FILTER_NAMES.get(rule.name, rule.name), bit)
+            for bit, rule in enumerate(profile_of(self.decision.cycle).filters)
+            if not isinstance(rule, AlreadyPlacedFilter) and (failed & (1 << bit)).any()
+        )
+        yield from (
+            Element("constraint", constraint.key, constraint.index)
+            for constraint in self._model(()).constraints
+            if constraint.is_hard
+        )
 
     def _model(self, without: Iterable[Element]) -> ExactModel:
         soft = frozenset(one.index for one in without if one.is_constraint)

@@ -363,9 +363,8 @@ def preview_of(
         facts = replace(facts, is_staged=True)
     plan = initialise(spec, facts)
     chosen: ResourceSnapshot | None = None
-    versions = (context.versions, NO_VERSIONS)[
-        placement.has_newer_resources | (placement.pinned_snapshot is not None)
-    ]
+    is_older = placement.has_newer_resources or placement.pinned_snapshot is not None
+    versions = NO_VERSIONS if is_older else context.versions
     if snapshot is not None:
         chosen = placement.resource_snapshots.filter(number=snapshot).first()
         overrides = applying_to(placement.full_name, chosen)

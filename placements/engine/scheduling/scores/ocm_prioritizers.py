@@ -58,15 +58,19 @@ def weighed(
         yield "steady", options.steady_weight, cycle.is_active.astype(np.float64)
     if options.balance_weight:
         yield "balance", options.balance_weight, _balance(options, cycle.fleet)
-    for resource, weight in (
-        ("cpu", options.cpu_weight),
-        ("memory", options.memory_weight),
-    ):
-        if weight:
-            yield resource, weight, _allocatable(resource, cycle.fleet, candidates)
-    for one in options.add_ons:
-        if one.weight:
-            yield "addOn", one.weight, add_on_scores(one, cycle)
+    yield from (
+        (resource, weight, _allocatable(resource, cycle.fleet, candidates))
+        for resource, weight in (
+            ("cpu", options.cpu_weight),
+            ("memory", options.memory_weight),
+        )
+        if weight
+    )
+    yield from (
+        ("addOn", one.weight, add_on_scores(one, cycle))
+        for one in options.add_ons
+        if one.weight
+    )
 
 
 def add_on_scores(add_on: AddOnWeight, cycle: Cycle) -> Floats:
