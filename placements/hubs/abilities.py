@@ -91,6 +91,7 @@ NO_PAGES = frozenset(_WAY_OF).difference(_ONLY_FORMS) | {
     "staged-run-abandon",
     "staged-run-approve",
     "staged-run-create",
+    "staged-run-new",
     "staged-run-resume",
     "staged-run-retry",
     "staged-run-retry-failed",

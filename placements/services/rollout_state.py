@@ -177,6 +177,15 @@ class RolloutContext:
     ) -> bool:  # the resources stay on the clusters, which no longer manage them
         return self.state.deletion is not None and self.state.deletion.abandons
 
+    def with_versions(self, versions: "Versions") -> frozenset[str]:
+        """Return the clusters on which these versions are available, with their overrides."""
+        return frozenset(
+            one.name
+            for one in self.state.clusters
+            if one.phase is Phase.AVAILABLE
+            and one.running == versions.wanted_on(one.name, one.phase)
+        )
+
 
 _TEXTS: dict[str, Any] = {
     "overrides_text": Cast("override_snapshots", TextField()),

@@ -175,7 +175,7 @@ def with_stages(text: str, params: QueryDict) -> str:
     )
 
 
-@for_operators("manage staged update runs", of=by_operation)
+@for_readers
 @require_safe
 def choose_placement(request: HttpRequest) -> HttpResponse:
     """List the placements of which a staged update run can start, with links to its form."""

@@ -3,16 +3,16 @@
 
 /* Opened by the browser itself: what has scripts or a security policy of its own (the editor, the admin site, the API),
    what changes who the user is, forms with files, what is saved as a file or handled by another module, and what leads
-   to such a page next: fetched twice, it would have lost its messages. */
+   to such a page next, whose messages would be lost. */
 const APART = /^(\/hubs\/[^/]+)?\/(admin|api|account|login|logout|oidc|static|access-log\/export)\b|\/(edit|new|drafts)\//;
 const OWN = "[download], [target], [type], [enctype], [data-copy], [data-prefer], [data-key='?'], #download";
 
 document.addEventListener("htmx:beforeProcessNode", ({ detail: { elt } }) => {
   if (!elt.matches("a[href], form")) return;
   const address = new URL(elt.getAttribute("href") ?? elt.getAttribute("action") ?? "", location.href);
-  const next = elt.elements?.namedItem("next")?.value ?? address.searchParams.get("next") ?? "";
-  const isApart = [address.pathname, next].some((path) => APART.test(path))
-    || address.searchParams.has("download") || elt.matches(OWN);
+  const { pathname, searchParams: query } = address;
+  const isApart = APART.test(pathname) || APART.test(elt.elements?.next?.value ?? query.get("next"))
+    || query.has("download") || elt.matches(OWN);
   if (isApart) elt.setAttribute("hx-boost", "false");
 });
 

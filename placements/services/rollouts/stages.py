@@ -21,7 +21,7 @@ from placements.engine.rollout.staged_run import (
     initialise,
     names_waiting_for,
 )
-from placements.engine.rollout.state import EMPTY, Phase
+from placements.engine.rollout.state import EMPTY
 from placements.explain.staged_updates import (
     StageWords,
     duration_words,
@@ -376,12 +376,6 @@ def preview_of(
         StagePreview(stage_words(words, clusters=len(stage.steps)), stage.cluster_names)
         for words, stage in zip(spec.stages, plan.stages, strict=True)
     )
-    have_it = frozenset(
-        one.name
-        for one in context.state.clusters
-        if one.phase is Phase.AVAILABLE
-        and one.running == versions.wanted_on(one.name, one.phase)
-    )
     problems = ()
     is_empty = all(one.phase in EMPTY for one in context.bindings)
     # A run selects its resources when it starts: they may be created first.
@@ -392,6 +386,6 @@ def preview_of(
         plan.deletions.cluster_names,
         problems,
         not problems,
-        have_it,
+        context.with_versions(versions),
         chosen,
     )
