@@ -77,8 +77,7 @@ def fix_lines(suggestions: Sequence[Suggestion], new_clusters: str) -> list[FixL
     if new_clusters:
         # They come after what adds as well, such as a label, and before what weakens the policy.
         adds = sum(one.change.acceptance <= WHAT_ADDS for one in suggestions)
-        cost = "nothing, with more clusters to run"
-        lines.insert(adds, FixLine(new_clusters, "new clusters", cost))
+        lines.insert(adds, FixLine(new_clusters, "what joins", "nothing"))
     return lines
 
 
