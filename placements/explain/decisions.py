@@ -74,7 +74,7 @@ def _capital(words: str) -> str:
 def _effect_on_skew(spread: Spread, check: ConstraintCheck, cluster: str) -> str:
     key, before, after = check.topology_key, spread.skew_before, spread.skew_after
     if check.group is None:
-        return f"{cluster} has no label {key}, so no limit applies to it: it scores 0."
+        return f"{cluster} has no label {key}: this constraint does not limit it, and scores 0."
     skew = f"skew {before} → {after}"
     if after == before:
         skew = f"skew stays {after}"
@@ -152,14 +152,14 @@ def _eliminations(replay: Replay, one: Round) -> Iterator[str]:
         for _, column in columns:
             left = left[column[left] == column[left[0]]]
         has = f"{_SHORT_WORDS[name]} {_ranked_value(name, winner)}"
+        of_these = " of these" * (len(before) < len(one.ranked))
         if len(left) < len(before):
             # The candidates are in the order of the scores: the next one has the next best.
             other = replay.candidate(one.number, replay.names[before[len(left)]])
             best = f"the best {has} (next {_ranked_value(name, other)})"
-            of_these = " of these" * (len(before) < len(one.ranked))
             yield f"{len(left):,}{of_these} with {_BEST.get(name, best)}"
         elif name in shown and name not in _BEST:
-            yield f"all with {has}"
+            yield f"all{of_these} with {has}"
     if len(left) > 1:
         names = [replay.names[at] for at in left[: _MOST_TIED + 1]]
         order = names_and_more(names, _MOST_TIED, count=len(left))

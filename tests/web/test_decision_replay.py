@@ -102,6 +102,8 @@ def test_each_step_has_an_address_and_links_to_its_neighbours(
     assert "env=canary: skew 1 → 0 (+1)." in words
     assert "by name, last of the alphabet first: smartfish, oldbadger" in words
     assert "4 have more affinity, but spread decides first." in words
+    # Only of those with the best spread: others have +20.
+    assert "all of these with affinity" in words
 
 
 @pytest.mark.usefixtures("nine")
@@ -615,7 +617,8 @@ def test_the_advantage_of_a_missing_label_is_reported(
         "Selected without the label region, so the constraint was not enforced: zz"
         in words
     )
-    assert "zz has no label region, so no limit applies to it: it scores 0" in words
+    alone = "zz has no label region: this constraint does not limit it, and scores 0"
+    assert alone in words
 
 
 @pytest.mark.nightly
