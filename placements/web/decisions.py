@@ -536,7 +536,14 @@ class DecisionPage(DecisionView):
             for one in self.value.cycle.live_bindings
             if self.value.kind is CycleKind.SCALE_DOWN
         }
-        groups = [("Kept", self.value.kept)]
+        # The newest comes first; of each decision the first names are stored, in the order of its steps.
+        earlier = [
+            name for row in reversed(self.selecting_decisions) for name in row.joins
+        ]
+        kept = [name for name in earlier if name in self.value.kept]
+        groups = [("Kept, in order of selection", tuple(kept))]
+        if len(kept) < len(self.value.kept):
+            groups = [("Kept", self.value.kept)]
         if self.strip is None:
             groups.insert(0, ("Selected", self.played.picked_names))
         return [

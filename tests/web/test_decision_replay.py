@@ -257,6 +257,8 @@ def test_what_a_decision_ran_into_is_in_sight(viewer: Client, text_of: Fetch) ->
         "palemoth with label system=critical (now none). "
         "This newly selects palemoth and gives up nothing, if the label is true. 7 changes"
     ) in words
+    kept = "Kept, in order of selection quietheron nimblefox bravelion · selected by decision 1"
+    assert kept in words
     # In the order of what an operator would accept.
     ways = [
         "1 more cluster: 1 in region=south",
