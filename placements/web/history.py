@@ -123,12 +123,7 @@ def history(request: HttpRequest, name: str) -> HttpResponse:
     snapshots = {one.number: one for one in placement.policy_snapshots.all()}
     restores = spec_restores(placement, page)
     kind = None if placement.runs_made else RunKind.STAGED
-    # Runs of an earlier placement of this name belong to none of these revisions.
-    runs = [
-        row
-        for row in run_rows(placement.full_name, most=4 * PAGE_SIZE, kind=kind)
-        if row.run.placement_id == placement.pk
-    ]
+    runs = run_rows(placement, most=4 * PAGE_SIZE, kind=kind)
     # A decision belongs to the last revision that began before it. A rollout belongs to all from that one
     # to its own, which edits change while it runs.
     starts = [one.at for one in reversed(revisions)]
@@ -193,8 +188,7 @@ def history(request: HttpRequest, name: str) -> HttpResponse:
     latest = next(iter(decisions), None)
     if latest and latest.record.engine != ENGINE_VERSION:
         latest = latest_decision(placement)
-    rolling = (row.run for row in runs if row.run.placement_id == placement.pk)
-    run = next((one for one in rolling if not one.is_staged), None)
+    run = next((row.run for row in runs if not row.run.is_staged), None)
     stale = list(stale_picks_of(placement)) if placement.is_outdated else []
     return render_page(
         request,

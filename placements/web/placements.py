@@ -536,7 +536,7 @@ def _tab_context(
     return {
         "progress": progress_words(run) if run else "",
         "waves": wave_counts(run.waves) if run else "",
-        "runs": run_rows(placement.full_name, most=_REVISIONS_SHOWN),
+        "runs": run_rows(placement, most=_REVISIONS_SHOWN),
         "events": event_rows(events[:_EVENTS_SHOWN]),
     }
 

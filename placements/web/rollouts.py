@@ -239,10 +239,16 @@ def rollouts(request: HttpRequest) -> HttpResponse:
     )
 
 
-def run_rows(placement: str, *, most: int, kind: RunKind | None = None) -> list[RunRow]:
-    """Return the rollouts and staged update runs of a placement, those in progress first."""
-    runs = latest_runs(placement=placement, most=most, kind=kind)
-    return [_row(run) for run in sorted(runs, key=lambda run: run.ended_at is not None)]
+def run_rows(
+    placement: Placement, *, most: int, kind: RunKind | None = None
+) -> list[RunRow]:
+    """Return the rollouts and staged update runs of a placement, those in progress first.
+
+    None of an earlier placement of this name.
+    """
+    runs = latest_runs(placement=placement.full_name, most=most, kind=kind)
+    own = [run for run in runs if run.placement == placement]
+    return [_row(run) for run in sorted(own, key=lambda run: run.ended_at is not None)]
 
 
 def _row(run: Any) -> RunRow:

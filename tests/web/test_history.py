@@ -227,8 +227,10 @@ def test_a_rollout_of_an_earlier_placement_is_beside_no_revision(
     )
 
     page = text_of(viewer, "/placements/web/history/")
+    tab = text_of(viewer, "/placements/web/rollouts/")
 
     assert "/rollouts/web/1/" not in page.partition("<tbody>")[2]
+    assert "/rollouts/web/1/" not in tab.partition('class="tabs"')[2]
 
 
 def test_list_and_form_offer_the_same_revisions(
