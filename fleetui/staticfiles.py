@@ -30,14 +30,18 @@ class StaticFiles(CompressedManifestStaticFilesStorage):
             self.url = cache(super().url)
 
     def _save(self, name: str, content: "File[Any]") -> str:
-        """Save a file; style sheets of the console without comments and indentation, a tenth of them."""
-        if not name.startswith("css/"):
+        """Save a file; a style sheet or script of the console without comments, which are a tenth of them."""
+        if not (unread := _UNREAD.get(name.partition("/")[0])):
             return super()._save(name, content)
         content.seek(0)  # it was read for the hash in its name
-        return super()._save(name, ContentFile(_UNREAD.sub(b"", content.read())))
+        return super()._save(name, ContentFile(unread.sub(b"", content.read())))
 
 
-_UNREAD = re.compile(rb"\s*/\*.*?\*/|^ +", re.DOTALL | re.MULTILINE)
+# Of scripts only what starts a line: elsewhere it may be part of a text.
+_UNREAD = {
+    "css": re.compile(rb"\s*/\*.*?\*/|^ +", re.DOTALL | re.MULTILINE),
+    "js": re.compile(rb"^/\*.*?\*/\n", re.DOTALL | re.MULTILINE),
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ pytestmark = [
 ]
 
 PLOTLY = "vendor/plotly.min"
-MOST_BEFORE_PLOTLY = 58_500
+MOST_BEFORE_PLOTLY = 57_000
 MOST_OF_PLOTLY = 330_000
 PAGES = ("/", "/placements/web/", "/topology/?key=region")
 
