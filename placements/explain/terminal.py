@@ -210,9 +210,13 @@ def _placed_lines(decision: Decision) -> list[str]:
     has_scores = decision.kind is not CycleKind.PICK_ALL and any(
         one != (None, None) for one in scores
     )
-    rows = [["cluster", "how", *(["topology", "affinity"] if has_scores else [])]]
-    for (how, row), pair in zip(placed, scores, strict=True):
-        rows.append([row.cluster, how, *(map(score_text, pair) if has_scores else [])])
+    rows = [
+        ["cluster", "how", *(["topology", "affinity"] if has_scores else [])],
+        *(
+            [row.cluster, how, *(map(score_text, pair) if has_scores else [])]
+            for (how, row), pair in zip(placed, scores, strict=True)
+        ),
+    ]
     lines = (f"  {line}" for line in table(rows[: _CLUSTERS_SHOWN + 1]))
     return ["PLACED", *lines, *_more(len(placed))]
 

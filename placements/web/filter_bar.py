@@ -17,7 +17,7 @@ _WORD = re.compile(r'(?:[^\s"]|"[^"]*"?)+')
 _TYPED = {"state": "status", "by": "user"}
 _PARAMETERS = {typed: key for key, typed in _TYPED.items()}
 # A status is typed in the words of the page, or as addresses have it.
-_READ, _SHOWN = {"state": state_of}, {"state": state_words}
+_READ = {"state": state_of}
 _LONGEST = 40
 
 
@@ -152,7 +152,8 @@ def filter_bar(
 
 
 def _typed(key: str, value: str) -> str:
-    name, shown = _TYPED.get(key, key), _SHOWN.get(key, str)(value)
+    name = _TYPED.get(key, key)
+    shown = state_words(value) if key == "state" else value
     return f'{name}="{shown}"' if " " in shown else f"{name}={shown}"
 
 
