@@ -152,7 +152,7 @@ def test_a_further_loss_of_an_unfulfilled_placement_hurts(variant: LossVariant) 
         change = ChangedFleet(cycle.fleet, lost=frozenset("a"), variant=variant)
         counts = subject.counts(change)
         assert counts == loss(subject, change).counts
-        found.append(counts and counts.is_bad)
+        found.append(counts.is_bad)
     assert found == [True, True]
 
 

@@ -114,6 +114,7 @@ def test_the_hub_of_the_kubeconfig_is_listed_replayed_and_explained(
 
     assert (listed.stdout, listed.stderr) == ("placement/web\n", "")
     # The words of the fake hub are not those of a scheduler: a replay of them is never certain.
+    assert replayed.returncode == 0, replayed
     document = json.loads(replayed.stdout)
     assert document["agreement"] == "uncertain"
     assert document["message"] == "The inputs of that moment were not observed"

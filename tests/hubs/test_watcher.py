@@ -1,5 +1,6 @@
 """A watcher on fake hubs: states, leases, credentials, faults (`rules/live-hub.md#state-of-a-hub`)."""
 
+import threading
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -61,6 +62,28 @@ def test_a_hub_becomes_live_and_the_mirror_equals_it() -> None:
             "syncing",
             "live",
         ]
+
+
+def test_a_hub_that_is_listed_after_the_last_look_at_its_state_is_left_live(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`watch_hubs --once` ends when all is listed; what replays its decisions asks for the state."""
+    with watching(hub_with_content(), tick_seconds=0.01) as run:
+        watcher = run.watcher
+        ended = threading.Event()
+        monkeypatch.setattr(watcher, "write_regularly", ended.wait)
+
+        def lists_between_two_looks() -> bool:
+            if not watcher.hubs[run.hub.pk].streams:
+                return False
+            while not watcher.is_synced():
+                watcher.write_next(seconds=0.05)
+            ended.set()
+            return True
+
+        watcher.run(threading.Event(), until=lists_between_two_looks)
+
+        assert run.state() == "live"
 
 
 @pytest.mark.nightly

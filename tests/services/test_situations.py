@@ -4,7 +4,7 @@ import html
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import pytest
 from django.contrib.auth.models import User
@@ -56,13 +56,14 @@ class Expected(NamedTuple):
 
 
 Situation = Callable[[], object]
+MadeBy = TypeVar("MadeBy", bound=Situation)
 SITUATIONS: dict[str, tuple[Situation, Expected]] = {}
 
 
-def of(level: str, summary: str, *kinds: str) -> Callable[[Situation], Situation]:
+def of(level: str, summary: str, *kinds: str) -> Callable[[MadeBy], MadeBy]:
     """Register a situation with what all say about it."""
 
-    def add(make: Situation) -> Situation:
+    def add(make: MadeBy) -> MadeBy:
         SITUATIONS[make.__name__] = make, Expected(level, summary, frozenset(kinds))
         return make
 

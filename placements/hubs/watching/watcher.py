@@ -91,13 +91,14 @@ class Watcher:
             while not stopped.is_set():
                 try:
                     self.tick()
+                    if until():
+                        self._report_all()  # what was listed since the tick began
+                        break
                 except (OperationalError, InterfaceError) as error:
                     log.warning(
                         "database not available: error=%s", type(error).__name__
                     )
                     close_old_connections()
-                if until():
-                    break
                 if not writer.is_alive():
                     raise WriterEnded
                 stopped.wait(self._tick_seconds)
@@ -126,6 +127,10 @@ class Watcher:
         for hub in self.hubs.values():
             if hub.discovery is not hub.started:
                 self._start_streams(hub)
+        self._report_all()
+
+    def _report_all(self) -> None:
+        for hub in self.hubs.values():
             self._report(hub)
 
     def _renew_leases(self) -> None:
