@@ -147,8 +147,11 @@ def to_taint(
         return
     if effects[effect]:
         draft.note(keys, effects[effect])
-    taint = {"key": value.get("key"), "value": value.get("value") or ""}
-    taint["effect"] = NO_SCHEDULE
+    taint = {
+        "key": value.get("key"),
+        "value": value.get("value") or "",
+        "effect": NO_SCHEDULE,
+    }
     taints = draft.plain.setdefault(target, [])
     if taint in taints:
         draft.note(keys, "Taint left out: it is there already")

@@ -345,9 +345,11 @@ def build_model(
     ranked = not (
         candidates.constraints and candidates.strategy.was_here_in_first_round_only
     )
-    columns: list[Ints] = [one.codes.astype(np.int64) for one in constraints]
-    columns += [candidates.preference[positions].astype(np.int64)]
-    columns += [candidates.was_here[positions]]
+    columns: list[Ints] = [
+        *(one.codes.astype(np.int64) for one in constraints),
+        candidates.preference[positions].astype(np.int64),
+        candidates.was_here[positions],
+    ]
     classes, class_of = _distinct(np.stack(columns), len(positions))
     picked = np.zeros(len(passes), dtype=np.int64)
     picked[greedy] = 1

@@ -288,9 +288,10 @@ def compare(
     renamed = dict(renames or {})
     pairs: dict[
         tuple[str, str], tuple[WrittenPlacement | None, WrittenPlacement | None]
-    ] = {}
-    for (kind, name), one in base.placements.items():
-        pairs[renamed.get(name, name), kind] = (one, None)
+    ] = {
+        (renamed.get(name, name), kind): (one, None)
+        for (kind, name), one in base.placements.items()
+    }
     for (kind, name), one in head.placements.items():
         pairs[name, kind] = (pairs.get((name, kind), (None, None))[0], one)
     is_same_fleet = fleet is not None or base.members == head.members
