@@ -47,10 +47,12 @@ def step_sentences(replay: Replay, step: RoundSummary) -> list[str]:
         return [f"{_capital(round_sentence(step))}."]
     winner = replay.candidate(step.number, step.winner)
     effect = _EFFECTS[replay.decision.cycle.semantics]
-    sentences = list(_decisive_scores(replay, step))
-    sentences += [
-        effect(spread, check, winner.cluster)
-        for spread, check in zip(step.spreads, winner.constraints, strict=True)
+    sentences = [
+        *_decisive_scores(replay, step),
+        *(
+            effect(spread, check, winner.cluster)
+            for spread, check in zip(step.spreads, winner.constraints, strict=True)
+        ),
     ]
     for spread in step.spreads:
         over, without, key = (

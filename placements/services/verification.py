@@ -173,8 +173,9 @@ def _staleness_due(
     is_new = Q(staleness_check=None) | ~Q(
         staleness_check__decisions_made=F("decisions_made")
     )
-    has_moved = ~Q(staleness_check__fleet_version=version)
-    has_moved |= ~Q(property_names_read=[]) & ~Q(staleness_check__readings=readings)
+    has_moved = ~Q(staleness_check__fleet_version=version) | (
+        ~Q(property_names_read=[]) & ~Q(staleness_check__readings=readings)
+    )
     was_long_ago = Q(staleness_check__checked_at__lte=last)
     # A live hub has placed something before its first decision is judged here.
     is_mirrored = ~Q(hub=LOCAL_HUB) & Q(policy_snapshots__is_latest=True)

@@ -210,8 +210,9 @@ def _new_solver() -> Any:
         "output_flag": False,
         "threads": 1,
         "random_seed": _SEED,
+        "mip_rel_gap": 0.0,
+        "mip_abs_gap": 0.5,
     }
-    options |= {"mip_rel_gap": 0.0, "mip_abs_gap": 0.5}
     # Every run knows a start already; the search for one took a third of the time.
     options["mip_heuristic_run_feasibility_jump"] = False
     for option, value in options.items():
