@@ -522,10 +522,9 @@ def request_token(cluster: MemberCluster, credential: ClusterCredential) -> Secr
 
 
 def record_failure(credential: ClusterCredential, error: DriverError) -> None:
-    rows = ClusterCredential.objects.filter(
+    ClusterCredential.objects.filter(
         pk=credential.pk, revision=credential.revision
-    )
-    rows.update(renewal_error=str(error)[:200])
+    ).update(renewal_error=str(error)[:200])
 
 
 @transaction.atomic

@@ -217,14 +217,14 @@ class ModelProgram:
             np.minimum(model.sizes, model.needed),
             model.greedy[kept],
             np.full(new, model.needed),
+            np.array([*room, *room, *spare], dtype=np.int64),
         ]
-        upper.append(np.array([*room, *room, *spare], dtype=np.int64))
         values = [
             start,
             np.minimum(start, model.greedy)[kept],
             np.zeros(new, dtype=np.int64),
+            np.array([*smallest, *largest, *over], dtype=np.int64),
         ]
-        values.append(np.array([*smallest, *largest, *over], dtype=np.int64))
         program = Program(np.concatenate(upper), np.concatenate(values))
         picks = np.concatenate(
             [np.arange(classes), np.arange(classes + len(kept), first)]
