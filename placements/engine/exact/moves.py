@@ -222,13 +222,15 @@ def move_model(cycle: Cycle) -> MoveModel | NoPlanReason:
 
 
 def can_balance(cycle: Cycle) -> bool | None:
-    """Return whether moves exceed the hard limits less; None where a search is not possible, or not fast."""
+    """Return whether moves exceed the hard limits less; None where no fast search can tell."""
     model = move_model(cycle)
     if isinstance(model, NoPlanReason) or not is_small(model.model):
         return None
     limits = SearchLimits(INLINE_OPTIONS.limit_seconds, INLINE_OPTIONS.node_limit)
-    best, _ = model.best(model.placed, limits, fewest=True)
-    return model.point(0, best).hard_excess < model.point(0, model.placed).hard_excess
+    best, is_proved = model.best(model.placed, limits, fewest=True)
+    today = model.point(0, model.placed)
+    is_better = model.point(0, best).hard_excess < today.hard_excess
+    return is_better if is_better or is_proved else None
 
 
 def plan_moves(
