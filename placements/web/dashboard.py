@@ -356,7 +356,7 @@ def overview(request: HttpRequest) -> HttpResponse:
 def _overview(request: HttpRequest) -> HttpResponse:
     navigation = counts_of(request)
     most = min(_MOST_RUNS, navigation.rollouts)
-    newest = runs_in_progress(most)
+    newest = runs_in_progress(most, now=datetime.now(UTC))
     if len(newest) < most:
         # Rollouts ended since the last comparison: all figures are of one moment.
         navigation = counts_of(request, is_outdated=True)

@@ -230,7 +230,9 @@ def can_balance(cycle: Cycle) -> bool | None:
     best, is_proved = model.best(model.placed, limits, fewest=True)
     today = model.point(0, model.placed)
     is_better = model.point(0, best).hard_excess < today.hard_excess
-    return is_better if is_better or is_proved else None
+    if not is_better and not is_proved:
+        return None
+    return is_better
 
 
 def plan_moves(

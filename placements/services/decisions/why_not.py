@@ -91,7 +91,9 @@ def _selection_today(placement: Placement, cluster: MemberCluster) -> str:
         if cluster.is_eligible and not cluster.is_cordoned:
             reason = Outcomes(fresh).of(name).against
             why = f"not selected if rescheduled: {reason_sentence(reason)}"
-        return f"; selected, and {why}" if is_placed else f"; {why}"
+        if is_placed:
+            why = f"selected, and {why}"
+        return f"; {why}"
     return ""
 
 
