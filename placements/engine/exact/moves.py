@@ -228,8 +228,8 @@ def can_balance(cycle: Cycle) -> bool | None:
         return None
     limits = SearchLimits(INLINE_OPTIONS.limit_seconds, INLINE_OPTIONS.node_limit)
     best, is_proved = model.best(model.placed, limits, fewest=True)
-    today = model.point(0, model.placed)
-    is_better = model.point(0, best).hard_excess < today.hard_excess
+    today = model.point(0, model.placed).hard_excess
+    is_better = model.point(0, best).hard_excess < today
     if not is_better and not is_proved:
         return None
     return is_better
