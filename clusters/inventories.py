@@ -506,8 +506,7 @@ def inventory_of(data: object) -> InventoryKind | None:
     """Return the table for an object of another system, None for anything else."""
     if not isinstance(data, Mapping):
         return None
-    group = str(data.get("apiVersion")).rpartition("/")[0]
-    wanted = (group, data.get("kind"))
+    wanted = (str(data.get("apiVersion")).rpartition("/")[0], data.get("kind"))
     return next((one for one in INVENTORIES if (one.group, one.kind) == wanted), None)
 
 

@@ -454,7 +454,7 @@ def _keyless_lane(
     has_value = any(key in fleet.clusters[at].labels for at in without)
     blocks = moment.lane(marks, without, is_named=len(without) <= _MOST_NAMED)
     # In one of many columns there is room for one name.
-    length = max(1, len(blocks) * bool(others))
+    length = len(blocks) if others else 1
     lines = [blocks[at : at + length] for at in range(0, len(blocks), length)]
     return [
         Lane(

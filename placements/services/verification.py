@@ -134,6 +134,7 @@ def refresh_staleness(*, now: datetime) -> int:
             break
         for placement, cycle in cycles_of(placements, view.fleet):
             headroom = headroom_of(cycle)
+            has_better_set = can_balance(cycle) if headroom.exceeded else None
             values = {
                 "fleet_version": view.version,
                 "readings": view.readings,
@@ -142,7 +143,7 @@ def refresh_staleness(*, now: datetime) -> int:
                 "headroom": headroom.least,
                 "skews": [list(one) for one in headroom.skews],
                 "exceeded": [
-                    list(limit._replace(has_better_set=can_balance(cycle)))
+                    list(limit._replace(has_better_set=has_better_set))
                     for limit in headroom.exceeded
                 ],
             }

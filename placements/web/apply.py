@@ -1,7 +1,7 @@
 """Apply YAML: a preview with the difference of each object, then exactly what was previewed."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
@@ -49,8 +49,6 @@ REFUSED = "refused"
 _FUTURE = {one: f"would be {one}" for one in ("created", "changed", "joined")}
 _PAGE = "resources/apply.html"
 _MOST_SHOWN = 200
-# A part of the page is shown with the status 422 only.
-_REFUSALS: Mapping[Any, int] = {(NotOfTeamError, False): HTTPStatus.FORBIDDEN}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +74,13 @@ def apply(request: HttpRequest) -> HttpResponse:
     """Preview the documents of a text or file, or apply exactly what was previewed."""
     if request.method != "POST":
         return render(request, _PAGE, {"text": _starting_text(request)})
-    text = request.POST.get("manifest", "").replace("\r\n", "\n")
-    page: dict[str, Any] = {"text": text, "strict": "strict" in request.POST}
+    page: dict[str, Any] = {
+        "text": request.POST.get("manifest", "").replace("\r\n", "\n"),
+        "strict": "strict" in request.POST,
+    }
     try:
-        content = file_or_text(request, text)
-        if not isinstance(content, str):
-            content = content.decode("utf-8-sig")
-        page["text"] = content
-        documents = read_documents(content)
+        page["text"] = file_or_text(request, page["text"])
+        documents = read_documents(page["text"])
         if "previewed" not in request.POST:
             return _show_preview(request, documents, page)
         results = apply_documents(
@@ -118,7 +115,9 @@ def apply(request: HttpRequest) -> HttpResponse:
         page["errors"] = getattr(
             error, "errors", [FieldError("", "forbidden", str(error))]
         )
-        status = _REFUSALS.get((type(error), wants_fragment(request)), 422)
+        # A part of the page is shown with the status 422 only.
+        is_forbidden = isinstance(error, NotOfTeamError) and not wants_fragment(request)
+        status = HTTPStatus.FORBIDDEN if is_forbidden else 422
         return render_page(
             request, _PAGE, page, fragment="resources/_preview.html", status=status
         )

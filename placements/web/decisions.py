@@ -1,5 +1,6 @@
 """The page of one decision: its replay, an explanation for one cluster, and all clusters or one chart."""
 
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -750,7 +751,8 @@ class DecisionPage(DecisionView):
         Older addresses have `region:east`.
         """
         text = self._request.GET.get("q", "").strip().lower()
-        group = self._request.GET.get("group", "").strip().replace(":", "=", 1)
+        # A value may have both signs, a key has none.
+        group = re.sub("[:=]", "=", self._request.GET.get("group", "").strip(), count=1)
         reason = word_from(self._request, "reason", ReasonCode)
         key, _, value = group.partition("=")
         cycle = self.value.cycle

@@ -177,9 +177,9 @@ def rollouts(request: HttpRequest) -> HttpResponse:
             pending.count(),
         )
     else:
-        active = active_runs(
-            placement=name, text=text, most=_ROWS * (state is None), kind=kind
-        )
+        active = []
+        if not state:
+            active = active_runs(placement=name, text=text, most=_ROWS, kind=kind)
         start, size = start_of(request) - len(active), page_size(request.GET)
         page = runs_page(
             placement=name,

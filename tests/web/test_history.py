@@ -142,6 +142,19 @@ def test_a_revision_of_resources_has_the_decision_that_it_keeps(
     assert f"as in decision {latest}" in page
 
 
+def test_a_policy_that_is_not_decided_yet_keeps_no_decision(
+    past: Placement, viewer: Client, text_of: Fetch
+) -> None:
+    wider = pick_n_spec(3, topologySpreadConstraints=[spread("region", max_skew=3)])
+    later = LAST + timedelta(minutes=5)
+    save_placement(placement_document(past.name, wider), by=None, now=later)
+
+    page = words_of(text_of(viewer, "/placements/web/history/"))
+
+    assert "maxSkew: 2 → 3" in page
+    assert "as in decision" not in page
+
+
 def test_a_single_revision_has_nothing_to_compare(
     viewer: Client, text_of: Fetch
 ) -> None:

@@ -246,6 +246,6 @@ def test_list_and_page_show_one_bar_and_what_failed_is_not_green(
 def test_a_removed_cluster_does_not_count_as_updated() -> None:
     refused()
 
-    [progress] = runs_in_progress(1)
+    [progress] = runs_in_progress(1, now=datetime.now(UTC))
 
     assert (progress.updated, progress.total) == (0, 3)

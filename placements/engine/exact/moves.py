@@ -222,13 +222,17 @@ def move_model(cycle: Cycle) -> MoveModel | NoPlanReason:
 
 
 def can_balance(cycle: Cycle) -> bool | None:
-    """Return whether moves exceed the hard limits less; None where a search is not possible, or not fast."""
+    """Return whether moves exceed the hard limits less; None where no fast search can tell."""
     model = move_model(cycle)
     if isinstance(model, NoPlanReason) or not is_small(model.model):
         return None
     limits = SearchLimits(INLINE_OPTIONS.limit_seconds, INLINE_OPTIONS.node_limit)
-    best, _ = model.best(model.placed, limits, fewest=True)
-    return model.point(0, best).hard_excess < model.point(0, model.placed).hard_excess
+    best, is_proved = model.best(model.placed, limits, fewest=True)
+    today = model.point(0, model.placed).hard_excess
+    is_better = model.point(0, best).hard_excess < today
+    if not is_better and not is_proved:
+        return None
+    return is_better
 
 
 def plan_moves(

@@ -335,7 +335,7 @@ def _further_numbers(
     kept = {
         one.at: next((number for number, at in changing if at < one.at), 0)
         for one in page
-        if not one.decision and not later[one.at]
+        if not one.changes_spec and not later[one.at]
     }
     return later, kept
 
