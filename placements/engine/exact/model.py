@@ -235,9 +235,12 @@ class ModelProgram:
         for at, (one, codes) in enumerate(zip(constraints, of_picks, strict=True)):
             for domain in range(len(one.values)):
                 inside = picks[codes == domain]
-                at_start, signs = -int(one.start[domain]), [*[1] * len(inside), -1]
-                program.add_row([*inside, lo + at], signs, at_start, inf)
-                program.add_row([*inside, hi + at], signs, -inf, at_start)
+                at_start, signs = (
+                    -int(one.start[domain]),
+                    np.append(np.ones_like(inside), -1),
+                )
+                program.add_row(np.append(inside, lo + at), signs, at_start, inf)
+                program.add_row(np.append(inside, hi + at), signs, -inf, at_start)
             program.add_row(
                 [hi + at, lo + at, excess + at], [1, -1, -1], -inf, one.limit
             )
