@@ -101,7 +101,7 @@ def test_says_whether_a_cluster_would_be_selected_today_and_why_not(
 
 
 @pytest.mark.usefixtures("web")
-def test_of_several_reasons_the_one_that_decides_is_said_today_and_of_outdated_clusters(
+def test_of_several_reasons_the_deciding_one_is_given_today_and_for_outdated_clusters(
     viewer: Client, text_of: Fetch
 ) -> None:
     policy = pick_n(1, required=[labelled(region="east")]).to_plain()
