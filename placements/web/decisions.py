@@ -537,11 +537,12 @@ class DecisionPage(DecisionView):
             for one in self.value.cycle.live_bindings
             if self.value.kind is CycleKind.SCALE_DOWN
         }
-        # The newest comes first; of each decision the first names are stored, in the order of its steps.
-        earlier = [
-            name for row in reversed(self.selecting_decisions) for name in row.joins
-        ]
-        kept = [name for name in earlier if name in self.value.kept]
+        # The newest decision comes first; of each the first names are stored, in the order of its steps. The
+        # last selection of a cluster counts.
+        newest = dict.fromkeys(
+            name for row in self.selecting_decisions for name in reversed(row.joins)
+        )
+        kept = [name for name in reversed(newest) if name in self.value.kept]
         groups = [("Kept, in order of selection", tuple(kept))]
         if len(kept) < len(self.value.kept):
             groups = [("Kept", self.value.kept)]

@@ -4,6 +4,7 @@ import html
 import json
 import re
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 from django.db import connection
@@ -16,8 +17,17 @@ from placements.engine.exact import record
 from placements.models import Decision, Draft, Placement
 from placements.services.decisions import exact
 from placements.services.placements import save_placement
+from placements.services.workqueue import enqueue_scheduling
 from tests.engine.exact.random_problems import dead_end as exact_example
-from tests.rows import NOW, decided, joined, pick_n_spec, placement_document
+from tests.rows import (
+    NOW,
+    all_joined,
+    decided,
+    joined,
+    pick_n_spec,
+    placement_document,
+    run_due,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -561,7 +571,8 @@ def test_a_better_set_is_searched_although_all_are_selected(
         {**constraint(key), "whenUnsatisfiable": "ScheduleAnyway"}
         for key in ("region", "env")
     ]
-    page = address(decided("lab", pick_n_spec(4, topologySpreadConstraints=soft)))
+    policy = pick_n_spec(4, topologySpreadConstraints=soft)
+    page = address(decided("lab", policy))
     closed, opened = (
         text_of(viewer, f"{page}?view=compare"),
         plain(text_of(viewer, f"{page}?panel=exact")),
@@ -573,6 +584,12 @@ def test_a_better_set_is_searched_although_all_are_selected(
         in opened
     )
     assert "Plan the moves" in opened
+    joined("c5", region="r1", env="e0")
+    enqueue_scheduling(
+        Placement.objects.values_list("pk", flat=True), trigger="one more cluster"
+    )
+    run_due()
+    assert "Plan the moves" not in plain(text_of(viewer, f"{page}?panel=exact"))
 
 
 @pytest.mark.nightly
@@ -635,3 +652,23 @@ def test_a_stale_pick_is_called_by_name(viewer: Client, text_of: Fetch) -> None:
     assert (
         "Outdated at this decision, would not be selected if rescheduled: aa." in words
     )
+
+
+def test_kept_clusters_are_listed_once_in_the_order_of_their_selection(
+    viewer: Client, text_of: Fetch
+) -> None:
+    all_joined("a", "b")
+    for number, moment in ((1, 0), (2, 1), (1, 2), (2, 3)):
+        later = timedelta(minutes=moment)
+        save_placement(
+            placement_document("web", pick_n_spec(number)), by=None, now=NOW + later
+        )
+        run_due(after=later)
+    joined("c")
+    later = timedelta(minutes=4)
+    save_placement(placement_document("web", pick_n_spec(3)), by=None, now=NOW + later)
+    run_due(after=later)
+
+    page = plain(text_of(viewer, address("web")))
+
+    assert "Kept, in order of selection b a · selected by" in page

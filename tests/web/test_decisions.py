@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 
 from clusters.models import MemberCluster
-from clusters.operations.edit import change_labels, change_taints, cordon
+from clusters.operations.edit import change_labels, change_taints, cordon, leave
 from placements.models import Decision, DecisionRecord, Placement, StalePick
 from placements.services.decisions.records import decisions_named
 from placements.services.placements import delete_placement
@@ -81,6 +81,17 @@ def test_a_cordoned_cluster_is_not_ready_today(
     assert "Today: cordoned; not a candidate." in page
     assert "Changes that would select it" not in page
     advice = f"/api/v1/decisions/{decision_id}/clusters/bravelion/advice"
+    assert viewer.get(advice).json()["wouldHelp"] == []
+
+
+def test_no_advice_is_about_a_cluster_that_leaves_the_fleet(
+    viewer: Client, decision_id: str
+) -> None:
+    advice = f"/api/v1/decisions/{decision_id}/clusters/bravelion/advice"
+    assert viewer.get(advice).json()["wouldHelp"] != []
+
+    leave(["bravelion"], by=None, now=NOW)
+
     assert viewer.get(advice).json()["wouldHelp"] == []
 
 
