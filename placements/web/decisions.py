@@ -59,6 +59,7 @@ from placements.explain.exact import exact_sentences, shopping_sentence
 from placements.explain.steps import (
     FEW_CLUSTERS,
     FEW_STEPS,
+    MOST_COLUMNS,
     ClusterSteps,
     FinalSkew,
     LanePanel,
@@ -447,10 +448,26 @@ class DecisionPage(DecisionView):
 
     @cached_property
     def strip(self) -> Strip | None:
-        has_steps = bool(
-            self.step and self.played.cycle.policy.topology_spread_constraints
-        )
-        return strip_of(self.played, self.step) if self.step and has_steps else None
+        if not self.step or not self.played.cycle.policy.topology_spread_constraints:
+            return None
+        return strip_of(self.played, self.step)
+
+    @cached_property
+    def kept_steps(self) -> list[tuple[Decision, StepChip]]:
+        """The kept clusters as steps of the decisions that selected them; empty unless all of them fit."""
+        missing = set(self.played.kept)
+        if self.strip is None or len(missing) + self.steps_count > MOST_COLUMNS:
+            return []
+        constraints = self.played.cycle.policy.topology_spread_constraints
+        found: list[tuple[Decision, StepChip]] = []
+        for row in self.selecting_decisions:
+            decision = decision_of(row)
+            is_alike = decision.cycle.policy.topology_spread_constraints == constraints
+            if is_alike and decision.number_of_rounds:
+                chips = strip_of(decision, 1).chips
+                found[:0] = [(row, one) for one in chips if one.cluster in missing]
+                missing.difference_update(one.cluster for one in chips)
+        return [] if missing else found
 
     @property
     def courses(self) -> list[SkewCourse]:
@@ -519,12 +536,17 @@ class DecisionPage(DecisionView):
 
     @property
     def first_round(self) -> ReplayedRound | None:
-        if not self.step or self.step == 1:
+        """The step that selected the first cluster, which may be one of an earlier decision."""
+        replay = self.played_replay
+        number = 1
+        if self.kept_steps:
+            row, chip = self.kept_steps[0]
+            replay = Replay(decision_of(row))
+            number = chip.number
+        elif not self.step or self.step == 1:
             return None
-        step = self.played_replay.step(1)
-        return ReplayedRound(
-            1, step_title(step), step_sentences(self.played_replay, step)
-        )
+        step = replay.step(number)
+        return ReplayedRound(number, step_title(step), step_sentences(replay, step))
 
     @property
     def others(self) -> list[tuple[str, list[tuple[str, str]], int]]:
@@ -540,10 +562,12 @@ class DecisionPage(DecisionView):
         earlier = [
             name for row in reversed(self.selecting_decisions) for name in row.joins
         ]
-        kept = [name for name in earlier if name in self.value.kept]
+        kept = [name for name in earlier if name in self.played.kept]
         groups = [("Kept, in order of selection", tuple(kept))]
-        if len(kept) < len(self.value.kept):
-            groups = [("Kept", self.value.kept)]
+        if len(kept) < len(self.played.kept):
+            groups = [("Kept", self.played.kept)]
+        if self.kept_steps:
+            groups = []
         if self.strip is None:
             groups.insert(0, ("Selected", self.played.picked_names))
         return [
@@ -566,13 +590,13 @@ class DecisionPage(DecisionView):
 
     @cached_property
     def selecting_decisions(self) -> list[Decision]:
-        row = self.row
-        if not self.value.kept or row.placement is None:
+        row = self._source or self.row
+        kept = set(self.played.kept)
+        if not kept or row.placement is None:
             return []
         rows = readable_decisions(row.placement).filter(
             joins_count__gt=0, number__lt=row.number
         )
-        kept = set(self.value.kept)
         return [
             one for one in rows[:_MOST_SELECTIONS] if not kept.isdisjoint(one.joins)
         ]
