@@ -562,14 +562,15 @@ class DecisionPage(DecisionView):
         earlier = [
             name for row in reversed(self.selecting_decisions) for name in row.joins
         ]
-        kept = [name for name in earlier if name in self.played.kept]
-        groups = [("Kept, in order of selection", tuple(kept))]
+        kept = tuple(name for name in earlier if name in self.played.kept)
+        words = "Kept, in order of selection"
         if len(kept) < len(self.played.kept):
-            groups = [("Kept", self.played.kept)]
-        if self.kept_steps:
-            groups = []
-        if self.strip is None:
-            groups.insert(0, ("Selected", self.played.picked_names))
+            words = "Kept"
+            kept = self.played.kept
+        groups = [
+            ("Selected", self.played.picked_names * (self.strip is None)),
+            (words, kept * (not self.kept_steps)),
+        ]
         return [
             (
                 words,

@@ -10,11 +10,11 @@ from placements.explain.charts.figure import (
     Color,
     figure,
 )
-from placements.explain.run_pictures import BAR_ROWS, RunColumn, RunPicture
+from placements.explain.run_pictures import BAR_ROWS, Dot, RunColumn, RunPicture
 
 _SYMBOLS = {
     "healthy": ("circle", Color.WELL),
-    "progress": ("circle-cross-open", Color.PROGRESS),
+    "progress": ("circle-open", Color.PROGRESS),  # with a wedge
     "attention": ("triangle-up", Color.ATTENTION),
     "failed": ("x", Color.FAILED),
     "unknown": ("diamond-open", Color.UNKNOWN),
@@ -24,11 +24,25 @@ _FILLS = {Color.QUIET: Color.CLEAR, Color.UNKNOWN: Color.CLEAR}
 """The insides of bars that are not filled with their color."""
 _AREAS = (
     ("new", "updated", Color.WELL, Color.CALM),
-    ("old", "before", Color.BAND, Color.HOVER),
+    ("old", "not updated", Color.BAND, Color.HOVER),
 )
 """The areas of a revision: its part of a point, its words, its color, and that of what is planned."""
+_AREA_KEY = "".join(
+    f"<span style='color:{color};font-size:16px'>■</span> {words} "
+    for _, words, color, _ in reversed(_AREAS)
+)
 _HEAD, _NAMES, _DOT_ROW, _NAMED_ROW, _LINE, _TIMES = 40, 28, 26, 32, 136, 24
 """Heights in pixels: heads of columns, names of trouble, rows of dots, the line, its times."""
+_WEDGE = {
+    "type": "path",
+    "path": "M0,0V7C3.9,7 7,3.9 7,0Z",
+    "xref": "x",
+    "yref": "y2",
+    "xsizemode": "pixel",
+    "ysizemode": "pixel",
+    "fillcolor": Color.PROGRESS,
+    "line": {"width": 0},
+}
 _LEAST_BAR = 18 / _DOT_ROW
 """The least height of a part of a bar in rows, with room for its number."""
 _BELOW_WORDS = 0.86  # of the height of the line: its heading is above
@@ -68,13 +82,27 @@ def picture_figure(picture: RunPicture) -> go.Figure:
             "showgrid": False,
             "zeroline": False,
         },
-        yaxis={**_HIDDEN, "domain": [0, line], "range": [0, picture.top]},
+        yaxis={
+            **_HIDDEN,
+            "showticklabels": True,
+            "tickvals": [value for value, _ in picture.marks],
+            "domain": [0, line],
+            "range": [0, picture.top],
+        },
         yaxis2={
             **_HIDDEN,
             "domain": [_LINE / plot, (_LINE + dots) / plot],
             "range": [-0.5, picture.rows - 0.5],
         },
-        shapes=list(lines_of(picture, line)),
+        shapes=[
+            *lines_of(picture, line),
+            # A circle with a wedge is the mark of what is updating.
+            *(
+                {**_WEDGE, "xanchor": at, "yanchor": row}
+                for dot, at, row in _placed_dots(picture)
+                if dot.level == "progress"
+            ),
+        ],
         annotations=list(words_of(picture, _LINE / plot)),
     )
 
@@ -101,7 +129,7 @@ def availability_traces(picture: RunPicture) -> Iterator[go.Scatter]:
                 line={"shape": "hv", "width": 0},
                 stackgroup=stack,
                 fillcolor=planned if is_planned else color,
-                hovertemplate=f"%{{y}} on the revision {words}<extra></extra>",
+                hovertemplate=f"%{{y}} available, {words}<extra></extra>",
             )
         top = [one.available for one in own]
         yield go.Scatter(
@@ -164,7 +192,7 @@ def words_of(picture: RunPicture, height: float) -> Iterator[dict[str, Any]]:
         "y": height,
         "yanchor": "top",
         "showarrow": False,
-        "text": f"<b>Available clusters</b> {picture.scale}",
+        "text": f"<b>Available clusters</b>  {_AREA_KEY}· {picture.scale}",
     }
     for one in picture.labels:
         yield {
@@ -178,21 +206,24 @@ def words_of(picture: RunPicture, height: float) -> Iterator[dict[str, Any]]:
         }
 
 
-def _dot_traces(picture: RunPicture) -> Iterator[go.Scatter]:
+def _placed_dots(picture: RunPicture) -> Iterator[tuple[Dot, float, int]]:
+    """Yield each cluster with its place from the left and its row from below."""
     gap = _DOT_ROW * picture.slots / _USUAL_WIDTH
-    places = []
     for place, column in picture.placed_columns:
         # The first, which is in trouble, is on top.
         for turn, dot in enumerate(
             [] if picture.has_bar(column) else reversed(column.dots)
         ):
-            if picture.is_named:
-                at = place + _NAMED_START * column.width
-                row = turn + picture.rows - len(column.dots)
-            else:  # two in a row
+            at = place + _NAMED_START * column.width
+            row = turn + picture.rows - len(column.dots)
+            if not picture.is_named:  # two in a row
                 at = place + column.width / 2 + (turn % 2 - 0.5) * gap
                 row = turn // 2
-            places.append((dot, at, row))
+            yield dot, at, row
+
+
+def _dot_traces(picture: RunPicture) -> Iterator[go.Scatter]:
+    places = list(_placed_dots(picture))
     for level, (symbol, color) in _SYMBOLS.items():
         own = [one for one in places if one[0].level == level]
         if own:
