@@ -278,7 +278,7 @@ class DecisionPage(DecisionView):
 
     @cached_property
     def final_skews(self) -> list[FinalSkew]:
-        return final_skews(self.value)
+        return list(final_skews(self.value))
 
     @property
     def candidate_words(self) -> str:
@@ -471,7 +471,7 @@ class DecisionPage(DecisionView):
 
     @property
     def courses(self) -> list[SkewCourse]:
-        return skew_courses(self.played)
+        return list(skew_courses(self.played))
 
     @cached_property
     def panels(self) -> tuple[LanePanel, ...]:

@@ -8,7 +8,14 @@ from typing import Any
 import plotly.graph_objects as go
 
 from placements.explain.charts.figure import Color, figure
-from placements.explain.steps import MARK_WORDS, Lane, LaneBlock, LanePanel, Mark
+from placements.explain.steps import (
+    BLOCKING_WORDS,
+    MARK_WORDS,
+    Lane,
+    LaneBlock,
+    LanePanel,
+    Mark,
+)
 
 _HEAD, _GAP, _WIDE, _DENSE, _TALL = 38, 4, 28, 20, 36
 _DENSE_HEAD = 22
@@ -36,7 +43,8 @@ _STYLES = (
 )
 _HEADS_OF_COUNTS = ("placed of all", "placed")
 _QUIET = {"color": Color.QUIET, "size": 12}
-_BESIDE = {"xanchor": "left", "xshift": 8, "font": _QUIET}
+_MARKED = {"color": Color.TEXT, "size": 12, "weight": 600}
+_BESIDE = {"xanchor": "left", "xshift": 8}
 
 # The band does not show through: a cluster within it is no more allowed than one beside it.
 _OPAQUE = {
@@ -415,6 +423,7 @@ def _words(
                 "y": row,
                 "text": _beside(lane, part.style.is_short),
                 "hovertext": lane.others,
+                "font": _MARKED if lane.others == BLOCKING_WORDS else _QUIET,
             }
         if has_counts:
             count, *size = _count(lane, is_narrow=is_narrow).partition(" of ")
@@ -458,8 +467,7 @@ def _heads(
         yield {
             **axes,
             **above,
-            "x": bands[0].high,
-            "xanchor": "right",
+            "x": ((bands[0].high or 0) + bands[0].low) / 2,
             "text": panel.band,
         }
     yield {**at_right, **above, "text": _HEADS_OF_COUNTS[is_narrow]}

@@ -10,7 +10,7 @@ from placements.explain.charts.figure import (
     Color,
     figure,
 )
-from placements.explain.run_pictures import BAR_ROWS, Dot, RunColumn, RunPicture
+from placements.explain.run_pictures import BAR_ROWS, RunColumn, RunPicture
 
 _SYMBOLS = {
     "healthy": ("circle", Color.WELL),
@@ -64,13 +64,14 @@ def picture_figure(picture: RunPicture) -> go.Figure:
     """Draw a rollout: waves or stages as columns of clusters, and the available clusters below."""
     row = _NAMED_ROW if picture.is_named else _DOT_ROW
     has_trouble = any(column.troubled for column in picture.columns)
-    dots = picture.rows * row
+    height = picture.rows * row
+    dots = list(_dot_traces(picture))
     names = _NAMES * (has_trouble and not picture.is_named)
-    plot = _HEAD + names + dots + _LINE
+    plot = _HEAD + names + height + _LINE
     line = (_LINE - 6) / plot
     return figure(
         *availability_traces(picture),
-        *_dot_traces(picture),
+        *dots,
         *_bar_traces(picture),
         height=plot + _TIMES,
         barmode="overlay",
@@ -91,7 +92,7 @@ def picture_figure(picture: RunPicture) -> go.Figure:
         },
         yaxis2={
             **_HIDDEN,
-            "domain": [_LINE / plot, (_LINE + dots) / plot],
+            "domain": [_LINE / plot, (_LINE + height) / plot],
             "range": [-0.5, picture.rows - 0.5],
         },
         shapes=[
@@ -99,8 +100,9 @@ def picture_figure(picture: RunPicture) -> go.Figure:
             # A circle with a wedge is the mark of what is updating.
             *(
                 {**_WEDGE, "xanchor": at, "yanchor": row}
-                for dot, at, row in _placed_dots(picture)
-                if dot.level == "progress"
+                for trace in dots
+                if trace.name == "progress"
+                for at, row in zip(trace.x, trace.y, strict=True)
             ),
         ],
         annotations=list(words_of(picture, _LINE / plot)),
@@ -206,29 +208,27 @@ def words_of(picture: RunPicture, height: float) -> Iterator[dict[str, Any]]:
         }
 
 
-def _placed_dots(picture: RunPicture) -> Iterator[tuple[Dot, float, int]]:
-    """Yield each cluster with its place from the left and its row from below."""
+def _dot_traces(picture: RunPicture) -> Iterator[go.Scatter]:
     gap = _DOT_ROW * picture.slots / _USUAL_WIDTH
+    places = []
     for place, column in picture.placed_columns:
         # The first, which is in trouble, is on top.
         for turn, dot in enumerate(
             [] if picture.has_bar(column) else reversed(column.dots)
         ):
-            at = place + _NAMED_START * column.width
-            row = turn + picture.rows - len(column.dots)
-            if not picture.is_named:  # two in a row
+            if picture.is_named:
+                at = place + _NAMED_START * column.width
+                row = turn + picture.rows - len(column.dots)
+            else:  # two in a row
                 at = place + column.width / 2 + (turn % 2 - 0.5) * gap
                 row = turn // 2
-            yield dot, at, row
-
-
-def _dot_traces(picture: RunPicture) -> Iterator[go.Scatter]:
-    places = list(_placed_dots(picture))
+            places.append((dot, at, row))
     for level, (symbol, color) in _SYMBOLS.items():
         own = [one for one in places if one[0].level == level]
         if own:
             yield go.Scatter(
                 yaxis="y2",
+                name=level,
                 mode="markers+text" if picture.is_named else "markers",
                 x=[at for _, at, _ in own],
                 y=[row for *_, row in own],
