@@ -644,9 +644,15 @@ class DecisionPage(DecisionView):
             for name in self.played.cycle.fleet.names
         ]
 
-    @property
-    def fix_lines(self) -> list[FixLine]:
-        return fix_lines(self.fixes, self.new_clusters.removeprefix("possible with "))
+    @cached_property
+    def fix_lines(self) -> list[tuple[FixLine, Help | None]]:
+        """What would fulfil the placement, each with what does it: a draft, or the page of a cluster."""
+        lines = fix_lines(self.fixes, self.new_clusters.removeprefix("possible with "))
+        document = decided_document(self) if lines else None
+        return [
+            (one, _help(document, one.suggestion) if one.suggestion else None)
+            for one in lines
+        ]
 
     def figure(self, name: str) -> str:
         """Return the figure of the domains as JSON; empty where nothing is drawn.

@@ -285,6 +285,25 @@ def test_what_a_decision_ran_into_is_in_sight(viewer: Client, text_of: Fetch) ->
     assert "possible with 1 more cluster" not in words
 
 
+@pytest.mark.usefixtures("nine")
+def test_each_change_that_helps_leads_to_where_it_is_done(
+    operator: Client, viewer: Client, text_of: Fetch
+) -> None:
+    page = text_of(operator, address("ledger"))
+    table = page.partition('id="fixes-title"')[2].partition("</table>")[0]
+    rows = [plain(one) for one in table.split("<tr>")[2:]]
+
+    assert "/clusters/palemoth/edit/?label=system%3Dcritical" in table
+    assert len(rows) == 7
+    assert [row.rpartition("  ")[2].split()[-3:] for row in rows[2:]] == [
+        ["Open", "as", "draft"]
+    ] * 5
+    assert "maxSkew: 2" in table
+    assert "numberOfClusters: 3" in table
+    of_viewer = text_of(viewer, address("ledger"))
+    assert "Open as draft" not in of_viewer.partition('id="fixes-title"')[2]
+
+
 @pytest.mark.nightly
 @pytest.mark.usefixtures("nine")
 def test_why_not_shows_the_course_and_offers_drafts(
