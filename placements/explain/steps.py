@@ -384,8 +384,8 @@ def _panel(
     lows = projected.smallest
     if moment.round is None and not groups.siblings.any():
         # What is placed must be within the limit on both sides, not only what would be added.
-        fullest = int(counts.max(initial=0)) - constraint.max_skew
-        lows = np.minimum(highs, max(0, fullest))
+        fullest = int(counts.max(initial=0))
+        lows = np.minimum(highs, max(0, fullest - constraint.max_skew))
     lanes = []
     for code in shown:
         is_member = groups.codes == code
@@ -518,7 +518,7 @@ def _band_words(
     projected: SkewProjection,
     least: int,
 ) -> tuple[str, str]:
-    """Return where a bar may end: as a sum, and as the label of the band, which begins at the least."""
+    """Return where a bar may end: as a sum, and as the label of the band from `least`."""
     low, high = int(projected.smallest.min()), int(projected.smallest.max())
     if low != high:
         return f"emptiest sibling + max skew {constraint.max_skew}", "limit"

@@ -454,7 +454,7 @@ class DecisionPage(DecisionView):
 
     @cached_property
     def kept_steps(self) -> list[tuple[Decision, StepChip]]:
-        """The kept clusters as steps of the decisions that selected them; empty unless all of them fit."""
+        """The kept clusters as steps of earlier decisions; empty unless all of them fit."""
         missing = set(self.played.kept)
         if self.strip is None or len(missing) + self.steps_count > MOST_COLUMNS:
             return []
@@ -536,15 +536,12 @@ class DecisionPage(DecisionView):
 
     @property
     def first_round(self) -> ReplayedRound | None:
-        """The step that selected the first cluster, which may be one of an earlier decision."""
-        replay = self.played_replay
-        number = 1
-        if self.kept_steps:
-            row, chip = self.kept_steps[0]
-            replay = Replay(decision_of(row))
-            number = chip.number
-        elif not self.step or self.step == 1:
+        """The step that selected the first cluster, maybe one of an earlier decision."""
+        if not self.kept_steps and self.step in (None, 1):
             return None
+        kept = [(decision_of(row), chip.number) for row, chip in self.kept_steps[:1]]
+        (decision, number), *_ = (*kept, (self.played, 1))
+        replay = Replay(decision)
         step = replay.step(number)
         return ReplayedRound(number, step_title(step), step_sentences(replay, step))
 
@@ -646,7 +643,7 @@ class DecisionPage(DecisionView):
 
     @cached_property
     def fix_lines(self) -> list[tuple[FixLine, Help | None]]:
-        """What would fulfil the placement, each with what does it: a draft, or the page of a cluster."""
+        """What would fulfil the placement, each with the draft or the cluster that does."""
         lines = fix_lines(self.fixes, self.new_clusters.removeprefix("possible with "))
         document = decided_document(self) if lines else None
         return [

@@ -154,9 +154,17 @@ def lines_of(picture: RunPicture, height: float) -> Iterator[dict[str, Any]]:
             "line": {"color": Color.TEXT, "dash": "dash", "width": 1.5},
         }
     for at, level in picture.break_edges.items():
-        color = Color.ATTENTION if level else Color.BORDER
-        dashes = {"color": color, "dash": "dashdot", "width": 1.5}
-        yield {**_UPRIGHT, "x0": at, "x1": at, "y1": 1, "line": dashes}
+        yield {
+            **_UPRIGHT,
+            "x0": at,
+            "x1": at,
+            "y1": 1,
+            "line": {
+                "color": Color.ATTENTION if level else Color.BORDER,
+                "dash": "dashdot",
+                "width": 1.5,
+            },
+        }
     if picture.now is not None:
         yield {
             **_UPRIGHT,
