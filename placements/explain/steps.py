@@ -126,7 +126,9 @@ class Lane:
 
     @property
     def end(self) -> float:
-        return max(sum(one.size for one in self.segments), self.high or 0)
+        # The words of a domain that blocks are in its band, where it has room.
+        high = (self.high or 0) * (self.others != BLOCKING_WORDS)
+        return max(sum(one.size for one in self.segments), high)
 
 
 @dataclass(frozen=True, slots=True)

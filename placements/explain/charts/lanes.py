@@ -17,7 +17,7 @@ from placements.explain.steps import (
     Mark,
 )
 
-_HEAD, _GAP, _WIDE, _DENSE, _TALL = 38, 4, 28, 20, 36
+_HEAD, _GAP, _WIDE, _DENSE, _TALL = 38, 4, 28, 20, 32
 _DENSE_HEAD = 22
 _NARROW, _FEWEST = 400, 3
 # Widths of letters in the widest font that the style sheet names: longer names end in "…".
@@ -334,7 +334,7 @@ def _bars(part: _Part, suffix: str) -> Iterator[Any]:
             **axes,
             mode="markers+text",
             x=[start + 13 / part.style.slot for *_, start in numbered],
-            y=[row - 0.22 * part.style.is_stacked for _, row, _ in numbered],
+            y=[row - 0.18 * part.style.is_stacked for _, row, _ in numbered],
             cliponaxis=False,
             text=[f"<b>{segment.number}</b>" for segment, *_ in numbered],
             textfont={
