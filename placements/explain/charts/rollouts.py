@@ -202,6 +202,7 @@ def words_of(picture: RunPicture, height: float) -> Iterator[dict[str, Any]]:
         "y": height,
         "yanchor": "top",
         "showarrow": False,
+        "bgcolor": Color.PAGE,
         "text": f"<b>Available clusters</b>  {_AREA_KEY}· {picture.scale}",
     }
     for one in picture.labels:
@@ -240,7 +241,10 @@ def _dot_traces(picture: RunPicture) -> Iterator[go.Scatter]:
                 mode="markers+text" if picture.is_named else "markers",
                 x=[at for _, at, _ in own],
                 y=[row for *_, row in own],
-                text=[f"  {dot.cluster}" for dot, *_ in own],
+                text=[
+                    "  " + "<br>  ".join(filter(None, (dot.cluster, dot.duration)))
+                    for dot, *_ in own
+                ],
                 textposition="middle right",
                 customdata=[dot.cluster for dot, *_ in own],
                 hovertext=[
