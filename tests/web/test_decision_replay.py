@@ -267,8 +267,22 @@ def test_what_a_decision_ran_into_is_in_sight(viewer: Client, text_of: Fetch) ->
         "palemoth with label system=critical (now none). "
         "This newly selects palemoth and gives up nothing, if the label is true. 7 changes"
     ) in words
-    kept = "Kept, in order of selection quietheron nimblefox bravelion · selected by decision 1"
-    assert kept in words
+    # The clusters that it keeps come first, as steps of the decision that selected them.
+    kept = [
+        "1 quietheron west selected by decision 1",
+        "2 nimblefox north selected by decision 1",
+        "3 bravelion east selected by decision 1",
+        "Start 3 kept",
+        "1 no cluster all blocked",
+    ]
+    order = [words.index(one) for one in kept]
+    assert order == sorted(order)
+    assert "name over nimblefox" in words[order[0] : order[1]]
+    assert "Kept" not in words
+    assert "Decision 1. Step 1: why quietheron and not nimblefox or 2 others" in words
+    first = Decision.objects.get(placement_name="ledger", number=1).record.decision_id
+    assert f'href="/decisions/{first}/?step=2"' in page
+    assert plain(page).count("◀ Back") == 1
     # In the order of what an operator would accept.
     ways = [
         "1 more cluster: 1 in region=south",
@@ -279,6 +293,25 @@ def test_what_a_decision_ran_into_is_in_sight(viewer: Client, text_of: Fetch) ->
     places = [words.index(way) for way in ways]
     assert places == sorted(places)
     assert "possible with 1 more cluster" not in words
+
+
+@pytest.mark.usefixtures("nine")
+def test_each_change_that_helps_leads_to_where_it_is_done(
+    operator: Client, viewer: Client, text_of: Fetch
+) -> None:
+    page = text_of(operator, address("ledger"))
+    table = page.partition('id="fixes-title"')[2].partition("</table>")[0]
+    rows = [plain(one) for one in table.split("<tr>")[2:]]
+
+    assert "/clusters/palemoth/edit/?label=system%3Dcritical" in table
+    assert len(rows) == 7
+    assert [row.rpartition("  ")[2].split()[-3:] for row in rows[2:]] == [
+        ["Open", "as", "draft"]
+    ] * 5
+    assert "maxSkew: 2" in table
+    assert "numberOfClusters: 3" in table
+    of_viewer = text_of(viewer, address("ledger"))
+    assert "Open as draft" not in of_viewer.partition('id="fixes-title"')[2]
 
 
 @pytest.mark.nightly
