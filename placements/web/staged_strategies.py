@@ -273,10 +273,14 @@ def _start_page(
         preview = preview_of(
             placement, row, snapshot, becomes_external=True, now=datetime.now(UTC)
         )
+    revision = placement.revision_number
+    if not placement.is_staged:  # the run changes it to External first
+        revision += 1
     context = {
         "editor": editor,
         "new_strategy": NEW_STRATEGY,
         "placement": placement,
+        "revision": revision,
         "strategies": strategies,
         "strategy": strategy,
         "snapshots": snapshots[:_SNAPSHOTS_SHOWN],

@@ -1042,9 +1042,8 @@ def test_a_run_starts_with_a_new_strategy_from_the_same_form(
     assert f'href="{START}?strategy=two-steps">Start run of web</a>' in listed
 
 
-@pytest.mark.usefixtures("world")
 def test_a_strategy_starts_runs_also_of_placements_with_rolling_updates(
-    operator: Client, text_of: Fetch
+    operator: Client, text_of: Fetch, world: StagedWorld
 ) -> None:
     decided("shop", pick_n_spec(1))
 
@@ -1070,6 +1069,31 @@ def test_a_strategy_starts_runs_also_of_placements_with_rolling_updates(
     assert (before.revision, before.is_staged) == (1, False), "nothing has changed"
     assert started["Location"] == "/rollouts/staged/runs/shop-1/"
     assert Placement.objects.get(name="shop").is_staged
+    # The change to External is a revision, too.
+    [number] = re.findall(r"Revision (\d+) \(latest\)", words_of(start))
+    world.go_on()
+    assert StagedRun.objects.get(name="shop-1").revision_number == int(number)
+    assert f"· revision {number} ·" in words_of(text_of(operator, started["Location"]))
+
+
+def test_a_run_of_the_latest_resources_has_the_revision_of_its_form(
+    operator: Client, text_of: Fetch, waiting: StagedWorld
+) -> None:
+    waiting.approve("one", "canary")
+    waiting.run(until=lambda: waiting.status("one") == "succeeded")
+    document = Placement.objects.get(name="web").document
+    save_placement(
+        {**document, "spec": {**document["spec"], "revisionHistoryLimit": 7}},
+        by=None,
+        now=waiting.now,
+    )
+
+    form = words_of(text_of(operator, START))
+    save_run(run_document("two", index="0"), by=None, now=waiting.now)
+    run = words_of(text_of(operator, RUN.replace("one", "two")))
+
+    [number] = re.findall(r"Revision (\d+) \(latest\)", form)
+    assert f"· revision {number} ·" in run
 
 
 def test_clusters_that_are_up_to_date_early_are_counted_alike_wherever_a_run_is_shown(
