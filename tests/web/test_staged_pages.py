@@ -463,7 +463,7 @@ def test_the_title_says_first_what_a_run_waits_for_and_does_not_count_as_finishe
         "Waiting for approval of stage canary. Stage canary updated;"
     )
     assert timed.endswith(" · 1 of 4 clusters updated, 0 of 2 stages completed")
-    left = " · 4 of 4 clusters updated, 3 already up to date, 0 of 2 stages completed"
+    left = " · 4 of 4 clusters updated, 0 by this run, 0 of 2 stages completed"
     assert again.startswith("Waiting for approval of stage canary. ")
     assert again.endswith(left)
     assert paused.startswith("Paused web is paused by system: no new updates start")
