@@ -219,8 +219,8 @@ def test_a_stage_of_a_prepared_run_is_not_under_way(
     world.set("one", "Run")
 
     assert "not started" in prepared
-    assert "In progress" not in prepared
-    assert "In progress" in text_of(operator, RUN)
+    assert "Progressing" not in prepared
+    assert "Progressing" in text_of(operator, RUN)
 
 
 def test_an_older_snapshot_is_called_a_rollback(
@@ -561,7 +561,7 @@ def test_a_failed_cluster_is_retried_by_its_button(
     world.go_on(2)
 
     assert f'action="{RUN}retry/c001/"' in text_of(operator, RUN)
-    assert "In progress – 1 failed · 0 of " in words_of(text_of(operator, RUN))  # noqa: RUF001
+    assert "Progressing – 1 failed · 0 of " in words_of(text_of(operator, RUN))  # noqa: RUF001
     for page in (
         RUN,
         "/rollouts/",
@@ -604,7 +604,7 @@ def test_a_run_paused_at_an_approval_is_paused_wherever_it_is_shown(
     assert "approve stage" not in overview + inbox
     assert "0 approvals pending" in overview
     assert "web: staged run one is paused" in inbox
-    assert "All In progress Completed Superseded Stopped or aborted Failed" in page(
+    assert "All Not ended Completed Superseded Stopped or aborted Failed" in page(
         "/rollouts/"
     )
     assert "web · one Paused" in page("/rollouts/?state=running")
