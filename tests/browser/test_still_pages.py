@@ -17,7 +17,7 @@ Enter = Callable[..., Page]
 
 @noticed_changes()
 def _heartbeats(*, silent: str = "") -> None:
-    """Let all clusters but one answer at a later time."""
+    """Record later heartbeats of all clusters but one."""
     later = NOW + timedelta(minutes=10)
     MemberCluster.objects.exclude(name=silent).update(heartbeat_at=later)
     refresh_eligibility(now=later)
