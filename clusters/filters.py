@@ -85,13 +85,13 @@ CLOSED_FILTERS: dict[str, type[StrEnum]] = {
     "state": ClusterFilterState,
     "verdict": EligibilityKind,
 }
-STATE_WORDS: Mapping[ClusterFilterState, str] = {
+# The words of pages for each filter value; these are typed, or the values.
+_STATE_WORDS: Mapping[str, str] = {
     **{one: one.replace("-", " ").capitalize() for one in ClusterFilterState},
     ClusterFilterState.ELIGIBLE: "Candidate",
     ClusterFilterState.NOT_ELIGIBLE: "Not ready",
 }
-"""The words of pages for each filter value; these are typed, or the values."""
-_BY_WORDS = {words.lower(): state for state, words in STATE_WORDS.items()}
+_BY_WORDS = {words.lower(): state for state, words in _STATE_WORDS.items()}
 TYPED_WORD = re.compile(r'(?:[^\s"]|"[^"]*"?)+')
 BESIDE_STATES: Mapping[ClusterFilterState, Q] = {
     ClusterFilterState.ELIGIBLE: Q(verdict=""),
@@ -152,8 +152,10 @@ def filter_text(wanted: ClusterFilter) -> str:
         for one in wanted.labels
     ]
     typed = [one if one.startswith("!") else one.replace(":", "=", 1) for one in labels]
-    words = STATE_WORDS[wanted.state] if wanted.state else ""
-    closed = {"status": words, "verdict": wanted.verdict}
+    closed = {
+        "status": _STATE_WORDS.get(wanted.state or "", ""),
+        "verdict": wanted.verdict,
+    }
     chosen = [typed_pair(key, value) for key, value in closed.items() if value]
     return " ".join([*chosen, *typed, wanted.text]).strip()
 

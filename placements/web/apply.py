@@ -1,7 +1,7 @@
 """Apply YAML: a preview with the difference of each object, then exactly what was previewed."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
@@ -49,8 +49,6 @@ REFUSED = "refused"
 _FUTURE = {one: f"would be {one}" for one in ("created", "changed", "joined")}
 _PAGE = "resources/apply.html"
 _MOST_SHOWN = 200
-# A part of the page is shown with the status 422 only.
-_REFUSALS: Mapping[Any, int] = {(NotOfTeamError, False): HTTPStatus.FORBIDDEN}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,15 +91,7 @@ def apply(request: HttpRequest) -> HttpResponse:
             strict=page["strict"],
             previewed=request.POST["previewed"],
         )
-        return render(
-            request,
-            "resources/applied.html",
-            {
-                "results": _linked(results),
-                "placements": _rolling_out(documents, results),
-                "is_placeable": any(one.kind in (RESOURCE, CLUSTER) for one in results),
-            },
-        )
+        return _show_results(request, documents, results)
     except PartlyApplied as error:
         page |= {
             "partly": str(error),
@@ -118,10 +108,27 @@ def apply(request: HttpRequest) -> HttpResponse:
         page["errors"] = getattr(
             error, "errors", [FieldError("", "forbidden", str(error))]
         )
-        status = _REFUSALS.get((type(error), wants_fragment(request)), 422)
+        status = HTTPStatus.UNPROCESSABLE_ENTITY
+        # A part of the page is shown with that status only.
+        if isinstance(error, NotOfTeamError) and not wants_fragment(request):
+            status = HTTPStatus.FORBIDDEN
         return render_page(
             request, _PAGE, page, fragment="resources/_preview.html", status=status
         )
+
+
+def _show_results(
+    request: HttpRequest, documents: Sequence[Document], results: Sequence[Result]
+) -> HttpResponse:
+    return render(
+        request,
+        "resources/applied.html",
+        {
+            "results": _linked(results),
+            "placements": _rolling_out(documents, results),
+            "is_placeable": any(one.kind in (RESOURCE, CLUSTER) for one in results),
+        },
+    )
 
 
 def _starting_text(request: HttpRequest) -> str:

@@ -384,8 +384,9 @@ def _overview(request: HttpRequest) -> HttpResponse:
     most_decisions = _MOST_DECISIONS if is_short else _FEWEST_DECISIONS
     room = max(0, MOST_CONTROLS - used - _FEWEST_PLACEMENTS)
     # Decisions of a demo are dated back.
-    decisions.sort(key=lambda one: one.created_at, reverse=True)
-    decisions = decisions[: min(room, most_decisions)]
+    decisions = sorted(decisions, key=lambda one: one.created_at, reverse=True)[
+        : min(room, most_decisions)
+    ]
     left = MOST_CONTROLS - used - len(decisions)
     most = min(_MOST_PLACEMENTS, max(_FEWEST_PLACEMENTS, left))
     several = queries.worst_placements(most)

@@ -273,9 +273,8 @@ def _start_page(
         preview = preview_of(
             placement, row, snapshot, becomes_external=True, now=datetime.now(UTC)
         )
-    revision = placement.revision_number
-    if not placement.is_staged:  # the run changes it to External first
-        revision += 1
+    # A run changes the placement to External first, which is a revision.
+    revision = placement.revision_number + int(not placement.is_staged)
     context = {
         "editor": editor,
         "new_strategy": NEW_STRATEGY,
