@@ -273,13 +273,10 @@ def _start_page(
         preview = preview_of(
             placement, row, snapshot, becomes_external=True, now=datetime.now(UTC)
         )
-    # A run changes the placement to External first, which is a revision.
-    revision = placement.revision_number + int(not placement.is_staged)
     context = {
         "editor": editor,
         "new_strategy": NEW_STRATEGY,
         "placement": placement,
-        "revision": revision,
         "strategies": strategies,
         "strategy": strategy,
         "snapshots": snapshots[:_SNAPSHOTS_SHOWN],
