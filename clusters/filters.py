@@ -1,5 +1,6 @@
 """Filters and states of clusters, and the domains of the fleet by one or two labels."""
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -84,6 +85,14 @@ CLOSED_FILTERS: dict[str, type[StrEnum]] = {
     "state": ClusterFilterState,
     "verdict": EligibilityKind,
 }
+# The words of pages for each filter value; these are typed, or the values.
+_STATE_WORDS: Mapping[str, str] = {
+    **{one: one.replace("-", " ").capitalize() for one in ClusterFilterState},
+    ClusterFilterState.ELIGIBLE: "Candidate",
+    ClusterFilterState.NOT_ELIGIBLE: "Not ready",
+}
+_BY_WORDS = {words.lower(): state for state, words in _STATE_WORDS.items()}
+TYPED_WORD = re.compile(r'(?:[^\s"]|"[^"]*"?)+')
 BESIDE_STATES: Mapping[ClusterFilterState, Q] = {
     ClusterFilterState.ELIGIBLE: Q(verdict=""),
     ClusterFilterState.SIMULATED: Q(driver=SIMULATED),
@@ -96,14 +105,16 @@ _NOT_MONITORED = Q(driver="", hub=LOCAL_HUB)  # the agents of a live hub report 
 def parse_filter_text(text: str) -> ClusterFilter:
     """Return a filter as typed: `key=value` and `!key` are labels, the rest is part of a name.
 
-    `status=ready` is a state, `verdict=NotJoined` a reason, `key=*` a label with any value.
+    `status="Not ready"` is a state, `verdict=NotJoined` a reason, `key=*` a label with any value.
     """
     words = list[str]()
     labels = list[str]()
     chosen = dict[str, Any]()
-    for word in text.split():
-        key, is_pair, value = word.partition("=")
+    for word in TYPED_WORD.findall(text):
+        key, is_pair, value = word.replace('"', "").partition("=")
         name = "state" if key == "status" else key
+        if name == "state":
+            value = _BY_WORDS.get(value.lower(), value)
         if value in list(CLOSED_FILTERS.get(name, ())):
             chosen[name] = CLOSED_FILTERS[name](value)
         elif is_pair and key:
@@ -141,9 +152,16 @@ def filter_text(wanted: ClusterFilter) -> str:
         for one in wanted.labels
     ]
     typed = [one if one.startswith("!") else one.replace(":", "=", 1) for one in labels]
-    closed = {"status": wanted.state, "verdict": wanted.verdict}
-    chosen = [f"{key}={value}" for key, value in closed.items() if value]
+    closed = {
+        "status": _STATE_WORDS.get(wanted.state or "", ""),
+        "verdict": wanted.verdict,
+    }
+    chosen = [typed_pair(key, value) for key, value in closed.items() if value]
     return " ".join([*chosen, *typed, wanted.text]).strip()
+
+
+def typed_pair(name: str, value: str) -> str:
+    return f'{name}="{value}"' if " " in value else f"{name}={value}"
 
 
 def clusters_matching(wanted: ClusterFilter) -> QuerySet[MemberCluster]:

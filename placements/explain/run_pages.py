@@ -127,10 +127,12 @@ def stages_completed(run: StagedRunPlan, parts: Mapping[str, Part]) -> str:
     stages = [stage for stage in (*run.stages, run.deletions) if stage.steps]
     ended = sum(stage.ended_at is not None for stage in stages)
     words = f"{ended:,} of {counted(len(stages), 'stage')} completed"
-    waiting = [step.name for step in run.steps if step.started_at is None]
-    early = sum(parts[name] is Part.UPDATED for name in waiting)
-    if early:
-        words = f"{early:,} already up to date, {words}"
+    updated = [step for step in run.steps if parts[step.name] is Part.UPDATED]
+    own = sum(
+        step.started_at is not None and step.before != step.version for step in updated
+    )
+    if own < len(updated):
+        words = f"{own:,} by this run, {words}"
     return words
 
 

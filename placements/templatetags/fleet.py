@@ -53,7 +53,7 @@ _STATES = {
     "degraded": "With problems",
     "deleting": "Deleting",
     "filtered": "Filtered out",
-    "running": "In progress",
+    "running": "Not ended",
     "finished": "Completed",
     "stopped": "Stopped or aborted",
 }

@@ -90,15 +90,7 @@ def apply(request: HttpRequest) -> HttpResponse:
             strict=page["strict"],
             previewed=request.POST["previewed"],
         )
-        return render(
-            request,
-            "resources/applied.html",
-            {
-                "results": _linked(results),
-                "placements": _rolling_out(documents, results),
-                "is_placeable": any(one.kind in (RESOURCE, CLUSTER) for one in results),
-            },
-        )
+        return _show_results(request, documents, results)
     except PartlyApplied as error:
         page |= {
             "partly": str(error),
@@ -115,12 +107,27 @@ def apply(request: HttpRequest) -> HttpResponse:
         page["errors"] = getattr(
             error, "errors", [FieldError("", "forbidden", str(error))]
         )
-        # A part of the page is shown with the status 422 only.
-        is_forbidden = isinstance(error, NotOfTeamError) and not wants_fragment(request)
-        status = HTTPStatus.FORBIDDEN if is_forbidden else 422
+        status = HTTPStatus.UNPROCESSABLE_ENTITY
+        # A part of the page is shown with that status only.
+        if isinstance(error, NotOfTeamError) and not wants_fragment(request):
+            status = HTTPStatus.FORBIDDEN
         return render_page(
             request, _PAGE, page, fragment="resources/_preview.html", status=status
         )
+
+
+def _show_results(
+    request: HttpRequest, documents: Sequence[Document], results: Sequence[Result]
+) -> HttpResponse:
+    return render(
+        request,
+        "resources/applied.html",
+        {
+            "results": _linked(results),
+            "placements": _rolling_out(documents, results),
+            "is_placeable": any(one.kind in (RESOURCE, CLUSTER) for one in results),
+        },
+    )
 
 
 def _starting_text(request: HttpRequest) -> str:

@@ -210,7 +210,7 @@ def without_status(sentences: Iterable[str], state: Badge) -> list[str]:
 
 _PARTS = {
     "aborted": Badge("pending", "Aborted"),
-    "current": Badge("progress", "In progress"),
+    "current": _RUNS[RunStatus.PROGRESSING],
     "done": Badge("healthy", "Completed"),
     "failed": Badge("failed", "Failed"),
     "not reached": Badge("pending", "Not reached"),

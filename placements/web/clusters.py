@@ -33,6 +33,7 @@ from clusters.filters import (
     groups_of,
     label_keys,
     near_duplicates,
+    typed_pair,
 )
 from clusters.fleet import EligibilityKind
 from clusters.models import MemberCluster, Membership
@@ -327,6 +328,10 @@ def _bar(
         ],
         text=filter_text(wanted),
         hints=[
+            *(
+                (typed_pair("status", words), counted(count, "cluster"))
+                for _, words, count in states
+            ),
             *(
                 (f"{key}={one}", counted(count, "cluster"))
                 for key, sizes in values

@@ -383,7 +383,10 @@ def _overview(request: HttpRequest) -> HttpResponse:
     is_short = len(causes["rows"]) <= _MOST_DECISIONS and len(runs) <= 2
     most_decisions = _MOST_DECISIONS if is_short else _FEWEST_DECISIONS
     room = max(0, MOST_CONTROLS - used - _FEWEST_PLACEMENTS)
-    decisions = decisions[: min(room, most_decisions)]
+    # Decisions of a demo are dated back.
+    decisions = sorted(decisions, key=lambda one: one.created_at, reverse=True)[
+        : min(room, most_decisions)
+    ]
     left = MOST_CONTROLS - used - len(decisions)
     most = min(_MOST_PLACEMENTS, max(_FEWEST_PLACEMENTS, left))
     several = queries.worst_placements(most)

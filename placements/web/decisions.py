@@ -410,11 +410,9 @@ class DecisionPage(DecisionView):
         return source if source is not None and source.pk != row.pk else None
 
     @property
-    def ranking_url(self) -> str:
-        source = self._source
-        return (
-            reverse("web:decision", args=[source.record.decision_id]) if source else ""
-        )
+    def source(self) -> Decision | None:
+        """The earlier decision whose steps and domains the page shows, if it is not this one."""
+        return self._source
 
     @cached_property
     def played(self) -> DecisionValue:

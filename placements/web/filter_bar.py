@@ -3,17 +3,16 @@
 What is typed becomes parameters of the address: links, older addresses and REST have the same filters.
 """
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from django.http import HttpRequest
 
+from clusters.filters import TYPED_WORD, typed_pair
 from placements.services.filters import LIST_FILTERS
 from placements.templatetags.fleet import state_of, state_words
 from placements.web.request import UnknownWord, address_with, unknown_words
 
-_WORD = re.compile(r'(?:[^\s"]|"[^"]*"?)+')
 _TYPED = {"state": "status", "by": "user"}
 _PARAMETERS = {typed: key for key, typed in _TYPED.items()}
 # A status is typed in the words of the page, or as addresses have it.
@@ -64,7 +63,7 @@ class FilterBar:
 def read_typed(request: HttpRequest, keys: Iterable[str]) -> str:
     """Move each `key=value` from the text of the address into its parameters; return the free text."""
     query, words, pairs = request.GET.copy(), list[str](), list[str]()
-    for word in _WORD.findall(query.get("q", "")):
+    for word in TYPED_WORD.findall(query.get("q", "")):
         name, is_pair, value = word.partition("=")
         key = _PARAMETERS.get(name, name)
         if is_pair and key in keys:
@@ -152,9 +151,8 @@ def filter_bar(
 
 
 def _typed(key: str, value: str) -> str:
-    name = _TYPED.get(key, key)
     shown = state_words(value) if key == "state" else value
-    return f'{name}="{shown}"' if " " in shown else f"{name}={shown}"
+    return typed_pair(_TYPED.get(key, key), shown)
 
 
 def _choices(request: HttpRequest, facet: Facet) -> list[FacetValue]:

@@ -258,7 +258,7 @@ def placements(request: HttpRequest) -> HttpResponse:
     listed = with_outdated(with_fleet_version(rows.select_related(*related)))
     page = page_from(request, listed, order=order, unique="full_name")
     counts = counts_in_all(stored.totals)
-    count = counts.in_all if wanted == PlacementFilter() else rows.count()
+    count = rows.count()
     return render_page(
         request,
         "placements/list.html",

@@ -1,13 +1,14 @@
 /* The timer of a page sends `tick` to the body: every 2 s, every 4 s if all fragments have data-active="false", never
-   in a hidden tab, and immediately when the tab is shown again. A fragment that can still change listens to it; the
+   in a hidden tab or while a menu of a row is open, which the response would close, and immediately when the tab is shown
+   again: a failure is noticed within 5 s and visible within 10 s. A fragment that can still change listens to it; the
    last response has no such trigger, so that polling ends. */
 const LIVE = '[hx-trigger~="tick"]';
 const BUSY = 2000;
-const CALM = 4000; /* A failure is noticed within 5 s and visible within 10 s. */
+const CALM = 4000;
 let next = Date.now() + BUSY;
 
 function tick() {
-  if (document.querySelector(".row-menu:popover-open")) return; /* the response would close it */
+  if (document.querySelector(".row-menu:popover-open")) return;
   const live = [...document.querySelectorAll(LIVE)];
   const calm = live.every((one) => one.dataset.active === "false");
   next = Date.now() + (calm ? CALM : BUSY);
@@ -23,13 +24,29 @@ document.addEventListener("visibilitychange", () => { if (!document.hidden) tick
 window.addEventListener("online", tick);
 /* What the timer sends is no activity: a session ends although its tab is open. */
 document.addEventListener("htmx:configRequest", ({ detail: { triggeringEvent, headers, elt, parameters } }) => {
-  if (triggeringEvent?.type === "tick") headers["FleetUI-Poll"] = "1";
+  if (isPoll({ triggeringEvent })) headers["FleetUI-Poll"] = "1";
   if (elt.value?.length > elt.dataset.most) delete parameters[elt.name];
+});
+
+/* Nothing is replaced while it is pressed, and by a poll while the pointer moves: the click would be lost or hit
+   something else. At most 5 s, for a pointer that never rests. */
+const isPoll = ({ triggeringEvent }) => triggeringEvent?.type === "tick";
+let moved = 0;
+
+document.addEventListener("pointermove", ({ target }) => { if (target.closest?.("main")) moved = Date.now(); });
+document.addEventListener("htmx:beforeSend", ({ detail: { xhr, requestConfig } }) => {
+  const take = xhr.onload;
+  let waits = 100;
+  xhr.onload = function answer() {
+    const isMoving = isPoll(requestConfig) && Date.now() - moved < 1000;
+    if ((isMoving || document.querySelector("main :active")) && waits--) setTimeout(answer, 50);
+    else take();
+  };
 });
 
 /* "Updated": the time of the last response. Without a dot on a page that is not polled. Hollow after two ticks without a
    response, "Reconnecting" after five; until the next response buttons of class `danger` are disabled, because the page
-   may be outdated. */
+   may be outdated. The state of a hub is polled on pages that are not. */
 const marker = () => document.getElementById("as-of");
 let missed = 0;
 
@@ -78,7 +95,6 @@ document.addEventListener("htmx:afterRequest", (event) => {
   if (!answer || answer.status < 200 || answer.status >= 500) return;
   missed = 0;
   const moment = new Date(answer.getResponseHeader("Date") || Date.now());
-  // The state of a hub is polled on pages that are not.
   if (!event.detail.pathInfo.requestPath.endsWith("/hub-line/")) showUpdated(moment);
   judge();
 });
@@ -196,27 +212,44 @@ document.addEventListener("submit", async (event) => {
   if (!answer || answer.status >= 400) say("Preference not saved.");
 });
 
-/* What a user opened, closed or has the focus in stays so when a response replaces it: each <details> with an id. */
+/* What a user opened, closed or has the focus in stays so when a response replaces it: each <details> with an id, but
+   not on another page, where an id may have another meaning. What is under the pointer, or has the focus of the keyboard,
+   stays in its place, too: the page is scrolled after a poll, and gets room where that is not enough. */
+const CONTROL = "main :is(a, button, input, select, summary, textarea)";
 const sections = new Map();
-let focused = null;
+let kept = {};
 
-function controls(section) {
-  return [...section.querySelectorAll("summary, a, button, input")];
+/* Returns what finds a control again: the one at its place among those of this name and address. */
+function finder(one) {
+  const alike = () => [...document.querySelectorAll(CONTROL)]
+    .filter(({ id, href, name }) => id === one.id && href === one.href && name === one.name);
+  const place = alike().indexOf(one);
+  return () => alike()[place];
 }
 
-document.addEventListener("htmx:beforeSwap", (event) => {
+document.addEventListener("htmx:beforeSwap", ({ detail: { boosted, requestConfig, xhr } }) => {
   sections.clear();
-  if (event.detail.boosted) return; /* another page, where an id may have another meaning */
+  kept = {};
+  if (boosted) return;
   for (const one of document.querySelectorAll("details[id]")) sections.set(one.id, one.open);
-  const around = document.activeElement.closest("details[id]");
-  focused = around && !document.activeElement.id && [around.id, controls(around).indexOf(document.activeElement)];
+  kept = { focused: finder(document.activeElement) };
+  if (!isPoll(requestConfig)) return;
+  const aimed = document.querySelector(`${CONTROL}:hover`) ?? document.querySelector(`${CONTROL}:focus-visible`);
+  Object.assign(kept, { xhr, aimed: aimed && finder(aimed), top: aimed?.getBoundingClientRect().top });
 });
-document.addEventListener("htmx:afterSwap", () => {
+document.addEventListener("htmx:afterSwap", ({ detail: { xhr } }) => {
   for (const one of document.querySelectorAll("details[id]")) one.open = sections.get(one.id) ?? one.open;
-  if (focused && document.activeElement === document.body) {
-    const around = document.getElementById(focused[0]);
-    if (around) controls(around)[focused[1]]?.focus({ preventScroll: true });
-  }
+  if (document.activeElement === document.body) kept.focused?.()?.focus({ preventScroll: true });
+  if (!xhr || kept.xhr !== xhr) return;
+  const above = document.getElementById("main").style;
+  const below = document.querySelector(".shell").style;
+  const one = kept.aimed?.();
+  const shift = () => Math.round(one?.getBoundingClientRect().top - kept.top) || 0;
+  above.marginTop = below.marginBottom = "";
+  scrollBy(0, shift());
+  if (shift() < 0) above.marginTop = `${-shift()}px`;
+  else below.marginBottom = `${shift()}px`;
+  scrollBy(0, shift());
 });
 
 /* A menu that would open beyond an edge of the window is moved into it. */

@@ -359,6 +359,55 @@ def test_buttons_pressed_while_a_response_is_awaited_are_not_lost(enter: Enter) 
 
 
 @pytest.mark.usefixtures("nine")
+@pytest.mark.parametrize("key", ["", " "])
+def test_a_button_held_down_while_the_form_would_be_replaced_is_pressed(
+    enter: Enter, key: str
+) -> None:
+    page, held = enter("/placements/new/", "operator"), list[Route]()
+    add = page.get_by_role("button", name="Add constraint")
+    page.route("**/placements/new/**", lambda route: held.append(route), times=1)  # noqa: PLW0108
+    with page.expect_request("**/placements/new/**"):
+        page.get_by_role("button", name="Add resource selector").click()
+    add.hover()
+    add.focus()
+    if key:
+        page.keyboard.down(key)
+    else:
+        page.mouse.down()
+
+    with page.expect_response("**/placements/new/**"):
+        held[0].continue_()
+    page.evaluate("() => new Promise((done) => setTimeout(done, 300))")
+    if key:
+        page.keyboard.up(key)
+    else:
+        page.mouse.up()
+
+    for name in ("resourceSelectors[0].kind", "policy.topologySpreadConstraints[1]"):
+        expect(page.locator(f'[name^="spec.{name}"]').first).to_be_attached()
+
+
+@pytest.mark.usefixtures("nine")
+def test_a_button_of_a_form_that_was_just_replaced_is_pressed(enter: Enter) -> None:
+    page = enter("/placements/new/", "operator")
+    page.evaluate("() => { window.isKept = true; }")
+    # A busy machine: what htmx leaves for later comes late. The button is pressed in between.
+    page.evaluate("""() => {
+      const later = window.setTimeout;
+      window.setTimeout = (call, after) => later(call, after === 20 ? 2000 : after);
+      document.addEventListener("htmx:afterSwap", () => {
+        later(() => document.querySelector("[value='spec.policy.topologySpreadConstraints']").click());
+      }, { once: true });
+    }""")
+
+    page.get_by_role("button", name="Add resource selector").click()
+
+    key = page.locator('[name="spec.policy.topologySpreadConstraints[1].topologyKey"]')
+    expect(key).to_be_focused()
+    assert page.evaluate("window.isKept") is True
+
+
+@pytest.mark.usefixtures("nine")
 def test_a_new_form_keeps_the_selection_of_a_field(enter: Enter) -> None:
     page, held = enter("/placements/web/edit/", "operator"), list[Route]()
     number, kind = (

@@ -108,6 +108,24 @@ def test_a_message_is_not_under_the_buttons_of_a_placement(
     assert upper["y"] + upper["height"] <= lower["y"]
 
 
+@pytest.mark.usefixtures("nine")
+def test_the_bar_of_a_paused_rollout_shows_what_is_done(enter: Enter) -> None:
+    page = enter("/")
+
+    looks = page.evaluate("""() => ["progress", "suspended"].map((state) => {
+      document.getElementById("rollouts-now").insertAdjacentHTML("beforeend",
+        `<div class="ticks ${state}"><span><i class="healthy"></i><i class="pending"></i></span></div>`);
+      return [...document.querySelectorAll(`.ticks.${state} i`)].map((one) => {
+        const { backgroundColor, backgroundImage } = getComputedStyle(one);
+        return `${backgroundColor} ${backgroundImage}`;
+      });
+    })""")
+
+    (done, left), (done_before_a_pause, paused) = looks
+    assert done_before_a_pause == done
+    assert len({done, left, paused}) == 3
+
+
 @pytest.mark.nightly
 def test_with_trouble_everywhere_the_overview_has_few_controls(
     enter: Enter, work: Callable[[], None]

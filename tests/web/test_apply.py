@@ -127,6 +127,13 @@ def test_what_was_previewed_is_applied(operator: Client) -> None:
     assert Resource.objects.get(name="settings").content["data"] == {"color": "blue"}
 
 
+def test_the_results_have_the_kind_of_each_object(operator: Client) -> None:
+    done = page_text(applied(operator, text_of(SETTINGS, member_document("a"))))
+
+    found = re.findall(r'<td>(\w+)</td>\s*<th scope="row"><a[^>]*>([^<]*)</a>', done)
+    assert found == [("ConfigMap", "shop/settings"), ("Cluster", "a")]
+
+
 def test_a_placement_is_the_next_step_after_what_no_placement_selects(
     operator: Client,
 ) -> None:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from urllib.parse import parse_qsl
 
 import pytest
@@ -22,6 +22,7 @@ from placements.engine.rollout.state import Phase
 from placements.manifests.binding import BindingState
 from placements.models import (
     Binding,
+    Decision,
     Placement,
     Resource,
     Rollout,
@@ -246,6 +247,23 @@ def test_clusters_in_the_same_state_are_one_cause_and_of_many_causes_six_are_sho
     assert "Recent decisions" in page
     assert _names(text_of(viewer, "/?show=approve")) == []
     assert viewer.get("/inbox/").content.decode().count('<a id="open-') == 9
+
+
+def test_recent_decisions_are_in_the_order_of_their_times(
+    viewer: Client, text_of: Fetch
+) -> None:
+    joined("ant")
+    names = ("first", "second", "third")
+    for number, name in enumerate(names):
+        decided(name, pick_n_spec(1))
+        Decision.objects.filter(placement_name=name).update(
+            created_at=NOW - timedelta(hours=number)
+        )
+
+    latest = text_of(viewer, "/").partition('id="latest-decisions"')[2]
+
+    shown = re.findall(r">(\w+)<span class=\"hidden\">:\s+decision", latest)
+    assert shown == list(names)
 
 
 @pytest.mark.nightly

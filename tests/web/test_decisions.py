@@ -223,6 +223,29 @@ def test_outlives_its_placement(
     assert 'href="/placements/web/"' not in page
 
 
+def test_a_decision_that_changed_nothing_says_whose_steps_and_whose_skew_it_shows(
+    viewer: Client, text_of: Fetch
+) -> None:
+    for name, region in (("ant", "east"), ("bee", "west"), ("cat", "east")):
+        joined(name, region=region)
+    spread = {"topologySpreadConstraints": [{"topologyKey": "region", "maxSkew": 1}]}
+    decided("web", pick_n_spec(2, **spread))
+    first = Placement.objects.get(name="web").decisions.get()
+    change_labels(["bee"], put={"region": "east"}, by=None, now=NOW)
+    decided("web", pick_n_spec(2, tolerations=[{"operator": "Exists"}], **spread))
+    latest = Placement.objects.get(name="web").decisions.latest("number")
+    assert latest.number > first.number
+
+    page = text_of(viewer, f"/decisions/{latest.record.decision_id}/")
+
+    words = " ".join(page.split())
+    assert "Order of selection in decision 1" in words
+    assert f'<a href="/decisions/{first.record.decision_id}/">decision 1</a>' in words
+    assert "the skew above is that of this decision" in words
+    older = text_of(viewer, f"/decisions/{first.record.decision_id}/")
+    assert "in decision 1" not in older
+
+
 @pytest.mark.usefixtures("web")
 def test_names_who_joined_and_left(viewer: Client, text_of: Fetch) -> None:
     decided("web", pick_n_spec(1))

@@ -237,6 +237,29 @@ def test_follows_the_drain_and_shows_only_news(
     assert 'id="impact"' not in page
     assert same.status_code == 204
     assert news.content.decode().count('<section id="progress"') == 1
+    assert 'id="messages"' not in news.content.decode()
+
+
+def test_the_message_that_a_drain_has_started_goes_when_it_has_ended(
+    operator: Client, text_of: Fetch
+) -> None:
+    all_joined("a", "b")
+    decided("web", pick_n_spec(1))
+    operator.post("/clusters/a/drain/", {"do": "start", "how": "drain", "name": "a"})
+    [drain] = Drain.objects.all()
+    page = text_of(operator, "/clusters/a/drain/")
+    with noticed_changes():
+        Drain.objects.update(state=Drain.State.DONE, ended_at=NOW)
+    forget_caches()
+
+    [version] = re.findall(r'hx-get="\?v=([\w.]+)"', page)
+    ended = operator.get(
+        f"/clusters/a/drain/?v={version}", headers={"HX-Request": "true"}
+    )
+
+    assert "Drain of a started." in page
+    assert drain.ended_at is None
+    assert '<div id="messages" hx-swap-oob="true"></div>' in ended.content.decode()
 
 
 @pytest.mark.nightly

@@ -21,7 +21,7 @@ from tests.database import compare_for_long, forget_caches
 from tests.rows import NOW, decided, joined, pick_n_spec, run_due, saved, spec
 from tests.services.rollouts.test_out_of_reach import cut_off
 from tests.services.rollouts.world import World
-from tests.web.reading import page_text
+from tests.web.reading import page_text, words_of
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("web")]
 
@@ -453,3 +453,18 @@ def test_the_filter_calls_a_state_as_each_placement_says_it(
             'aria-label="Filter by status"'
         )[2]
         assert f">{words} <" in page.partition("</ul>")[0]
+
+
+def test_the_list_counts_the_rows_that_are_there(
+    viewer: Client, text_of: Fetch
+) -> None:
+    for name in ("first", "second"):
+        decided(name, pick_n_spec(1))
+    compare_for_long()
+    Placement.objects.filter(name="first").delete()
+    left = Placement.objects.count()
+
+    page = words_of(text_of(viewer, "/placements/"))
+
+    assert f"1–{left} of {left}" in page  # noqa: RUF001 - as on the page
+    assert f"{left} placement" in page

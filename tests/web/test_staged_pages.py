@@ -219,8 +219,8 @@ def test_a_stage_of_a_prepared_run_is_not_under_way(
     world.set("one", "Run")
 
     assert "not started" in prepared
-    assert "In progress" not in prepared
-    assert "In progress" in text_of(operator, RUN)
+    assert "Progressing" not in prepared
+    assert "Progressing" in text_of(operator, RUN)
 
 
 def test_an_older_snapshot_is_called_a_rollback(
@@ -463,7 +463,7 @@ def test_the_title_says_first_what_a_run_waits_for_and_does_not_count_as_finishe
         "Waiting for approval of stage canary. Stage canary updated;"
     )
     assert timed.endswith(" · 1 of 4 clusters updated, 0 of 2 stages completed")
-    left = " · 4 of 4 clusters updated, 3 already up to date, 0 of 2 stages completed"
+    left = " · 4 of 4 clusters updated, 0 by this run, 0 of 2 stages completed"
     assert again.startswith("Waiting for approval of stage canary. ")
     assert again.endswith(left)
     assert paused.startswith("Paused web is paused by system: no new updates start")
@@ -561,7 +561,7 @@ def test_a_failed_cluster_is_retried_by_its_button(
     world.go_on(2)
 
     assert f'action="{RUN}retry/c001/"' in text_of(operator, RUN)
-    assert "In progress – 1 failed · 0 of " in words_of(text_of(operator, RUN))  # noqa: RUF001
+    assert "Progressing – 1 failed · 0 of " in words_of(text_of(operator, RUN))  # noqa: RUF001
     for page in (
         RUN,
         "/rollouts/",
@@ -604,7 +604,7 @@ def test_a_run_paused_at_an_approval_is_paused_wherever_it_is_shown(
     assert "approve stage" not in overview + inbox
     assert "0 approvals pending" in overview
     assert "web: staged run one is paused" in inbox
-    assert "All In progress Completed Superseded Stopped or aborted Failed" in page(
+    assert "All Not ended Completed Superseded Stopped or aborted Failed" in page(
         "/rollouts/"
     )
     assert "web · one Paused" in page("/rollouts/?state=running")
@@ -1054,9 +1054,8 @@ def test_a_run_starts_with_a_new_strategy_from_the_same_form(
     assert f'href="{START}?strategy=two-steps">Start run of web</a>' in listed
 
 
-@pytest.mark.usefixtures("world")
 def test_a_strategy_starts_runs_also_of_placements_with_rolling_updates(
-    operator: Client, text_of: Fetch
+    operator: Client, text_of: Fetch, world: StagedWorld
 ) -> None:
     decided("shop", pick_n_spec(1))
 
@@ -1082,6 +1081,31 @@ def test_a_strategy_starts_runs_also_of_placements_with_rolling_updates(
     assert (before.revision, before.is_staged) == (1, False), "nothing has changed"
     assert started["Location"] == "/rollouts/staged/runs/shop-1/"
     assert Placement.objects.get(name="shop").is_staged
+    # The change to External is a revision, too.
+    [number] = re.findall(r"Revision (\d+) \(latest\)", words_of(start))
+    world.go_on()
+    assert StagedRun.objects.get(name="shop-1").revision_number == int(number)
+    assert f"· revision {number} ·" in words_of(text_of(operator, started["Location"]))
+
+
+def test_a_run_of_the_latest_resources_has_the_revision_of_its_form(
+    operator: Client, text_of: Fetch, waiting: StagedWorld
+) -> None:
+    waiting.approve("one", "canary")
+    waiting.run(until=lambda: waiting.status("one") == "succeeded")
+    document = Placement.objects.get(name="web").document
+    save_placement(
+        {**document, "spec": {**document["spec"], "revisionHistoryLimit": 7}},
+        by=None,
+        now=waiting.now,
+    )
+
+    form = words_of(text_of(operator, START))
+    save_run(run_document("two", index="0"), by=None, now=waiting.now)
+    run = words_of(text_of(operator, RUN.replace("one", "two")))
+
+    [number] = re.findall(r"Revision (\d+) \(latest\)", form)
+    assert f"· revision {number} ·" in run
 
 
 def test_clusters_that_are_up_to_date_early_are_counted_alike_wherever_a_run_is_shown(

@@ -8,6 +8,10 @@ from urllib.parse import urlencode
 import pytest
 from django.test import Client
 
+from clusters.models import MemberCluster
+from clusters.operations.edit import cordon
+from tests.rows import NOW, joined
+
 pytestmark = pytest.mark.django_db
 
 Fetch = Callable[[Client, str], str]
@@ -102,14 +106,22 @@ def test_what_is_typed_is_the_same_filter_as_the_parameters(
 @pytest.mark.parametrize(
     ("address", "words", "value"),
     [
-        ("/rollouts/", "In progress", "running"),
+        ("/rollouts/", "Not ended", "running"),
         ("/rollouts/", "Completed", "finished"),
         ("/placements/", "With problems", "degraded"),
+        ("/clusters/", "Not ready", "not-eligible"),
+        ("/clusters/", "Candidate", "eligible"),
+        ("/clusters/", "Not monitored", "not-monitored"),
+        ("/clusters/", "Cordoned", "cordoned"),
     ],
 )
 def test_a_status_is_typed_in_the_words_of_the_page_or_as_before(
     viewer: Client, text_of: Fetch, address: str, words: str, value: str
 ) -> None:
+    for name in ("silent", "closed"):
+        joined(name)
+    cordon(["closed"], by=None, now=NOW)
+    MemberCluster.objects.filter(name="silent").update(verdict="unhealthy")
     quoted = f'"{words}"' if " " in words else words
     shown = f'name="q" value="{html.escape(f"status={quoted}")}"'
 
@@ -122,10 +134,17 @@ def test_a_status_is_typed_in_the_words_of_the_page_or_as_before(
 
 
 @pytest.mark.usefixtures("web")
-def test_the_example_in_the_filter_of_rollouts_is_a_word_of_the_page(
-    viewer: Client, text_of: Fetch
+@pytest.mark.parametrize(
+    ("address", "words", "value"),
+    [
+        ("/rollouts/", "Not ended", "running"),
+        ("/clusters/", "Not monitored", "not-monitored"),
+    ],
+)
+def test_the_example_in_a_filter_is_a_word_of_the_page(
+    viewer: Client, text_of: Fetch, address: str, words: str, value: str
 ) -> None:
-    page = html.unescape(text_of(viewer, "/rollouts/"))
+    page = html.unescape(text_of(viewer, address))
 
-    assert 'placeholder="status="In progress""' in page
-    assert "status=running" not in page
+    assert f'placeholder="status="{words}""' in page
+    assert f"status={value}" not in page

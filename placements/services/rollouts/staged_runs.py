@@ -158,7 +158,7 @@ def _create_run(
         check_rollback(by, snapshot, selected=lambda: selection_for(placement).objects)
         run.resource_snapshot = snapshot
         run.resource_number = snapshot.number
-        run.revision_number = snapshot.revision_number
+        run.revision_number = snapshot.roll_out_with(placement)
     _set_started(run, spec.state, by=by, now=now)
     run.save(force_insert=True)
     record_event(
