@@ -108,8 +108,7 @@ class SavedConnection(Generic[Owner]):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        is_insecure = self.owner.connection.get("insecureTLS")
-        return (INSECURE_WARNING,) if is_insecure else ()
+        return (INSECURE_WARNING,) if self.owner.connection.get("insecureTLS") else ()
 
 
 def parse_input(

@@ -269,8 +269,7 @@ def course_sentences(decision: Decision, cluster: str) -> list[str]:
     # A last step without a winner blocks every candidate.
     for number, first in zip(range(1, before + 1), [*chosen, position], strict=False):
         step = decision.round(number)
-        is_ranked = step.contends[position]
-        lost_on = step.decided_by(first, position) if is_ranked else None
+        lost_on = step.decided_by(first, position) if step.contends[position] else None
         steps.setdefault(lost_on, []).append(number)
 
     forbidden = steps.pop(None, [])

@@ -469,8 +469,9 @@ def run_picture(
             points.append(LinePoint(now, progress.old, progress.new, is_planned=True))
             planned = [] if is_held else planned
             points += planned
-    maximum = progress.max_total * (has_maximum and progress.max_total != number)
-    bounds = [("minimum", minimum), ("maximum", maximum)]
+    bounds = [("minimum", minimum)]
+    if has_maximum and progress.max_total != number:
+        bounds.append(("maximum", progress.max_total))
     lines = [(0.0, float(drawn.slots), value) for _, value in bounds if value]
     # Clusters that were not available before the run are not lost by it.
     lowest = [
@@ -481,8 +482,9 @@ def run_picture(
     labels = [
         *((f"{words} {value:,}", value) for words, value in bounds if value),
         *((f"minimum {value:,}", value) for *_, value in lowest[-1:]),
-        *[(f"all {number:,}", number)] * bool(lowest or not moments),
     ]
+    if lowest or not moments:
+        labels.append((f"all {number:,}", number))
     heights = (1, number, *(one.available for one in points), *dict(labels).values())
     top = max(heights) * 1.25  # with room for the title
     if planned:

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import cached_property
 from itertools import count
 from typing import Any
 
@@ -126,9 +127,11 @@ class Lane:
 
     @property
     def end(self) -> float:
+        size = sum(one.size for one in self.segments)
         # The words of a domain that blocks are in its band, where it has room.
-        high = (self.high or 0) * (self.others != BLOCKING_WORDS)
-        return max(sum(one.size for one in self.segments), high)
+        if self.others == BLOCKING_WORDS:
+            return size
+        return max(size, self.high or 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,10 +198,6 @@ class _Moment:
         if before is not None:
             self.before = positions_of(fleet, before)
         self.number_of = dict(zip(decision.chosen.tolist(), count(1), strict=False))
-        # The domains that ended an unfulfilled decision, at its last step and after it.
-        self.pinned = pinned_groups(decision) * (
-            step in (None, decision.number_of_rounds)
-        )
         self.round = None if step is None else decision.round(step)
         if self.round is None or step is None:
             self.placed = positions_of(fleet, decision.placed_after)
@@ -213,6 +212,13 @@ class _Moment:
         self.added = (
             decision.chosen[:0] if is_start else decision.chosen[step - 1 : step]
         )
+
+    @cached_property
+    def blocking(self) -> list[tuple[str, str]]:
+        """The domains that ended an unfulfilled decision, at its last step and after it: key and value."""
+        if self.round and self.round.number < self.decision.number_of_rounds:
+            return []
+        return [(one.topology_key, one.group) for one in pinned_groups(self.decision)]
 
     def marks(self, place: int) -> Any:
         """Return the mark of every cluster for one constraint, by its place in the policy."""
@@ -414,10 +420,11 @@ def _panel(
     slots = max([1, *(lane.end for lane in lanes)])
     columns = 1 + (len(lanes) > 8) + (len(lanes) > 32)
     longest = max((len(lane.others) for lane in lanes), default=0)
-    # The words beside the lanes have the rest.
-    part = 1 - (_LEAST_WORDS * bool(longest) + longest * _LETTER) / _TRACK
-    if columns > 1:
-        part = 1 - 0.22 * (not moment.is_small)
+    part = 1.0  # the words beside the lanes have the rest
+    if columns == 1 and longest:
+        part = 1 - (_LEAST_WORDS + longest * _LETTER) / _TRACK
+    elif columns > 1 and not moment.is_small:
+        part = 0.78
     width = slots / part
     # Among many columns its clusters have the room of the words, too.
     room = slots if columns == 1 else width
@@ -496,9 +503,10 @@ def _others_words(marks: Any, moment: _Moment, domain: tuple[str, str]) -> str:
 
     Nothing of a decision that evaluated none: its lanes would count others than its page.
     """
-    is_blocking = domain in [(one.topology_key, one.group) for one in moment.pinned]
-    if is_blocking or moment.is_small:
-        return BLOCKING_WORDS * is_blocking
+    if domain in moment.blocking:
+        return BLOCKING_WORDS
+    if moment.is_small:
+        return ""
     numbers = Counter(marks.tolist())
     if moment.round is None:
         rest = numbers[Mark.REST] * (moment.decision.verdicts is not None)
@@ -674,9 +682,11 @@ def strip_of(decision: Decision, current: int, *, most: int = MOST_COLUMNS) -> S
                 is_later=step.number > current,
             )
         )
-    start = tuple(_skew_bars(steps[0], largest, measure, is_start=True))
+    start: tuple[SkewBar, ...] = ()
+    if first == 1:
+        start = tuple(_skew_bars(steps[0], largest, measure, is_start=True))
     hidden = tuple(_hidden_steps(decision, first, last, measure))
-    return Strip(start * (first == 1), tuple(chips), hidden, first - 1, total - last)
+    return Strip(start, tuple(chips), hidden, first - 1, total - last)
 
 
 def _hidden_steps(

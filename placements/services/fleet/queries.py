@@ -213,8 +213,7 @@ def favourite_keys(known: Sequence[str], *, most: int) -> list[str]:
         for one in several or ()
         if one["topologyKey"] in known
     )
-    favourites = [key for key, _ in counted.most_common(most)]
-    return favourites or list(known[:1])
+    return [key for key, _ in counted.most_common(most)] or list(known[:1])
 
 
 def favourite_key(known: Sequence[str]) -> str:

@@ -70,8 +70,7 @@ class DiffRow:
     def change(self) -> str:
         if self.base is None or self.head is None:
             return "added" if self.base is None else "removed"
-        is_same = self.base.manifest == self.head.manifest
-        return "fleet only" if is_same else "edited"
+        return "fleet only" if self.base.manifest == self.head.manifest else "edited"
 
     @cached_property
     def placed_before(self) -> frozenset[str]:

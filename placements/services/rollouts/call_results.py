@@ -523,8 +523,7 @@ def next_at_rest(cluster: MemberCluster, since: datetime, now: datetime) -> date
             period, earliest = longest, now
     place = period * (cluster.pk * _GOLDEN % 1)
     place -= place % PLACES_APART
-    past = (earliest - place - _EPOCH) % period
-    return earliest + period - past
+    return earliest + period - (earliest - place - _EPOCH) % period
 
 
 def _observation_result(
