@@ -413,12 +413,11 @@ def _panel(
         )
     slots = max([1, *(lane.end for lane in lanes)])
     columns = 1 + (len(lanes) > 8) + (len(lanes) > 32)
-    longest = max((len(lane.others) for lane in lanes), default=0)
-    # The words beside the lanes have the rest.
-    part = 1 - (_LEAST_WORDS * bool(longest) + longest * _LETTER) / _TRACK
-    if columns > 1:
-        part = 1 - 0.22 * (not moment.is_small)
-    width = slots / part
+    part = 0.78  # the words have the rest
+    if columns == 1:
+        longest = max((len(lane.others) for lane in lanes), default=0)
+        part = 1 - (_LEAST_WORDS + longest * _LETTER) / _TRACK
+    width = slots if moment.is_small else slots / part
     # Among many columns its clusters have the room of the words, too.
     room = slots if columns == 1 else width
     lanes += _keyless_lane(
