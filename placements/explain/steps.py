@@ -419,13 +419,11 @@ def _panel(
         )
     slots = max([1, *(lane.end for lane in lanes)])
     columns = 1 + (len(lanes) > 8) + (len(lanes) > 32)
-    longest = max((len(lane.others) for lane in lanes), default=0)
-    part = 1.0  # the words beside the lanes have the rest
-    if columns == 1 and longest:
+    part = 0.78  # the words have the rest
+    if columns == 1:
+        longest = max((len(lane.others) for lane in lanes), default=0)
         part = 1 - (_LEAST_WORDS + longest * _LETTER) / _TRACK
-    elif columns > 1 and not moment.is_small:
-        part = 0.78
-    width = slots / part
+    width = slots if moment.is_small else slots / part
     # Among many columns its clusters have the room of the words, too.
     room = slots if columns == 1 else width
     lanes += _keyless_lane(
