@@ -248,8 +248,9 @@ def record_rejection(pk: int, *, revision: int, now: datetime) -> None:
 
 def record_acceptance(pk: int, *, revision: int) -> None:
     """Forget the 401 answers to a secret, since a call with it succeeded."""
-    rows = ClusterCredential.objects.filter(pk=pk, revision=revision)
-    rows.update(unauthorized_count=0, unauthorized_since=None, blocked_until=None)
+    ClusterCredential.objects.filter(pk=pk, revision=revision).update(
+        unauthorized_count=0, unauthorized_since=None, blocked_until=None
+    )
 
 
 def public_facts(credential: Credential | None) -> dict[str, Any] | None:

@@ -147,8 +147,11 @@ def to_taint(
         return
     if effects[effect]:
         draft.note(keys, effects[effect])
-    taint = {"key": value.get("key"), "value": value.get("value") or ""}
-    taint["effect"] = NO_SCHEDULE
+    taint = {
+        "key": value.get("key"),
+        "value": value.get("value") or "",
+        "effect": NO_SCHEDULE,
+    }
     taints = draft.plain.setdefault(target, [])
     if taint in taints:
         draft.note(keys, "Taint left out: it is there already")
@@ -503,8 +506,7 @@ def inventory_of(data: object) -> InventoryKind | None:
     """Return the table for an object of another system, None for anything else."""
     if not isinstance(data, Mapping):
         return None
-    group = str(data.get("apiVersion")).rpartition("/")[0]
-    wanted = (group, data.get("kind"))
+    wanted = (str(data.get("apiVersion")).rpartition("/")[0], data.get("kind"))
     return next((one for one in INVENTORIES if (one.group, one.kind) == wanted), None)
 
 

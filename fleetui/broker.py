@@ -5,21 +5,27 @@ messages get lost, and a worker that meets an empty file ends. Here a message ap
 is taken by a rename, in which only one reader succeeds. There are no broadcasts: workers hear no commands.
 """
 
+import ctypes
 import logging
+import os
 import time
 import uuid
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
+from functools import cached_property
+from io import FileIO
 from pathlib import Path
 from queue import Empty
+from select import select
 from typing import Any
 
 from kombu.transport import TRANSPORT_ALIASES, virtual
 from kombu.utils.json import dumps, loads
 
 _log = logging.getLogger(__name__)
+_kernel = ctypes.CDLL(None)
 SCHEME = "atomicfs"
 UPDATES, PERIODIC, ANALYSES, EXACT = "celery", "periodic", "analyses", "exact"
 """The queues: scheduling and rollouts; the sweep and observation, which do not wait for those; what-if; exact
@@ -27,9 +33,10 @@ search.
 """
 VALID_SECONDS = 90.0
 """A message that waited longer is dropped, by the clock of the worker: that may be a minute ahead."""
-_TICK_NANOSECONDS = 100_000_000
 _ABANDONED_SECONDS = 60
 _LONGEST_WAIT = 0.5
+_PAUSE = 0.1
+_IN_MOVED_TO = 0x80
 
 
 class Channel(virtual.Channel):
@@ -42,7 +49,6 @@ class Channel(virtual.Channel):
         self._drafts = self._folder / "drafts"
         self._claims = self._folder / "claims"
         self._paths: dict[str, deque[Path]] = {}
-        self._unchanged_since: dict[str, int] = {}
         self._make_folders()
         for claim in _abandoned(self._claims):
             with suppress(FileNotFoundError):
@@ -62,7 +68,11 @@ class Channel(virtual.Channel):
         draft.rename(self._folder / name)
 
     def _get(self, queue: str, timeout: float | None = None) -> Any:  # noqa: ARG002  # kombu polls, nothing waits here
-        for path in self._waiting(queue):
+        paths = self._paths.setdefault(queue, deque())
+        if not paths:  # listed again each time, reading n messages would cost n²
+            paths.extend(self._list(queue))
+        while paths:
+            path = paths.popleft()
             claim = self._claims / path.name
             try:
                 path.rename(claim)
@@ -89,35 +99,12 @@ class Channel(virtual.Channel):
                 count += 1
         return count
 
-    def _waiting(self, queue: str) -> Iterator[Path]:
-        """Return the waiting messages, the oldest first.
-
-        The folder is listed again only when the last list is used up, else reading n messages would cost n²;
-        and only if it has changed since it was empty: a worker at rest reads twenty times a second.
-        """
-        paths = self._paths.setdefault(queue, deque())
-        if not paths:
-            changed = 0
-            with suppress(FileNotFoundError):
-                changed = self._folder.stat().st_mtime_ns
-            if changed == self._unchanged_since.get(queue):
-                return
-            paths.extend(self._list(queue))
-            # What is put within one tick of the file system's clock leaves no trace in the time.
-            is_old = time.time_ns() - changed > _TICK_NANOSECONDS
-            self._unchanged_since[queue] = changed if is_old and not paths else 0
-        while paths:
-            yield paths.popleft()
-
     def _list(self, queue: str) -> list[Path]:
-        try:
-            return sorted(
-                path
-                for path in self._folder.iterdir()
-                if path.name.partition(".")[2] == f"{queue}.msg"
-            )
-        except FileNotFoundError:
-            return []
+        # A folder that is missing has no files.
+        _, _, names = next(os.walk(self._folder), ("", [], []))
+        return sorted(
+            self._folder / name for name in names if name.endswith(f".{queue}.msg")
+        )
 
     def _make_folders(self) -> None:
         for folder in (self._drafts, self._claims):
@@ -146,12 +133,29 @@ class Transport(virtual.Transport):
         str, Any
     ] = {}  # there is no host that could be missing
 
+    @cached_property
+    def _arrivals(self) -> list[FileIO]:
+        """What can be read when a message has come; empty where the kernel has no inotify, or none left."""
+        number = getattr(_kernel, "inotify_init1", lambda _flags: -1)(
+            os.O_NONBLOCK | os.O_CLOEXEC
+        )
+        return [FileIO(number)] if number > 0 else []
+
     def drain_events(
         self, connection: Any, timeout: float | None = None, **_options: Any
     ) -> None:
-        super().drain_events(
-            connection, timeout=min(timeout or _LONGEST_WAIT, _LONGEST_WAIT)
-        )
+        """Read a message, or wait for one, and not for long: the worker has other work between two calls."""
+        folder = os.fsencode(self.client.transport_options["folder"])  # type: ignore[union-attr,index]  # see above
+        for arrivals in self._arrivals:  # each time: the folder may be a new one
+            _kernel.inotify_add_watch(arrivals.fileno(), folder, _IN_MOVED_TO)
+        try:
+            super().drain_events(connection, timeout=0)
+        except TimeoutError:
+            longest = _LONGEST_WAIT if self._arrivals else _PAUSE
+            seconds = min(timeout or longest, longest)
+            for arrivals in select(self._arrivals, [], [], seconds)[0]:
+                arrivals.read(1 << 16)
+            raise
 
     def driver_version(self) -> str:
         return "1"
@@ -174,7 +178,7 @@ def is_folder(url: str) -> bool:
 def transport_options(url: str, *, folder: Path) -> dict[str, Any]:
     """Return the options under which kombu uses a broker; the folder matters where no server is named."""
     if is_folder(url):
-        return {"folder": folder, "polling_interval": 0.1}
+        return {"folder": folder}
     if url.startswith("redis"):
         # By kombu's own values a dead worker's message comes back after minutes; by these after 15 s.
         return {

@@ -14,12 +14,7 @@ from django_htmx.middleware import HtmxDetails
 def wants_fragment(request: HttpRequest) -> bool:
     """Return whether htmx requests a fragment; its history restore requires the whole page."""
     details: HtmxDetails | None = getattr(request, "htmx", None)
-    return (
-        details is not None
-        and bool(details)
-        and not details.boosted
-        and not details.history_restore_request
-    )
+    return bool(details and not details.boosted and not details.history_restore_request)
 
 
 def render_page(

@@ -12,5 +12,4 @@ class Loader(filesystem.Loader):
     """Leaves out the indentation of lines, an eighth of a page, but in text that browsers show as it is."""
 
     def get_contents(self, origin: Origin) -> str:
-        text = super().get_contents(origin)
-        return _INDENTED.sub(lambda match: match[1] or "", text)
+        return _INDENTED.sub(lambda match: match[1] or "", super().get_contents(origin))

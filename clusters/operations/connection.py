@@ -108,8 +108,7 @@ class SavedConnection(Generic[Owner]):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        is_insecure = self.owner.connection.get("insecureTLS")
-        return (INSECURE_WARNING,) if is_insecure else ()
+        return (INSECURE_WARNING,) if self.owner.connection.get("insecureTLS") else ()
 
 
 def parse_input(
@@ -522,10 +521,9 @@ def request_token(cluster: MemberCluster, credential: ClusterCredential) -> Secr
 
 
 def record_failure(credential: ClusterCredential, error: DriverError) -> None:
-    rows = ClusterCredential.objects.filter(
+    ClusterCredential.objects.filter(
         pk=credential.pk, revision=credential.revision
-    )
-    rows.update(renewal_error=str(error)[:200])
+    ).update(renewal_error=str(error)[:200])
 
 
 @transaction.atomic

@@ -170,8 +170,9 @@ def notify_expiring(kind: str, *, now: datetime) -> int:
     rows = _ROWS[kind].objects.filter(notice_due(now=now)).select_related(kind)
     due = list(rows.order_by("pk")[:BATCH])
     for row in due:
-        same = _ROWS[kind].objects.filter(pk=row.pk, revision=row.revision)
-        same.update(notified_days=days_left(row, now=now))
+        _ROWS[kind].objects.filter(pk=row.pk, revision=row.revision).update(
+            notified_days=days_left(row, now=now)
+        )
         after = {**(public_facts(row) or {}), "notice": expiry_notice(row, now=now)}
         event = secret_event(
             "credentials expiring", getattr(row, kind), None, after, is_warning=True

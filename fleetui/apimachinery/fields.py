@@ -480,8 +480,8 @@ _MICROSECONDS: dict[str, int | Fraction] = {
     "µs": 1,
     "μs": 1,
     "ms": 1000,
+    **{unit: UNIT_SECONDS[unit] * 10**6 for unit in "smh"},
 }
-_MICROSECONDS |= {unit: UNIT_SECONDS[unit] * 10**6 for unit in "smh"}
 
 
 def parse_duration(text: str) -> timedelta:

@@ -101,8 +101,7 @@ def refuse_constant(name: str) -> float:
 
 Scalar = str | int | float | bool | None
 
-_WORDS: dict[str, bool | None] = {"": None, "~": None}
-_WORDS |= dict.fromkeys(("null", "Null", "NULL"))
+_WORDS: dict[str, bool | None] = dict.fromkeys(("", "~", "null", "Null", "NULL"))
 _WORDS |= {
     form: True
     for word in ("true", "yes", "on")

@@ -215,8 +215,7 @@ class ChannelViewSet(BaseViewSet):
     )
     def test(self, request: Request, name: str) -> Response:
         """Send a test message; the list of messages has its result."""
-        by = actor(request)
-        row = send_test(name, by=request.user, now=by["now"])  # type: ignore[arg-type]  # they have a name
+        row = send_test(name, by=request.user, now=actor(request)["now"])  # type: ignore[arg-type]  # they have a name
         return Response(NotificationMessageSerializer(row).data, status=202)
 
 

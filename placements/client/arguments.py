@@ -485,11 +485,12 @@ def new_parser(
     parents = {"members": members}
     for form in _COMMANDS:
         _add_command(verbs, form, parents.get(form.run, connection))
-    groups: dict[str, Any] = {}
-    for name, words in _GROUPS.items():
-        groups[name] = verbs.add_parser(name, help=words).add_subparsers(
+    groups = {
+        name: verbs.add_parser(name, help=words).add_subparsers(
             dest="action", required=True, metavar="ACTION"
         )
+        for name, words in _GROUPS.items()
+    }
     for words, operations in commands().items():
         group_name, _, name = words.rpartition(" ")
         if words != IMPORT:

@@ -47,8 +47,7 @@ class OcmHub:
 
     def eligible_sets(self, namespace: str, names: Sequence[str]) -> list[str]:
         """Return the sets bound to a namespace that exist and that a placement names, if it names any."""
-        bound = self.bound_sets(namespace)
-        return [one for one in bound if not names or one in names]
+        return [one for one in self.bound_sets(namespace) if not names or one in names]
 
     def bound_sets(self, namespace: str) -> list[str]:
         return sorted(self.bindings.get(namespace, set()) & self.sets.keys())

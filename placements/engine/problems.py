@@ -189,8 +189,14 @@ def causes_of(problems: Iterable[ProblemFacts]) -> list[Cause]:
                 f"placement/{problem.placement}" if is_merged else problem.key
             ].append(problem)
     causes = [_cause(key, several, following) for key, several in roots.items()]
-    causes.sort(key=lambda one: (one.noun != Noun.CLUSTER, one.name))
-    return sorted(causes, key=lambda one: LEVELS.index(ProblemLevel(one.level)))
+    return sorted(
+        causes,
+        key=lambda one: (
+            LEVELS.index(ProblemLevel(one.level)),
+            one.noun != Noun.CLUSTER,
+            one.name,
+        ),
+    )
 
 
 def _cause(

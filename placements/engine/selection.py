@@ -233,11 +233,13 @@ def select(
     )
     findings = [find(selector, hub) for selector in selectors]
     problems = [
-        problem.under(index)
-        for index, each in enumerate(findings)
-        for problem in each.problems
+        *(
+            problem.under(index)
+            for index, each in enumerate(findings)
+            for problem in each.problems
+        ),
+        *_duplicates(findings, path),
     ]
-    problems += _duplicates(findings, path)
     if problems:
         raise faults_of(problems, None, path=path)
     remarks = [

@@ -247,11 +247,11 @@ def _unfulfilled(facts: HealthFacts, counts: HealthCounts) -> _Status:
 
 
 def _away(counts: HealthCounts) -> list[str]:
+    is_monitored = counts.not_monitored < counts.scheduled
     numbers = {
         "unreachable": counts.unreachable,
         "not observed": counts.not_observed,
-        "not monitored": counts.not_monitored
-        * (counts.not_monitored < counts.scheduled),
+        "not monitored": is_monitored and counts.not_monitored,
         "not ready": counts.not_ready,
         "not available": counts.not_available,
     }
@@ -270,10 +270,10 @@ def _degraded(facts: HealthFacts, counts: HealthCounts) -> _Status:
         return HealthLevel.UNKNOWN, facts.silence, _clusters(counts.not_observed)
     if counts.differs:
         return level, "Differs", f"differs on {_clusters(counts.differs)}"
+    if counts.not_available and len(away) == 1:
+        return level, "Degraded", available  # from which their number follows
     if away:
-        # Those that are not available alone follow from the number that is.
-        is_plain = len(away) == 1 and bool(counts.not_available)
-        return level, "Degraded", ", ".join([available, *away[is_plain:]])
+        return level, "Degraded", ", ".join([available, *away])
     if facts.is_scheduled is False and not facts.awaits_decision:
         return level, "Degraded", "some of the selected clusters are not ready"
     if (

@@ -60,9 +60,12 @@ def effects_words(suggestion: Suggestion) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FixLine:
+    """A change that fulfils a placement; without a suggestion, clusters that would have to join."""
+
     words: str
     selected: str
     gives_up: str
+    suggestion: Suggestion | None = None
 
 
 def fix_lines(suggestions: Sequence[Suggestion], new_clusters: str) -> list[FixLine]:
@@ -73,7 +76,7 @@ def fix_lines(suggestions: Sequence[Suggestion], new_clusters: str) -> list[FixL
         if len(one.gains) > NAMES_SHOWN:
             selected = f"{len(one.gains):,} clusters: {selected}"
         gives_up = _GIVES_UP.get(one.change.kind, "nothing")
-        lines.append(FixLine(change_words(one.change), selected, gives_up))
+        lines.append(FixLine(change_words(one.change), selected, gives_up, one))
     if new_clusters:
         # They come after what adds as well, such as a label, and before what weakens the policy.
         adds = sum(one.change.acceptance <= WHAT_ADDS for one in suggestions)

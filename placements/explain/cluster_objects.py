@@ -267,8 +267,10 @@ def cluster_objects(
         usual = ObjectState.COMPARED
     elif len(failed) >= most_failed:
         usual = ObjectState.UNKNOWN
-    versions = {key: several[0].version for key, several in by_object.items()}
-    versions |= {key: one.version for key, one in errors.items()}
+    versions = {
+        **{key: several[0].version for key, several in by_object.items()},
+        **{key: one.version for key, one in errors.items()},
+    }
     states = {(one.group, one.kind, one.namespace, one.name): one for one in live}
     is_settled = usual in (
         ObjectState.APPLIED,

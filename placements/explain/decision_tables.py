@@ -229,8 +229,8 @@ def _spans(one: Round, size: int, position: int) -> list[tuple[int, int]]:
     ranked = one.ranked
     if len(ranked) <= FEW:
         return [(place, place + 1) for place in range(len(ranked))]
-    values = [column[ranked] for column in one.rank_columns]
-    values += [
+    values = [
+        *(column[ranked] for column in one.rank_columns),
         one.candidates.affinity[ranked],
         *(score.score[ranked] for score in one.constraint_scores),
     ]

@@ -47,10 +47,12 @@ def step_sentences(replay: Replay, step: RoundSummary) -> list[str]:
         return [f"{_capital(round_sentence(step))}."]
     winner = replay.candidate(step.number, step.winner)
     effect = _EFFECTS[replay.decision.cycle.semantics]
-    sentences = list(_decisive_scores(replay, step))
-    sentences += [
-        effect(spread, check, winner.cluster)
-        for spread, check in zip(step.spreads, winner.constraints, strict=True)
+    sentences = [
+        *_decisive_scores(replay, step),
+        *(
+            effect(spread, check, winner.cluster)
+            for spread, check in zip(step.spreads, winner.constraints, strict=True)
+        ),
     ]
     for spread in step.spreads:
         over, without, key = (
@@ -267,8 +269,7 @@ def course_sentences(decision: Decision, cluster: str) -> list[str]:
     # A last step without a winner blocks every candidate.
     for number, first in zip(range(1, before + 1), [*chosen, position], strict=False):
         step = decision.round(number)
-        is_ranked = step.contends[position]
-        lost_on = step.decided_by(first, position) if is_ranked else None
+        lost_on = step.decided_by(first, position) if step.contends[position] else None
         steps.setdefault(lost_on, []).append(number)
 
     forbidden = steps.pop(None, [])

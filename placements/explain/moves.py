@@ -50,13 +50,14 @@ def repair_sentence(plan: MovePlan) -> str:
     if not plan.leaves and not plan.joins:
         if plan.curve[-1].limit > chosen.limit:
             return "No set that so few moves reach is better."
-        is_balanced = not (
-            today.hard_excess
-            or today.excess
-            or today.stale
-            or today.placed < plan.wanted
+        if today.hard_excess:
+            return NO_BETTER_SET
+        is_balanced = not (today.excess or today.stale or today.placed < plan.wanted)
+        return (
+            "No moves are needed."
+            if is_balanced
+            else "No other set within the hard limits is better."
         )
-        return "No moves are needed." if is_balanced else NO_BETTER_SET
     moves = counted(chosen.moves, "move")
     joins = chosen.placed - today.placed
     what = f"{moves} and {counted(joins, 'new cluster')}" if joins else moves

@@ -176,6 +176,15 @@ class RunPicture:
         return places
 
     @property
+    def marks(self) -> list[tuple[int, float]]:
+        """The numbers at the start of the line, from below, with their heights in percent."""
+        marks = [(0, 0.0)]
+        for one in reversed(self.labels):
+            if one.height - marks[-1][1] >= _LETTERS:
+                marks.append((one.value, one.height))
+        return marks
+
+    @property
     def break_edges(self) -> dict[float, str]:
         """The places where a break begins or ends, with its level; two that meet have one."""
         return {
@@ -431,16 +440,16 @@ def run_picture(
     """
     drawn = RunPicture(tuple(columns), (), (), (), 1, None, "", unit)
     placed = drawn.placed_columns
-    number = sum(len(one.dots) for one in columns)
-    progress = RolloutProgress(number, 0, 0, 0, number, 0, number)
-    minimum = missing = 0
-    if moments:
-        first = moments[0][1]
-        progress = moments[-1][1]
-        number = progress.number
-        # In an initial deployment nothing can become unavailable.
-        minimum = progress.min_available * bool(first.available)
-        missing = max(0, first.number - first.available)
+    size = sum(len(one.dots) for one in columns)
+    known = [one for _, one in moments] or [
+        RolloutProgress(size, 0, 0, 0, size, 0, size)
+    ]
+    first = known[0]
+    progress = known[-1]
+    number = progress.number
+    # In an initial deployment nothing can become unavailable.
+    minimum = progress.min_available * bool(first.available)
+    missing = max(0, first.number - first.available)
     now = None
     if is_running and any(one.start is not None for one in columns):
         now = place_of(until, placed)
@@ -470,15 +479,16 @@ def run_picture(
         for place, column in placed
         if column.minimum is not None and column.minimum > missing
     ]
-    labels = [(f"{words} {value:,}", value) for words, value in bounds if value]
-    labels += [(f"minimum {value:,}", value) for *_, value in lowest[-1:]]
+    labels = [
+        *((f"{words} {value:,}", value) for words, value in bounds if value),
+        *((f"minimum {value:,}", value) for *_, value in lowest[-1:]),
+    ]
     if lowest or not moments:
         labels.append((f"all {number:,}", number))
     heights = (1, number, *(one.available for one in points), *dict(labels).values())
     top = max(heights) * 1.25  # with room for the title
     if planned:
-        expected = points[-1].available
-        labels.append((f"{expected:,} expected", expected))
+        labels.append((f"{points[-1].available:,} expected", points[-1].available))
     elif moments and is_running:
         labels.append((f"{progress.available:,} available", progress.available))
     if is_running and progress.available < minimum:

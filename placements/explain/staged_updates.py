@@ -86,10 +86,8 @@ def hub_run_sentences(status: Mapping[str, Any]) -> list[str]:
         for one in status.get("conditions") or ()
         if isinstance(one, Mapping)
     }
-    for kind in ("Succeeded", "Progressing", "Initialized"):
-        if kind in by_type:
-            return [_condition_sentence(by_type[kind])]
-    return []
+    order = ("Succeeded", "Progressing", "Initialized")
+    return [_condition_sentence(by_type[kind]) for kind in order if kind in by_type][:1]
 
 
 _STATUS = {

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import cached_property
 from itertools import count
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 from clusters.columns import ABSENT, Ints
 from clusters.fleet import Fleet
 from fleetui.apimachinery.words import counted
+from placements.engine.advice.diagnosis import pinned_groups
 from placements.engine.scheduling.candidates import candidates_of
 from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.profile import profile_of
@@ -74,6 +76,7 @@ MARK_WORDS = {
 # The marks that a lane names in a large fleet, too.
 INSIDE = (Mark.PLACED, Mark.NEW, Mark.GONE)
 BAND_WORDS = "within the limit"
+BLOCKING_WORDS = "blocking domain"
 NO_LIMIT = "no limit"
 
 
@@ -124,7 +127,11 @@ class Lane:
 
     @property
     def end(self) -> float:
-        return max(sum(one.size for one in self.segments), self.high or 0)
+        size = sum(one.size for one in self.segments)
+        # The words of a domain that blocks are in its band, where it has room.
+        if self.others == BLOCKING_WORDS:
+            return size
+        return max(size, self.high or 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +212,13 @@ class _Moment:
         self.added = (
             decision.chosen[:0] if is_start else decision.chosen[step - 1 : step]
         )
+
+    @cached_property
+    def blocking(self) -> list[tuple[str, str]]:
+        """The domains that ended an unfulfilled decision, at its last step and after it: key and value."""
+        if self.round and self.round.number < self.decision.number_of_rounds:
+            return []
+        return [(one.topology_key, one.group) for one in pinned_groups(self.decision)]
 
     def marks(self, place: int) -> Any:
         """Return the mark of every cluster for one constraint, by its place in the policy."""
@@ -378,8 +392,8 @@ def _panel(
     lows = projected.smallest
     if moment.round is None and not groups.siblings.any():
         # What is placed must be within the limit on both sides, not only what would be added.
-        fullest = int(counts.max(initial=0)) - constraint.max_skew
-        lows = np.minimum(highs, max(0, fullest))
+        fullest = int(counts.max(initial=0))
+        lows = np.minimum(highs, max(0, fullest - constraint.max_skew))
     lanes = []
     for code in shown:
         is_member = groups.codes == code
@@ -389,7 +403,11 @@ def _panel(
                 groups.values[code],
                 groups.values[code],
                 moment.lane(marks, members, is_named=is_named),
-                "" if moment.is_small else _others_words(marks[is_member], moment),
+                _others_words(
+                    marks[is_member],
+                    moment,
+                    (constraint.topology_key, groups.values[code]),
+                ),
                 int(counts[code]),
                 int(after[code] - counts[code]),
                 int(total[code]),
@@ -401,11 +419,13 @@ def _panel(
         )
     slots = max([1, *(lane.end for lane in lanes)])
     columns = 1 + (len(lanes) > 8) + (len(lanes) > 32)
-    part = 0.78  # the words have the rest
-    if columns == 1:
-        longest = max((len(lane.others) for lane in lanes), default=0)
+    longest = max((len(lane.others) for lane in lanes), default=0)
+    part = 1.0  # the words beside the lanes have the rest
+    if columns == 1 and longest:
         part = 1 - (_LEAST_WORDS + longest * _LETTER) / _TRACK
-    width = slots if moment.is_small else slots / part
+    elif columns > 1 and not moment.is_small:
+        part = 0.78
+    width = slots / part
     # Among many columns its clusters have the room of the words, too.
     room = slots if columns == 1 else width
     lanes += _keyless_lane(
@@ -419,7 +439,7 @@ def _panel(
 
     note, band = ("", "")
     if is_limited:
-        note, band = _band_words(constraint, counts, projected)
+        note, band = _band_words(constraint, counts, projected, int(lows.min()))
     return LanePanel(
         key=constraint.topology_key,
         sort=SORTS[is_hard(constraint)] if has_limit else NO_LIMIT,
@@ -454,7 +474,7 @@ def _keyless_lane(
     has_value = any(key in fleet.clusters[at].labels for at in without)
     blocks = moment.lane(marks, without, is_named=len(without) <= _MOST_NAMED)
     # In one of many columns there is room for one name.
-    length = max(1, len(blocks) * bool(others))
+    length = len(blocks) if others else 1
     lines = [blocks[at : at + length] for at in range(0, len(blocks), length)]
     return [
         Lane(
@@ -478,11 +498,15 @@ def _keyless_lane(
     ]
 
 
-def _others_words(marks: Any, moment: _Moment) -> str:
+def _others_words(marks: Any, moment: _Moment, domain: tuple[str, str]) -> str:
     """Return how many candidates a domain has, and how many of these a limit costs or blocks.
 
     Nothing of a decision that evaluated none: its lanes would count others than its page.
     """
+    if domain in moment.blocking:
+        return BLOCKING_WORDS
+    if moment.is_small:
+        return ""
     numbers = Counter(marks.tolist())
     if moment.round is None:
         rest = numbers[Mark.REST] * (moment.decision.verdicts is not None)
@@ -502,8 +526,9 @@ def _band_words(
     constraint: TopologySpreadConstraint,
     counts: Ints,
     projected: SkewProjection,
+    least: int,
 ) -> tuple[str, str]:
-    """Return where a bar may end: as a sum, and as the label of the band; empty where domains differ."""
+    """Return where a bar may end: as a sum, and as the label of the band from `least`."""
     low, high = int(projected.smallest.min()), int(projected.smallest.max())
     if low != high:
         return f"emptiest sibling + max skew {constraint.max_skew}", "limit"
@@ -511,9 +536,10 @@ def _band_words(
     emptiest = f"emptiest {low}"
     if low < int(counts.min()):
         emptiest = f"0, with fewer than {constraint.min_domains} domains,"
+    labels = {0: f"at most {most}", most: f"allowed {most}"}
     return (
         f"{emptiest} + max skew {constraint.max_skew} = at most {most}",
-        f"at most {most}",
+        labels.get(least, f"allowed {least} to {most}"),
     )
 
 
@@ -541,27 +567,23 @@ class FinalSkew:
         return self.is_hard and self.is_limited and self.skew > self.max_skew
 
 
-def final_skews(decision: Decision) -> list[FinalSkew]:
+def final_skews(decision: Decision) -> Iterator[FinalSkew]:
     if not _spreads(decision):
-        return []
+        return
     moment = _Moment(decision, None, is_start=False)
-    skews = []
     for constraint, groups in zip(
         moment.candidates.constraints, moment.candidates.groups, strict=True
     ):
         counts = groups.count(moment.placed)
         projected = moment.candidates.strategy.project(constraint, groups, counts)
-        skews.append(
-            FinalSkew(
-                constraint.topology_key,
-                MEASURES[projected.is_skew],
-                imbalance(counts, projected),
-                constraint.max_skew,
-                is_limit(constraint, projected) and not groups.weights,
-                is_hard(constraint),
-            )
+        yield FinalSkew(
+            constraint.topology_key,
+            MEASURES[projected.is_skew],
+            imbalance(counts, projected),
+            constraint.max_skew,
+            is_limit(constraint, projected) and not groups.weights,
+            is_hard(constraint),
         )
-    return skews
 
 
 @dataclass(frozen=True, slots=True)
@@ -654,13 +676,15 @@ def strip_of(decision: Decision, current: int, *, most: int = MOST_COLUMNS) -> S
                 step.winner or "",
                 domains_of(decision, step.winner) if step.winner else (),
                 note,
-                _skew_bars(step, largest, measure, is_start=False),
+                tuple(_skew_bars(step, largest, measure, is_start=False)),
                 *deciding_words(replay, step),
                 is_current=step.number == current,
                 is_later=step.number > current,
             )
         )
-    start = _skew_bars(steps[0], largest, measure, is_start=True) if first == 1 else ()
+    start: tuple[SkewBar, ...] = ()
+    if first == 1:
+        start = tuple(_skew_bars(steps[0], largest, measure, is_start=True))
     hidden = tuple(_hidden_steps(decision, first, last, measure))
     return Strip(start, tuple(chips), hidden, first - 1, total - last)
 
@@ -678,13 +702,12 @@ def _hidden_steps(
         yield HiddenStep(number, name, domain_words(decision, name), after)
 
 
-def _skews_after(decision: Decision, numbers: Sequence[int]) -> list[list[int]]:
-    """Return the skews of each constraint after these steps, as its rules measure them."""
+def _skews_after(decision: Decision, numbers: Sequence[int]) -> Iterator[list[int]]:
+    """Yield the skews of each constraint after these steps, as its rules measure them."""
     candidates = decision.candidates
     if candidates is None:
-        return []
+        return
     project = candidates.strategy.project
-    courses = []
     for constraint, groups, start in zip(
         candidates.constraints,
         candidates.groups,
@@ -692,10 +715,7 @@ def _skews_after(decision: Decision, numbers: Sequence[int]) -> list[list[int]]:
         strict=True,
     ):
         counts = [start + groups.count(decision.chosen[:number]) for number in numbers]
-        courses.append(
-            [imbalance(one, project(constraint, groups, one)) for one in counts]
-        )
-    return courses
+        yield [imbalance(one, project(constraint, groups, one)) for one in counts]
 
 
 def _skew_bars(
@@ -704,26 +724,20 @@ def _skew_bars(
     measure: str,
     *,
     is_start: bool,
-) -> tuple[SkewBar, ...]:
-    bars = []
+) -> Iterator[SkewBar]:
     for spread, most in zip(step.spreads, largest, strict=True):
         is_limited = spread.is_hard or spread.limits_skew
         value = spread.skew_before if is_start else spread.skew_after
-        bars.append(
-            SkewBar(
-                spread.topology_key,
-                measure,
-                max_skew_words(
-                    spread.max_skew, hard=spread.is_hard, is_limit=is_limited
-                ),
-                spread.skew_before,
-                value,
-                spread.max_skew if is_limited else None,
-                max(2, _BAR * value // most),
-                _BAR * spread.max_skew // most,
-            )
+        yield SkewBar(
+            spread.topology_key,
+            measure,
+            max_skew_words(spread.max_skew, hard=spread.is_hard, is_limit=is_limited),
+            spread.skew_before,
+            value,
+            spread.max_skew if is_limited else None,
+            max(2, _BAR * value // most),
+            _BAR * spread.max_skew // most,
         )
-    return tuple(bars)
 
 
 def domain_words(decision: Decision, cluster: str) -> str:
@@ -757,15 +771,14 @@ class SkewCourse:
     final: int
 
 
-def skew_courses(decision: Decision) -> list[SkewCourse]:
-    """Return a line for each constraint; of many steps those at even distances."""
+def skew_courses(decision: Decision) -> Iterator[SkewCourse]:
+    """Yield a line for each constraint; of many steps those at even distances."""
     candidates, total = decision.candidates, len(decision.chosen)
     if candidates is None or not total:
-        return []
+        return
     numbers = np.unique(
         np.linspace(1, total, min(total, _MOST_POINTS)).astype(np.int64)
     ).tolist()
-    courses = []
     for constraint, groups, start, skews in zip(
         candidates.constraints,
         candidates.groups,
@@ -781,10 +794,7 @@ def skew_courses(decision: Decision) -> list[SkewCourse]:
             for number, skew in zip(numbers, skews, strict=True)
         )
         limit_at = 24 - 22 * constraint.max_skew / top
-        courses.append(
-            SkewCourse(constraint.topology_key, limit, limit_at, points, skews[-1])
-        )
-    return courses
+        yield SkewCourse(constraint.topology_key, limit, limit_at, points, skews[-1])
 
 
 @dataclass(frozen=True, slots=True)

@@ -163,8 +163,8 @@ def _candidate_table(
         scored_heading(spread.topology_key, decision.cycle.semantics)
         for spread in step.spreads
     )
-    header = ["rank", "cluster", *scored, "topology", "affinity"]
-    header += [HEADINGS.get(name, name) for name in combined]
+    headings = (HEADINGS.get(name, name) for name in combined)
+    header = ["rank", "cluster", *scored, "topology", "affinity", *headings]
     rows = [[*header, *(["previously placed"] if has_history else []), "decided by"]]
     for one in candidates:
         row = [score_text(one.rank), one.cluster]
@@ -201,9 +201,9 @@ def _placed_lines(decision: Decision) -> list[str]:
     before = {binding.cluster: binding for binding in decision.cycle.live_bindings}
     active = {name: binding.is_active for name, binding in before.items()}
     placed: list[tuple[str, Picked | PlacedBinding]] = [
-        (_SELECTED[active.get(one.cluster)], one) for one in decision.picked
+        *((_SELECTED[active.get(one.cluster)], one) for one in decision.picked),
+        *(("kept", before[name]) for name in decision.kept),
     ]
-    placed += [("kept", before[name]) for name in decision.kept]
     if not placed:
         return []
     scores = [(row.topology_spread_score, row.affinity_score) for _, row in placed]
@@ -263,10 +263,12 @@ def _reasons(outcome: ClusterOutcome) -> str:
 def _advice(advice: Advice, decision: Decision) -> list[str]:
     outcome, helps, fails = advice.outcome, advice.helps, advice.fails
     condition = ", if rescheduled" if advice.is_rescheduled else ""
-    lines = [f"WHY {outcome.cluster} ({outcome.state}{condition}): {_reasons(outcome)}"]
-    lines += course_sentences(
-        evaluated_decision(decision, outcome.cluster), outcome.cluster
-    )
+    lines = [
+        f"WHY {outcome.cluster} ({outcome.state}{condition}): {_reasons(outcome)}",
+        *course_sentences(
+            evaluated_decision(decision, outcome.cluster), outcome.cluster
+        ),
+    ]
     if helps:
         ticked = [f"  ✓ {suggestion_sentence(one)}" for one in helps]
         lines += ["changes that would select it", *ticked]

@@ -737,8 +737,7 @@ def seconds_between(since: datetime, until: datetime) -> float:
 
 
 def silence_words(silence: timedelta) -> str:
-    minutes = silence // timedelta(minutes=1)
-    return f"Not observed for {duration_text(60 * minutes)}"
+    return f"Not observed for {duration_text(60 * (silence // timedelta(minutes=1)))}"
 
 
 def moment_words(moment: datetime) -> str:

@@ -366,11 +366,11 @@ def written_parts(
     if live is None:
         return {}
     metadata = mapping_at(live, "metadata")
+    keys = ("uid", "generation", "deletionTimestamp", "labels", "annotations")
     parts = {
-        f"metadata.{key}": metadata.get(key)
-        for key in ("uid", "generation", "deletionTimestamp", "labels", "annotations")
+        **{f"metadata.{key}": metadata.get(key) for key in keys},
+        **{f"spec.{key}": one for key, one in mapping_at(live, "spec").items()},
     }
-    parts |= {f"spec.{key}": one for key, one in mapping_at(live, "spec").items()}
     types = set(conditions)
     for one in map(mapping_at, items_at(live, "status", "conditions")):
         if one.get("type") in types:

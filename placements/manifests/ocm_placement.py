@@ -131,8 +131,7 @@ def _constraints(spec: OcmSpec) -> dict[str, dict[str, Any]]:
         return constraints  # all clusters are selected: there is nothing to spread
     terms = enumerate(spec.spread_constraints)
     even = [(index, one) for index, one in terms if one.type is ConstraintType.EVEN]
-    even.sort(key=lambda term: term[1].order or 0)
-    for index, one in even:
+    for index, one in sorted(even, key=lambda term: term[1].order or 0):
         when = "ScheduleAnyway" if one.max_skew is None else "DoNotSchedule"
         constraints[f"spreadConstraints[{index}]"] = _constraint(one, when)
     if spec.spread_policy is not None:

@@ -319,8 +319,10 @@ def _check_before_batches(
 
 def _batches(in_order: Sequence[Document]) -> Iterator[list[Document]]:
     """Yield documents that are sorted in batches of one sort, Namespaces before what may be in them."""
-    resources = _resources_in(in_order)
-    resources.sort(key=lambda one: HubObject.of(one.data).key[:2] != NAMESPACE)
+    resources = sorted(
+        _resources_in(in_order),
+        key=lambda one: HubObject.of(one.data).key[:2] != NAMESPACE,
+    )
     yield from batched(resources, BATCH)
     yield from batched(_members_in(in_order), BATCH)
     others = [

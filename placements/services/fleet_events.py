@@ -165,8 +165,9 @@ def _enqueue_affected() -> int:
         _enqueue_rollouts(changed)
     removed = _all_in(changes, "gone")
     losing = set(losing_a_cluster(removed))
-    draining = Drain.objects.filter(cluster_name__in=removed, state=Drain.State.RUNNING)
-    draining.update(requeue_at=F("started_at"))
+    Drain.objects.filter(cluster_name__in=removed, state=Drain.State.RUNNING).update(
+        requeue_at=F("started_at")
+    )
     FleetChange.objects.filter(pk__in=[change.pk for change in changes]).delete()
     trigger = _trigger_of(changes)
     if keys:

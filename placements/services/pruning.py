@@ -219,8 +219,7 @@ def prunable(*, now: datetime) -> Iterator[tuple[str, QuerySet[Any]]]:
 def _has_later(model: type[Model], *same: str) -> Exists:
     """Return whether a row of the model was added later with the same values."""
     values = {name: OuterRef(name) for name in same}
-    later = model._default_manager.filter(pk__gt=OuterRef("pk"), **values)
-    return Exists(later)
+    return Exists(model._default_manager.filter(pk__gt=OuterRef("pk"), **values))
 
 
 def _prunable_history(now: datetime) -> Iterator[tuple[str, QuerySet[Any]]]:

@@ -134,6 +134,7 @@ def refresh_staleness(*, now: datetime) -> int:
             break
         for placement, cycle in cycles_of(placements, view.fleet):
             headroom = headroom_of(cycle)
+            has_better_set = can_balance(cycle) if headroom.exceeded else None
             values = {
                 "fleet_version": view.version,
                 "readings": view.readings,
@@ -142,7 +143,7 @@ def refresh_staleness(*, now: datetime) -> int:
                 "headroom": headroom.least,
                 "skews": [list(one) for one in headroom.skews],
                 "exceeded": [
-                    list(limit._replace(has_better_set=can_balance(cycle)))
+                    list(limit._replace(has_better_set=has_better_set))
                     for limit in headroom.exceeded
                 ],
             }
@@ -173,8 +174,9 @@ def _staleness_due(
     is_new = Q(staleness_check=None) | ~Q(
         staleness_check__decisions_made=F("decisions_made")
     )
-    has_moved = ~Q(staleness_check__fleet_version=version)
-    has_moved |= ~Q(property_names_read=[]) & ~Q(staleness_check__readings=readings)
+    has_moved = ~Q(staleness_check__fleet_version=version) | (
+        ~Q(property_names_read=[]) & ~Q(staleness_check__readings=readings)
+    )
     was_long_ago = Q(staleness_check__checked_at__lte=last)
     # A live hub has placed something before its first decision is judged here.
     is_mirrored = ~Q(hub=LOCAL_HUB) & Q(policy_snapshots__is_latest=True)

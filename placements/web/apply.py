@@ -74,14 +74,13 @@ def apply(request: HttpRequest) -> HttpResponse:
     """Preview the documents of a text or file, or apply exactly what was previewed."""
     if request.method != "POST":
         return render(request, _PAGE, {"text": _starting_text(request)})
-    text = request.POST.get("manifest", "").replace("\r\n", "\n")
-    page: dict[str, Any] = {"text": text, "strict": "strict" in request.POST}
+    page: dict[str, Any] = {
+        "text": request.POST.get("manifest", "").replace("\r\n", "\n"),
+        "strict": "strict" in request.POST,
+    }
     try:
-        content = file_or_text(request, text)
-        if not isinstance(content, str):
-            content = content.decode("utf-8-sig")
-        page["text"] = content
-        documents = read_documents(content)
+        page["text"] = file_or_text(request, page["text"])
+        documents = read_documents(page["text"])
         if "previewed" not in request.POST:
             return _show_preview(request, documents, page)
         results = apply_documents(

@@ -61,10 +61,12 @@ class FindingRow:
 def checks(request: HttpRequest) -> HttpResponse:
     """Show the findings by cause, filtered by rule, severity or placement."""
     filters, report = read_filters(request, "checks"), current_report()
-    findings = report.findings_of(
-        filters["placement"], filters["rule"], filters["severity"], filters["q"]
+    findings = sorted(
+        report.findings_of(
+            filters["placement"], filters["rule"], filters["severity"], filters["q"]
+        ),
+        key=lambda pair: list(Severity).index(pair[1].severity),
     )
-    findings.sort(key=lambda pair: list(Severity).index(pair[1].severity))
     most = _MOST_ROWS_SHOWN if "all" in request.GET else _ROWS_SHOWN
     names = {placement for placement, _ in findings[:most]}
     placements = {

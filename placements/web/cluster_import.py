@@ -143,12 +143,6 @@ def _page(
 def _uploaded_text(request: HttpRequest) -> tuple[str, str]:
     """Return the uploaded or pasted text and its name. Raise InvalidManifest."""
     content = file_or_text(request, request.POST.get("text", ""))
-    if isinstance(content, str):
+    if "file" not in request.FILES:
         return content, request.POST.get("name") or "pasted text"
-    name = str(getattr(request.FILES["file"], "name", "") or "file")
-    try:
-        return content.decode("utf-8-sig"), name
-    except UnicodeDecodeError as error:
-        raise InvalidManifest.of(
-            "", "not-text", f"{name}: invalid encoding", "UTF-8"
-        ) from error
+    return content, str(getattr(request.FILES["file"], "name", "") or "file")

@@ -128,8 +128,8 @@ def figures_of(
     of_placements = counts.of_placements
     healthy = of_placements.by_state[PlacementFilterState.HEALTHY]
     pending = [one for one in items if one.kind == ProblemKind.APPROVAL_PENDING]
-    waiting = min(len({one.name for one in pending}), of_placements.waiting)
-    stalled = of_placements.waiting - waiting - of_placements.paused
+    not_paused = of_placements.waiting - of_placements.paused
+    waiting = min(len({one.name for one in pending}), not_paused)
     quiet = of_placements.awaiting_approval, of_placements.suspended
     others = counts.placements - healthy - counts.degraded - sum(quiet)
     not_ready = [one for one in fleet["legend"] if one.kind != "healthy"]
@@ -149,7 +149,7 @@ def figures_of(
     )
     run_parts = _parts(
         (runs - of_placements.waiting, "progressing", "progress"),
-        (stalled, "stalled", "attention"),
+        (not_paused - waiting, "stalled", "attention"),
         (of_placements.paused, "paused", ""),
         (waiting, "waiting for approval", ""),
     )
@@ -356,7 +356,7 @@ def overview(request: HttpRequest) -> HttpResponse:
 def _overview(request: HttpRequest) -> HttpResponse:
     navigation = counts_of(request)
     most = min(_MOST_RUNS, navigation.rollouts)
-    newest = runs_in_progress(most)
+    newest = runs_in_progress(most, now=datetime.now(UTC))
     if len(newest) < most:
         # Rollouts ended since the last comparison: all figures are of one moment.
         navigation = counts_of(request, is_outdated=True)

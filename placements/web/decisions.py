@@ -1,5 +1,6 @@
 """The page of one decision: its replay, an explanation for one cluster, and all clusters or one chart."""
 
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -59,6 +60,7 @@ from placements.explain.exact import exact_sentences, shopping_sentence
 from placements.explain.steps import (
     FEW_CLUSTERS,
     FEW_STEPS,
+    MOST_COLUMNS,
     ClusterSteps,
     FinalSkew,
     LanePanel,
@@ -277,7 +279,7 @@ class DecisionPage(DecisionView):
 
     @cached_property
     def final_skews(self) -> list[FinalSkew]:
-        return final_skews(self.value)
+        return list(final_skews(self.value))
 
     @property
     def candidate_words(self) -> str:
@@ -445,14 +447,30 @@ class DecisionPage(DecisionView):
 
     @cached_property
     def strip(self) -> Strip | None:
-        has_steps = bool(
-            self.step and self.played.cycle.policy.topology_spread_constraints
-        )
-        return strip_of(self.played, self.step) if self.step and has_steps else None
+        if not self.step or not self.played.cycle.policy.topology_spread_constraints:
+            return None
+        return strip_of(self.played, self.step)
+
+    @cached_property
+    def kept_steps(self) -> list[tuple[Decision, StepChip]]:
+        """The kept clusters as steps of earlier decisions; empty unless all of them fit."""
+        missing = set(self.played.kept)
+        if self.strip is None or len(missing) + self.steps_count > MOST_COLUMNS:
+            return []
+        constraints = self.played.cycle.policy.topology_spread_constraints
+        found: list[tuple[Decision, StepChip]] = []
+        for row in self.selecting_decisions:
+            decision = decision_of(row)
+            is_alike = decision.cycle.policy.topology_spread_constraints == constraints
+            if is_alike and decision.number_of_rounds:
+                chips = strip_of(decision, 1).chips
+                found[:0] = [(row, one) for one in chips if one.cluster in missing]
+                missing.difference_update(one.cluster for one in chips)
+        return [] if missing else found
 
     @property
     def courses(self) -> list[SkewCourse]:
-        return skew_courses(self.played)
+        return list(skew_courses(self.played))
 
     @cached_property
     def panels(self) -> tuple[LanePanel, ...]:
@@ -517,12 +535,14 @@ class DecisionPage(DecisionView):
 
     @property
     def first_round(self) -> ReplayedRound | None:
-        if not self.step or self.step == 1:
+        """The step that selected the first cluster, maybe one of an earlier decision."""
+        if not self.kept_steps and self.step in (None, 1):
             return None
-        step = self.played_replay.step(1)
-        return ReplayedRound(
-            1, step_title(step), step_sentences(self.played_replay, step)
-        )
+        kept = [(decision_of(row), chip.number) for row, chip in self.kept_steps[:1]]
+        (decision, number), *_ = (*kept, (self.played, 1))
+        replay = Replay(decision)
+        step = replay.step(number)
+        return ReplayedRound(number, step_title(step), step_sentences(replay, step))
 
     @property
     def others(self) -> list[tuple[str, list[tuple[str, str]], int]]:
@@ -534,14 +554,17 @@ class DecisionPage(DecisionView):
             for one in self.value.cycle.live_bindings
             if self.value.kind is CycleKind.SCALE_DOWN
         }
-        # The newest comes first; of each decision the first names are stored, in the order of its steps.
-        earlier = [
-            name for row in reversed(self.selecting_decisions) for name in row.joins
-        ]
-        kept = [name for name in earlier if name in self.value.kept]
+        # The newest decision comes first; of each the first names are stored, in the order of its steps. The
+        # last selection of a cluster counts.
+        newest = dict.fromkeys(
+            name for row in self.selecting_decisions for name in reversed(row.joins)
+        )
+        kept = [name for name in reversed(newest) if name in self.played.kept]
         groups = [("Kept, in order of selection", tuple(kept))]
-        if len(kept) < len(self.value.kept):
-            groups = [("Kept", self.value.kept)]
+        if len(kept) < len(self.played.kept):
+            groups = [("Kept", self.played.kept)]
+        if self.kept_steps:
+            groups = []
         if self.strip is None:
             groups.insert(0, ("Selected", self.played.picked_names))
         return [
@@ -564,13 +587,13 @@ class DecisionPage(DecisionView):
 
     @cached_property
     def selecting_decisions(self) -> list[Decision]:
-        row = self.row
-        if not self.value.kept or row.placement is None:
+        row = self._source or self.row
+        kept = set(self.played.kept)
+        if not kept or row.placement is None:
             return []
         rows = readable_decisions(row.placement).filter(
             joins_count__gt=0, number__lt=row.number
         )
-        kept = set(self.value.kept)
         return [
             one for one in rows[:_MOST_SELECTIONS] if not kept.isdisjoint(one.joins)
         ]
@@ -617,9 +640,15 @@ class DecisionPage(DecisionView):
             for name in self.played.cycle.fleet.names
         ]
 
-    @property
-    def fix_lines(self) -> list[FixLine]:
-        return fix_lines(self.fixes, self.new_clusters.removeprefix("possible with "))
+    @cached_property
+    def fix_lines(self) -> list[tuple[FixLine, Help | None]]:
+        """What would fulfil the placement, each with the draft or the cluster that does."""
+        lines = fix_lines(self.fixes, self.new_clusters.removeprefix("possible with "))
+        document = decided_document(self) if lines else None
+        return [
+            (one, _help(document, one.suggestion) if one.suggestion else None)
+            for one in lines
+        ]
 
     def figure(self, name: str) -> str:
         """Return the figure of the domains as JSON; empty where nothing is drawn.
@@ -748,7 +777,8 @@ class DecisionPage(DecisionView):
         Older addresses have `region:east`.
         """
         text = self._request.GET.get("q", "").strip().lower()
-        group = self._request.GET.get("group", "").strip().replace(":", "=", 1)
+        # A value may have both signs, a key has none.
+        group = re.sub("[:=]", "=", self._request.GET.get("group", "").strip(), count=1)
         reason = word_from(self._request, "reason", ReasonCode)
         key, _, value = group.partition("=")
         cycle = self.value.cycle

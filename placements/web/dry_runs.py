@@ -22,7 +22,7 @@ _MARKS = {
 
 
 def dry_run_response(
-    request: HttpRequest, read_text: Callable[[], str | bytes]
+    request: HttpRequest, read_text: Callable[[], str]
 ) -> HttpResponse:
     """Try manifests on the clusters, and show the answers or what is wrong with the manifests."""
     context: dict[str, Any]

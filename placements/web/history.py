@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -13,7 +13,6 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_http_methods, require_safe
 
 from fleetui.apimachinery.errors import InvalidManifest
-from fleetui.apimachinery.grouping import grouped
 from fleetui.apimachinery.model import Semantics
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.concurrency import RevisionConflict
@@ -24,13 +23,7 @@ from placements.engine.scheduling.decision import ENGINE_VERSION
 from placements.explain.diff import FieldDifference, differences, document_diff
 from placements.explain.run_pages import wait_rows
 from placements.explain.vocabulary import policy_sentence
-from placements.models import (
-    CHANGES_CLUSTERS,
-    Decision,
-    Placement,
-    PolicySnapshot,
-    RunKind,
-)
+from placements.models import Placement, PolicySnapshot, RunKind
 from placements.services.actions import ActionKind
 from placements.services.decisions.records import latest_decision
 from placements.services.editor.operations import plan_of_revision
@@ -45,7 +38,9 @@ from placements.services.history.compare import (
     resource_words,
 )
 from placements.services.history.queries import (
+    FurtherDecisions,
     Revision,
+    further_decisions,
     revision_titles,
     revisions_of,
     spec_restores,
@@ -76,7 +71,7 @@ from placements.web.review import (
 )
 from placements.web.rollouts import RunRow, run_rows
 
-_CHANGES_SHOWN, _LATER_SHOWN, _NAMES_SHOWN = 4, 2, 20
+_CHANGES_SHOWN, _NAMES_SHOWN = 4, 20
 _KEY = re.compile("[a-z0-9-]{1,40}")
 _POLICY = re.compile("p([0-9]{1,9})")
 
@@ -91,12 +86,9 @@ class RevisionRow:
     description: str
     changes: list[FieldDifference]
     restored: str
-    later: list[Decision]
-    """The newest of its further decisions that changed clusters, such as by an eviction."""
-    more_later: int
+    further: FurtherDecisions
     rolls_back: bool
     rollout: RunRow | None
-    kept: Decision | None
 
 
 @for_readers
@@ -124,44 +116,8 @@ def history(request: HttpRequest, name: str) -> HttpResponse:
     restores = spec_restores(placement, page)
     kind = None if placement.runs_made else RunKind.STAGED
     runs = run_rows(placement, most=4 * PAGE_SIZE, kind=kind)
-    # A decision belongs to the last revision that began before it. A rollout belongs to all from that one
-    # to its own, which edits change while it runs.
-    starts = [one.at for one in reversed(revisions)]
-    changing = (
-        placement.decisions.filter(CHANGES_CLUSTERS)
-        .order_by("-number")
-        .values_list("number", "created_at")
-    )
-    changes = grouped((bisect(starts, at), number) for number, at in changing)
-    places = {one.number: at for at, one in enumerate(reversed(revisions), 1)}
-    rollouts: dict[int, RunRow] = {}
-    for row in reversed(runs):
-        began = bisect(starts, row.began_at)
-        last = max(began, places.get(row.run.revision_number, 0))
-        rollouts |= dict.fromkeys(range(began, last + 1), row)
-    later = {
-        one.at: [
-            number
-            for number in changes.get(bisect(starts, one.at), ())
-            if not one.decision or one.decision.number != number
-        ]
-        for one in page
-    }
-    # A revision of resources alone keeps the clusters of the decision before it.
-    kept = {
-        one.at: next((number for number, at in changing if at < one.at), 0)
-        for one in page
-        if not one.decision and not later[one.at]
-    }
-    shown_numbers = [number for one in later.values() for number in one[:_LATER_SHOWN]]
-    decisions = list(
-        placement.decisions.filter(
-            number__in=[placement.decisions_made, *shown_numbers, *kept.values()]
-        )
-        .select_related("record")
-        .defer("record__content")
-        .order_by("-number")
-    )
+    latest, further = further_decisions(placement, revisions, page)
+    rollouts = _rollouts_of(revisions, runs)
     compared = [
         snapshot
         for one in page
@@ -178,14 +134,11 @@ def history(request: HttpRequest, name: str) -> HttpResponse:
             snapshots,
             has_content,
             restored.get(one.at, ""),
-            [decision for decision in decisions if decision.number in later[one.at]],
-            len(later[one.at]),
-            rollouts.get(bisect(starts, one.at)),
-            next((row for row in decisions if row.number == kept.get(one.at)), None),
+            further[one.at],
+            rollouts.get(one.at),
         )
         for one in page
     ]
-    latest = next(iter(decisions), None)
     if latest and latest.record.engine != ENGINE_VERSION:
         latest = latest_decision(placement)
     run = next((row.run for row in runs if not row.run.is_staged), None)
@@ -214,16 +167,31 @@ def history(request: HttpRequest, name: str) -> HttpResponse:
     )
 
 
+def _rollouts_of(
+    revisions: Sequence[Revision], runs: Sequence[RunRow]
+) -> dict[datetime, RunRow]:
+    """Return the newest rollout of each revision, by when this began.
+
+    A rollout belongs to all revisions from the last before it to its own, which edits change while it runs.
+    """
+    starts = [one.at for one in reversed(revisions)]
+    places = {one.number: at for at, one in enumerate(reversed(revisions), 1)}
+    rollouts: dict[datetime, RunRow] = {}
+    for row in reversed(runs):
+        began = bisect(starts, row.began_at)
+        last = max(began, places.get(row.run.revision_number, 0))
+        rollouts |= dict.fromkeys(starts[max(began - 1, 0) : last], row)
+    return rollouts
+
+
 def _row(
     placement: Placement,
     one: Revision,
     snapshots: Mapping[int, PolicySnapshot],
     has_content: bool,
     restored: str,
-    later: list[Decision],
-    later_count: int,
+    further: FurtherDecisions,
     rollout: RunRow | None,
-    kept: Decision | None,
 ) -> RevisionRow:
     before, new = one.before, snapshots.get(one.policy or 0)
     changes: list[FieldDifference] = []
@@ -262,12 +230,10 @@ def _row(
         description,
         changes[:_CHANGES_SHOWN],
         restored,
-        later,
-        later_count - len(later),
+        further,
         resources is not None
         and (not resources.is_latest or pinned not in (None, resources.number)),
         rollout,
-        kept,
     )
 
 

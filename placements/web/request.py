@@ -15,7 +15,7 @@ from django.utils.http import url_has_allowed_host_and_scheme
 
 from fleetui import LOCAL_HUB_NAME
 from fleetui.apimachinery.errors import InvalidManifest
-from fleetui.apimachinery.yaml import LARGEST_UPLOAD, MEBIBYTE
+from fleetui.apimachinery.yaml import LARGEST_UPLOAD, MEBIBYTE, decoded
 from fleetui.htmx import query_with, render_page
 from fleetui.pagination import BadCursorError, Page, page_of
 from fleetui.permissions import View, current_user, for_roles
@@ -64,15 +64,15 @@ def number_of(text: str, *, digits: int = 9) -> int | None:
     return int(text) if text.isdecimal() and len(text) <= digits else None
 
 
-def file_or_text(request: HttpRequest, text: str) -> str | bytes:
-    """Return the uploaded file, or else the text. Raise InvalidManifest without either."""
+def file_or_text(request: HttpRequest, text: str) -> str:
+    """Return the uploaded file as text, or else the text. Raise InvalidManifest without either."""
     upload = request.FILES.get("file")
     if upload is None and not text.strip():
         raise InvalidManifest.of("", "required", "Required value", "a file or text")
     if upload is not None and (upload.size or 0) > LARGEST_UPLOAD:
         allowed = f"at most {LARGEST_UPLOAD // MEBIBYTE} MiB"
         raise InvalidManifest.of("", "too-large", "Too large", allowed)
-    return text if upload is None else upload.read()
+    return text if upload is None else decoded(upload.read(), LARGEST_UPLOAD)
 
 
 PAGE_SIZE = 50

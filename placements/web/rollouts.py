@@ -177,9 +177,9 @@ def rollouts(request: HttpRequest) -> HttpResponse:
             pending.count(),
         )
     else:
-        active = active_runs(
-            placement=name, text=text, most=_ROWS * (state is None), kind=kind
-        )
+        active = []
+        if not state:
+            active = active_runs(placement=name, text=text, most=_ROWS, kind=kind)
         start, size = start_of(request) - len(active), page_size(request.GET)
         page = runs_page(
             placement=name,
@@ -312,15 +312,18 @@ def _rollout(
     is_latest = placement is not None and placement.runs_made == run.number
     has_plan = is_latest and not run.is_mirrored
     parts = with_troubles(parts_of(run), result)
-    picture = None
-    if tab != "plan":  # the plan lists the waves that are left
-        picture = _picture(run, parts, history_of(run), result, now=now)
     health = None
     if placement and not run.is_running:
         health = health_of(placement, now=now)
     why_not = Reasons(ActionKind.ROLLING, placement, stop=run)
     context = {
-        **_run_context(request, run, parts, picture, now=now),
+        **_run_context(
+            request,
+            run,
+            parts,
+            _picture(run, parts, history_of(run), result, now=now),
+            now=now,
+        ),
         "tab": tab,
         "why_not": why_not,
         "is_at_rest": result is not None and result.phase is RunPhase.HALTED,

@@ -61,8 +61,10 @@ def semantics(request: HttpRequest, prefix: str) -> HttpResponse:
         return redirect("web:decision", prefix)
     view = DecisionView(rows[0])
     sides = side_by_side(view.value, name=view.row.placement_name)
-    context = {"decision": view.row}
-    context |= sides_context(sides, own=view.value.cycle.semantics)
+    context = {
+        "decision": view.row,
+        **sides_context(sides, own=view.value.cycle.semantics),
+    }
     return render_page(request, "decisions/semantics.html", context)
 
 

@@ -179,7 +179,7 @@ def with_stages(text: str, params: QueryDict) -> str:
 @require_safe
 def choose_placement(request: HttpRequest) -> HttpResponse:
     """List the placements of which a staged update run can start, with links to its form."""
-    text = request.GET.get("q", "").strip().lower().replace("\0", "")
+    text = request.GET.get("q", "").strip().lower()
     page = page_from(
         request,
         Placement.objects.filter(deleting_since=None, full_name__contains=text),

@@ -42,6 +42,7 @@ from tests.builders import (
     binding,
     cluster,
     decide,
+    expression,
     fleet,
     grouped,
     labelled,
@@ -198,6 +199,32 @@ def test_clusters_without_the_label_have_a_lane_of_their_own() -> None:
     assert lane.others == "no limit"
 
 
+def test_the_domain_that_ends_a_decision_is_marked_at_its_last_step() -> None:
+    members = fleet(
+        *grouped("region", east="bravelion", west="flyingpenguin jumpingcat"),
+        cluster("smartfish", region="south", tier="x"),
+    )
+    required = [expression("tier", "DoesNotExist")]
+    policy = pick_n(3, required=required, spread=[spread("region")])
+    decision = decide(members, policy)
+    assert decision.number_of_rounds == 3
+
+    marks = [
+        {lane.name for lane in panel.lanes if lane.others}
+        for step in (1, 3, None)
+        for panel in lane_panels(decision, step)
+    ]
+    drawn = json.loads(lanes_figure(lane_panels(decision, 3), width=500).to_json())
+
+    assert marks == [set(), {"south"}, {"south"}]
+    [mark] = [
+        one
+        for one in drawn["layout"]["annotations"]
+        if one["text"] == "blocking domain"
+    ]
+    assert mark["font"]["weight"] == 600
+
+
 def test_the_figure_draws_the_lanes_with_the_limit_at_its_number() -> None:
     drawn = json.loads(lanes_figure(lane_panels(TWO, 2), width=500).to_json())
 
@@ -283,7 +310,7 @@ def test_nothing_is_spread_without_constraints(policy: PlacementPolicy) -> None:
     decision = decide(GUIDE, policy)
 
     assert lane_panels(decision) == ()
-    assert final_skews(decision) == []
+    assert list(final_skews(decision)) == []
 
 
 def test_the_ranking_has_scores_reasons_and_the_numbers_of_the_limit() -> None:

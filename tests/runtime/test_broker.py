@@ -4,16 +4,18 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from queue import Empty
+from typing import Any
 
 import pytest
-from kombu import Connection
+from kombu import Connection, Consumer, Queue
 
 from fleetui import broker
 from fleetui.celery import app
 from fleetui.task_queue import BoundedScheduler
+from tests.runtime.processes import PATIENCE
 
 MESSAGES = 1_500
 
@@ -68,26 +70,36 @@ def test_the_oldest_message_comes_first_and_queues_are_apart(tmp_path: Path) -> 
             channel._get("a")
 
 
-def test_an_empty_folder_is_listed_again_only_after_a_change(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("kernel", [broker._kernel, object()], ids=["inotify", "none"])
+def test_a_reader_at_rest_is_woken_by_a_message_or_looks_often(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kernel: object
 ) -> None:
-    with _channel(tmp_path) as channel:
-        listed: list[str] = []
-        make_list = channel._list
+    monkeypatch.setattr(broker, "_kernel", kernel)
+    monkeypatch.setattr(broker, "_LONGEST_WAIT", PATIENCE)
+    read: list[object] = []
+    looks = 0
+    with (
+        _channel(tmp_path) as channel,
+        _channel(tmp_path) as writer,
+        ExitStack() as stack,
+    ):
+        transport: Any = channel.connection
+        for arrivals in transport._arrivals:
+            stack.enter_context(arrivals)
+        message = writer.prepare_message("woken")
+        options = {"exchange": "", "routing_key": "q"}
+        later = threading.Timer(0.3, writer.basic_publish, [message], options)
+        consumer = Consumer(channel, [Queue("q")], on_message=read.append, no_ack=True)
+        stack.enter_context(consumer)
+        later.start()
+        while not read:
+            looks += 1
+            with suppress(TimeoutError):
+                transport.drain_events(transport)
+        later.join()
 
-        def counted(queue: str) -> list[Path]:
-            listed.append(queue)
-            return make_list(queue)
-
-        monkeypatch.setattr(channel, "_list", counted)
-        time.sleep(0.2)
-        for _ in range(20):
-            with pytest.raises(Empty):
-                channel._get("q")
-        channel._put("q", {"number": 1})
-
-        assert channel._get("q") == {"number": 1}
-        assert listed == ["q", "q"]
+    assert len(read) == 1
+    assert looks < 20
 
 
 def test_purging_counts_what_it_threw_away(tmp_path: Path) -> None:

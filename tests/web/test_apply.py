@@ -110,6 +110,16 @@ def test_a_text_of_another_team_is_refused_where_the_preview_is(
     assert "shop belongs to another team" in page_text(part)
 
 
+@pytest.mark.parametrize("address", [APPLY, f"{APPLY}dry-run/"])
+def test_a_file_that_is_no_text_is_refused(operator: Client, address: str) -> None:
+    broken = SimpleUploadedFile("all.yaml", b"kind: \xff\xfe")
+
+    answer = operator.post(address, {"file": broken})
+
+    assert answer.status_code == 422
+    assert "Must be UTF-8 text" in page_text(answer)
+
+
 def test_what_was_previewed_is_applied(operator: Client) -> None:
     done = applied(operator, text_of(SETTINGS))
 

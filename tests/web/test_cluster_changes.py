@@ -239,7 +239,7 @@ def test_imports_a_file(operator: Client) -> None:
     [
         ({"text": ""}, "Required value"),
         ({"text": dump_yaml(member_document("Not A Name"))}, "metadata.name"),
-        ({"file": SimpleUploadedFile("fleet.yaml", b"\xff\xfe")}, "invalid encoding"),
+        ({"file": SimpleUploadedFile("fleet.yaml", b"\xff\xfe")}, "Must be UTF-8 text"),
     ],
 )
 def test_refuses_an_import_with_its_faults(

@@ -10,6 +10,7 @@ from datetime import timedelta
 import pytest
 from django.test import Client
 
+from clusters.models import MemberCluster
 from placements.models import Decision, Placement
 from placements.services.placements import save_placement
 from placements.services.resources.operations import apply_resources
@@ -125,6 +126,23 @@ def test_a_domain_leads_to_its_clusters(
     assert "<option selected>env=prod</option>" in text_of(
         viewer, f"{address}?group=env:prod"
     )
+
+
+def test_a_domain_with_a_colon_in_its_value_is_filtered_as_it_is_offered(
+    viewer: Client, text_of: Fetch
+) -> None:
+    all_joined("a", "b")
+    for name, rack in (("a", "r:1"), ("b", "r:2")):
+        MemberCluster.objects.filter(name=name).update(properties={"rack": rack})
+    claim = {"topologyKey": "rack", "topologyKeyType": "Claim", "maxSkew": 1}
+    policy = pick_n_spec(2, topologySpreadConstraints=[claim])
+    decision = decided("web", policy, semantics="ocm").decisions.get()
+    address = f"/decisions/{decision.record.decision_id}/?view=clusters&group="
+
+    for group in ("rack=r:1", "rack:r:1"):
+        page = text_of(viewer, f"{address}{group}")
+        assert "<option selected>rack=r:1</option>" in page
+        assert _listed(page) == ["a"]
 
 
 @pytest.mark.nightly

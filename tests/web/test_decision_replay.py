@@ -4,6 +4,7 @@ import html
 import json
 import re
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 from django.db import connection
@@ -16,8 +17,17 @@ from placements.engine.exact import record
 from placements.models import Decision, Draft, Placement
 from placements.services.decisions import exact
 from placements.services.placements import save_placement
+from placements.services.workqueue import enqueue_scheduling
 from tests.engine.exact.random_problems import dead_end as exact_example
-from tests.rows import NOW, decided, joined, pick_n_spec, placement_document
+from tests.rows import (
+    NOW,
+    all_joined,
+    decided,
+    joined,
+    pick_n_spec,
+    placement_document,
+    run_due,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -257,8 +267,22 @@ def test_what_a_decision_ran_into_is_in_sight(viewer: Client, text_of: Fetch) ->
         "palemoth with label system=critical (now none). "
         "This newly selects palemoth and gives up nothing, if the label is true. 7 changes"
     ) in words
-    kept = "Kept, in order of selection quietheron nimblefox bravelion · selected by decision 1"
-    assert kept in words
+    # The clusters that it keeps come first, as steps of the decision that selected them.
+    kept = [
+        "1 quietheron west selected by decision 1",
+        "2 nimblefox north selected by decision 1",
+        "3 bravelion east selected by decision 1",
+        "Start 3 kept",
+        "1 no cluster all blocked",
+    ]
+    order = [words.index(one) for one in kept]
+    assert order == sorted(order)
+    assert "name over nimblefox" in words[order[0] : order[1]]
+    assert "Kept" not in words
+    assert "Decision 1. Step 1: why quietheron and not nimblefox or 2 others" in words
+    first = Decision.objects.get(placement_name="ledger", number=1).record.decision_id
+    assert f'href="/decisions/{first}/?step=2"' in page
+    assert plain(page).count("◀ Back") == 1
     # In the order of what an operator would accept.
     ways = [
         "1 more cluster: 1 in region=south",
@@ -269,6 +293,25 @@ def test_what_a_decision_ran_into_is_in_sight(viewer: Client, text_of: Fetch) ->
     places = [words.index(way) for way in ways]
     assert places == sorted(places)
     assert "possible with 1 more cluster" not in words
+
+
+@pytest.mark.usefixtures("nine")
+def test_each_change_that_helps_leads_to_where_it_is_done(
+    operator: Client, viewer: Client, text_of: Fetch
+) -> None:
+    page = text_of(operator, address("ledger"))
+    table = page.partition('id="fixes-title"')[2].partition("</table>")[0]
+    rows = [plain(one) for one in table.split("<tr>")[2:]]
+
+    assert "/clusters/palemoth/edit/?label=system%3Dcritical" in table
+    assert len(rows) == 7
+    assert [row.rpartition("  ")[2].split()[-3:] for row in rows[2:]] == [
+        ["Open", "as", "draft"]
+    ] * 5
+    assert "maxSkew: 2" in table
+    assert "numberOfClusters: 3" in table
+    of_viewer = text_of(viewer, address("ledger"))
+    assert "Open as draft" not in of_viewer.partition('id="fixes-title"')[2]
 
 
 @pytest.mark.nightly
@@ -561,7 +604,8 @@ def test_a_better_set_is_searched_although_all_are_selected(
         {**constraint(key), "whenUnsatisfiable": "ScheduleAnyway"}
         for key in ("region", "env")
     ]
-    page = address(decided("lab", pick_n_spec(4, topologySpreadConstraints=soft)))
+    policy = pick_n_spec(4, topologySpreadConstraints=soft)
+    page = address(decided("lab", policy))
     closed, opened = (
         text_of(viewer, f"{page}?view=compare"),
         plain(text_of(viewer, f"{page}?panel=exact")),
@@ -573,6 +617,12 @@ def test_a_better_set_is_searched_although_all_are_selected(
         in opened
     )
     assert "Plan the moves" in opened
+    joined("c5", region="r1", env="e0")
+    enqueue_scheduling(
+        Placement.objects.values_list("pk", flat=True), trigger="one more cluster"
+    )
+    run_due()
+    assert "Plan the moves" not in plain(text_of(viewer, f"{page}?panel=exact"))
 
 
 @pytest.mark.nightly
@@ -635,3 +685,23 @@ def test_a_stale_pick_is_called_by_name(viewer: Client, text_of: Fetch) -> None:
     assert (
         "Outdated at this decision, would not be selected if rescheduled: aa." in words
     )
+
+
+def test_kept_clusters_are_listed_once_in_the_order_of_their_selection(
+    viewer: Client, text_of: Fetch
+) -> None:
+    all_joined("a", "b")
+    for number, moment in ((1, 0), (2, 1), (1, 2), (2, 3)):
+        later = timedelta(minutes=moment)
+        save_placement(
+            placement_document("web", pick_n_spec(number)), by=None, now=NOW + later
+        )
+        run_due(after=later)
+    joined("c")
+    later = timedelta(minutes=4)
+    save_placement(placement_document("web", pick_n_spec(3)), by=None, now=NOW + later)
+    run_due(after=later)
+
+    page = plain(text_of(viewer, address("web")))
+
+    assert "Kept, in order of selection b a · selected by" in page

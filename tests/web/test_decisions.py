@@ -8,10 +8,11 @@ import pytest
 from django.test import Client
 
 from clusters.models import MemberCluster
-from clusters.operations.edit import change_labels, cordon
-from placements.models import Decision, DecisionRecord, Placement
+from clusters.operations.edit import change_labels, change_taints, cordon, leave
+from placements.models import Decision, DecisionRecord, Placement, StalePick
 from placements.services.decisions.records import decisions_named
 from placements.services.placements import delete_placement
+from placements.services.verification import STALENESS_EVERY, refresh_staleness
 from tests.builders import labelled, pick_n
 from tests.rows import NOW, decided, joined, pick_n_spec, spec
 
@@ -83,6 +84,17 @@ def test_a_cordoned_cluster_is_not_ready_today(
     assert viewer.get(advice).json()["wouldHelp"] == []
 
 
+def test_no_advice_is_about_a_cluster_that_leaves_the_fleet(
+    viewer: Client, decision_id: str
+) -> None:
+    advice = f"/api/v1/decisions/{decision_id}/clusters/bravelion/advice"
+    assert viewer.get(advice).json()["wouldHelp"] != []
+
+    leave(["bravelion"], by=None, now=NOW)
+
+    assert viewer.get(advice).json()["wouldHelp"] == []
+
+
 def test_says_whether_a_cluster_would_be_selected_today_and_why_not(
     viewer: Client, text_of: Fetch, decision_id: str
 ) -> None:
@@ -97,6 +109,26 @@ def test_says_whether_a_cluster_would_be_selected_today_and_why_not(
     cordon(["jumpingcat"], by=None, now=NOW)
     assert today("jumpingcat") == "cordoned; selected, and not a candidate."
     assert today("bravelion") == "ready; selected if rescheduled."
+
+
+@pytest.mark.usefixtures("web")
+def test_of_several_reasons_the_deciding_one_is_given_today_and_for_outdated_clusters(
+    viewer: Client, text_of: Fetch
+) -> None:
+    policy = pick_n(1, required=[labelled(region="east")]).to_plain()
+    eastern = decided("eastern", spec(policy)).decisions.get().record.decision_id
+    change_labels(["bravelion"], put={"region": "west"}, by=None, now=NOW)
+    dedicated = {"key": "gpu", "value": "", "effect": "NoSchedule"}
+    change_taints(["bravelion"], add=[dedicated], by=None, now=NOW)
+    refresh_staleness(now=NOW + STALENESS_EVERY)
+
+    page = text_of(viewer, f"/decisions/{eastern}/?cluster=bravelion")
+
+    why = "Does not match required affinity: region=west, required east"
+    today = page.partition("Today: ")[2].partition("<")[0]
+    assert today == f"ready; selected, and not selected if rescheduled: {why}."
+    pick = StalePick.objects.get(staleness_check__placement__full_name="eastern")
+    assert pick.reason == why
 
 
 def test_says_what_a_cluster_is_today_before_what_it_was_at_the_decision(

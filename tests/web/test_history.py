@@ -30,6 +30,7 @@ from placements.services.resources.operations import apply_resources
 from placements.services.rollouts.controller import sync_due_rollouts
 from placements.services.rollouts.operations import pause, resume
 from placements.services.rollouts.queries import events_of
+from placements.services.workqueue import enqueue_scheduling
 from tests.builders import spread
 from tests.database import compare_for_long, load_once
 from tests.ocm_documents import NAMESPACE, ocm_document, with_resources
@@ -37,6 +38,7 @@ from tests.rows import (
     NOW,
     config_map,
     decided,
+    joined,
     pick_n_spec,
     placement_document,
     run_due,
@@ -140,6 +142,33 @@ def test_a_revision_of_resources_has_the_decision_that_it_keeps(
 
     latest = Placement.objects.get().decisions.latest("number").number
     assert f"as in decision {latest}" in page
+
+
+def test_the_last_decision_of_a_placement_is_the_newest_with_the_steps_of_an_earlier_one(
+    past: Placement, viewer: Client, text_of: Fetch
+) -> None:
+    later = LAST + timedelta(minutes=5)
+    joined("newcomer", region="north")
+    enqueue_scheduling([past.pk], trigger="asked again", by="ann")
+    run_due(after=later - NOW)
+
+    page = words_of(text_of(viewer, "/placements/web/"))
+
+    last = page.partition("Last decision")[2].partition("Play")[0]
+    assert "asked again: no change · steps of decision 3" in last
+
+
+def test_a_policy_that_is_not_decided_yet_keeps_no_decision(
+    past: Placement, viewer: Client, text_of: Fetch
+) -> None:
+    wider = pick_n_spec(3, topologySpreadConstraints=[spread("region", max_skew=3)])
+    later = LAST + timedelta(minutes=5)
+    save_placement(placement_document(past.name, wider), by=None, now=later)
+
+    page = words_of(text_of(viewer, "/placements/web/history/"))
+
+    assert "maxSkew: 2 → 3" in page
+    assert "as in decision" not in page
 
 
 def test_a_single_revision_has_nothing_to_compare(

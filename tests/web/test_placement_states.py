@@ -8,6 +8,9 @@ import pytest
 from django.test import Client
 
 from clusters.operations.edit import change_labels
+from placements.engine.rollout.actions import BlockReason
+from placements.engine.rollout.state import Phase
+from placements.engine.status import ClusterFacts, MemberCondition, cluster_status
 from placements.models import Binding, Rollout
 from placements.services.dashboard import queries
 from placements.services.dashboard.progress import runs_in_progress
@@ -15,6 +18,7 @@ from placements.services.resources.operations import apply_resources
 from placements.services.rollouts.controller import sync_due_rollouts
 from placements.services.rollouts.operations import pause
 from placements.services.verification import STALENESS_EVERY, refresh_staleness
+from placements.web.badges import phase_state
 from tests.database import compare_all
 from tests.rows import (
     NOW,
@@ -243,9 +247,16 @@ def test_list_and_page_show_one_bar_and_what_failed_is_not_green(
     assert bars == [["failed"], ["failed"]]
 
 
+def test_an_unreachable_cluster_has_the_level_of_its_placement_in_a_rollout() -> None:
+    state = phase_state(Phase.NOT_STARTED, BlockReason.UNREACHABLE)
+    facts = ClusterFacts(Phase.NOT_STARTED, MemberCondition.UNREACHABLE)
+
+    assert (state.kind, state.words) == (cluster_status(facts).level, "Unreachable")
+
+
 def test_a_removed_cluster_does_not_count_as_updated() -> None:
     refused()
 
-    [progress] = runs_in_progress(1)
+    [progress] = runs_in_progress(1, now=datetime.now(UTC))
 
     assert (progress.updated, progress.total) == (0, 3)

@@ -281,7 +281,9 @@ def test_the_page_of_a_placement_leads_to_few_moves(viewer: Client) -> None:
     assert exceeded in re.sub(r"\s+", " ", page)
 
 
-def test_a_limit_that_no_moves_repair_says_so_before_the_link(viewer: Client) -> None:
+def test_a_limit_that_no_moves_repair_says_so_before_the_link(
+    viewer: Client, operator: Client
+) -> None:
     world = drifted()
     members = MemberCluster.objects.exclude(name__in=world.available())
     cordon([member.name for member in members], by=None, now=world.now)
@@ -296,3 +298,5 @@ def test_a_limit_that_no_moves_repair_says_so_before_the_link(viewer: Client) ->
         assert "No better set of clusters exists under the rules today." in text
         assert "one more ready cluster in the emptiest domain" in text
     assert 'href="/clusters/?label=region:north"' in page
+    assert "Edit the limit" not in page, "a reader may not open the editor"
+    assert "Edit the limit" in page_text(operator.get("/placements/web/"))

@@ -98,7 +98,7 @@ def test_a_report_is_outdated_wherever_it_is_shown_and_gone_with_its_clusters(
     ledger = text_of(viewer, "/placements/ledger/")
     words = " ".join(re.sub(r"<[^>]*>", " ", ledger).split())
     assert "does not survive the loss of a cluster" in words, "it has too few already"
-    assert "of 4 clusters wanted, 3 selected" in words
+    assert "4 clusters are wanted, 3 selected." in words
     assert "the loss of any cluster: the placement stays fulfilled." in text_of(
         viewer, "/placements/web/"
     )

@@ -399,6 +399,7 @@ def test_the_plan_shows_the_waves_to_go(viewer: Client, text_of: Fetch) -> None:
     page = text_of(viewer, f"{RUN}plan/")
 
     assert '<h2 id="plan">Rollout plan: 2 waves</h2>' in page
+    assert page.index('id="picture"') < page.index('id="plan"')
     assert re.findall(r'class="label" href="/clusters/(\w+)/"', page) == [
         "c001",
         "c002",

@@ -628,6 +628,18 @@ def test_a_run_paused_at_an_approval_is_paused_wherever_it_is_shown(
     assert "Waiting for timer" in page(RUN)
 
 
+def test_a_run_of_a_paused_placement_is_counted_once(
+    approver: Client, waiting: StagedWorld
+) -> None:
+    waiting.go_on(40)
+    Placement.objects.update(paused_since=waiting.now, paused_by="ann")
+    waiting.work()
+
+    page = words_of(page_text(approver.get("/")))
+
+    assert "1 rollout in progress 1 paused 1 approval pending" in page
+
+
 @pytest.mark.usefixtures("collected_static")
 def test_an_action_shows_before_a_worker_processes_it(
     client: Client, approver: Client, waiting: StagedWorld

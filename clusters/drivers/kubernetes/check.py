@@ -322,10 +322,10 @@ class ConnectionCheck:
 
     def check_permissions(self) -> Iterator[CheckStep]:
         needed = [
-            Access(verb, "", "configmaps", INVENTORY_NAMESPACE)
-            for verb in INVENTORY_VERBS
-        ]
-        needed += [
+            *(
+                Access(verb, "", "configmaps", INVENTORY_NAMESPACE)
+                for verb in INVENTORY_VERBS
+            ),
             Access("list", "", "nodes"),
             Access("list", "", "pods", is_optional=True),
         ]

@@ -128,8 +128,7 @@ class Command(BaseCommand):
                 )
             if "beat" in names:  # two clocks would tick twice
                 stack.enter_context(_only_clock(settings.VAR_DIR))
-            is_prepared = options["prepared"]
-            run_in_fork(partial(self.prepare, names, is_prepared=is_prepared))
+            run_in_fork(partial(self.prepare, names, is_prepared=options["prepared"]))
             as_json = settings.LOG_FORMAT == "json"
             width = len("observer")
             output = Output(self.stdout, self.stderr, width=width, as_json=as_json)  # type: ignore[arg-type]  # writes

@@ -68,7 +68,7 @@ def candidate_changes(decision: Decision, cluster: str) -> Iterator[Axis]:
         yield from _numbers(decision, cluster)
         yield from _constraints(decision)
         yield from _options(decision)
-        yield from zip(_labels(decision, cluster))
+        yield from _labels(decision, cluster)
         for index, term in enumerate(decision.cycle.policy.preferred_terms):
             facts = {
                 "term": index,
@@ -80,10 +80,10 @@ def candidate_changes(decision: Decision, cluster: str) -> Iterator[Axis]:
             yield map(change, range(term.weight + 1, _WEIGHTS.stop))
             yield map(change, range(term.weight - 1, _WEIGHTS.start - 1, -1))
     elif placement_type is PlacementType.PICK_ALL:
-        yield from zip(_labels(decision, cluster))
+        yield from _labels(decision, cluster)
 
 
-def fulfilment_axes(decision: Decision, pinned: Iterable[str]) -> Iterator[Axis]:
+def fulfilment_axes(decision: Decision, pinned: Sequence[str]) -> Iterator[Axis]:
     """Yield every axis worth trying for an unfulfilled placement, given the clusters of pinned domains."""
     selectors = [term.to_plain() for term in decision.cycle.policy.required_terms]
     can_prefer = profile_of(decision.cycle).has_new_terms and bool(selectors)
@@ -104,11 +104,11 @@ def fulfilment_axes(decision: Decision, pinned: Iterable[str]) -> Iterator[Axis]
     some = islice(pinned, _LABELS_TRIED)
     # One cluster for each label that is missing there.
     lacking = {
-        (change.facts["key"], change.facts["value"]): change
-        for change in chain(*map(partial(_labels, decision), some))
+        (change.facts["key"], change.facts["value"]): [change]
+        for [change] in chain(*map(partial(_labels, decision), some))
         if change.facts["today"] is None
     }
-    yield from zip(lacking.values())
+    yield from lacking.values()
 
 
 def _edit(
@@ -193,7 +193,7 @@ def _tolerations(decision: Decision, cluster: str) -> Iterator[Axis]:
     position = cycle.fleet.positions[cluster]
     for taint in untolerated(
         # No advice is to tolerate a cordon.
-        tuple(filter(CORDON.__ne__, cycle.fleet.clusters[position].taints)),
+        tuple(one for one in cycle.fleet.clusters[position].taints if one != CORDON),
         cycle.policy.tolerations,
         now=cycle.moment,
         is_selected=bool(cycle.is_active[position]),
@@ -426,7 +426,7 @@ def _options(decision: Decision) -> Iterator[Axis]:
         ]
 
 
-def _labels(decision: Decision, cluster: str) -> Iterator[Change]:
+def _labels(decision: Decision, cluster: str) -> Iterator[Axis]:
     fleet = decision.cycle.fleet
     position = fleet.positions[cluster]
     for key in labels_read(decision.cycle):
@@ -436,7 +436,7 @@ def _labels(decision: Decision, cluster: str) -> Iterator[Change]:
             if value != today:
                 facts = {"cluster": cluster, "key": key, "value": value, "today": today}
                 changed = partial(with_label, decision.cycle, cluster, key, value)
-                yield Change(ChangeKind.LABEL, facts, changed)
+                yield [Change(ChangeKind.LABEL, facts, changed)]
 
 
 _ADVICE_EVALUATIONS = (

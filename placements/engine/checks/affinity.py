@@ -114,8 +114,10 @@ def _renamed(
     place: Keys = ("policy", *at_term, "labelSelector")
     edits: list[tuple[Keys, object]] = []
     if selector and key in selector.match_labels:
-        edits += [((*place, "matchLabels", key), None)]
-        edits += [((*place, "matchLabels", guess), selector.match_labels[key])]
+        edits = [
+            ((*place, "matchLabels", key), None),
+            ((*place, "matchLabels", guess), selector.match_labels[key]),
+        ]
     for at, one in enumerate(selector.match_expressions if selector else ()):
         if one.key == key:
             edits.append(((*place, "matchExpressions", at, "key"), guess))

@@ -122,8 +122,7 @@ class _PlacedClusters:
 
     @cached_property
     def names(self) -> list[str]:
-        names = self.fleet.names
-        return [names[position] for position in self.positions.tolist()]
+        return [self.fleet.names[position] for position in self.positions.tolist()]
 
 
 def _evaluate(

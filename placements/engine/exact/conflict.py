@@ -278,8 +278,7 @@ def _tuples(model: ExactModel, codes: list[Codes]) -> Ints:
             else np.zeros((0, 1), dtype=np.int64)
         )
     of_fleet = np.stack(codes).astype(np.int64)
-    complete = of_fleet[:, (of_fleet != ABSENT).all(axis=0)]
-    return np.unique(complete, axis=1)
+    return np.unique(of_fleet[:, (of_fleet != ABSENT).all(axis=0)], axis=1)
 
 
 def relaxed_policy(

@@ -217,14 +217,14 @@ class ModelProgram:
             np.minimum(model.sizes, model.needed),
             model.greedy[kept],
             np.full(new, model.needed),
+            np.array([*room, *room, *spare], dtype=np.int64),
         ]
-        upper.append(np.array([*room, *room, *spare], dtype=np.int64))
         values = [
             start,
             np.minimum(start, model.greedy)[kept],
             np.zeros(new, dtype=np.int64),
+            np.array([*smallest, *largest, *over], dtype=np.int64),
         ]
-        values.append(np.array([*smallest, *largest, *over], dtype=np.int64))
         program = Program(np.concatenate(upper), np.concatenate(values))
         picks = np.concatenate(
             [np.arange(classes), np.arange(classes + len(kept), first)]
@@ -235,9 +235,12 @@ class ModelProgram:
         for at, (one, codes) in enumerate(zip(constraints, of_picks, strict=True)):
             for domain in range(len(one.values)):
                 inside = picks[codes == domain]
-                at_start, signs = -int(one.start[domain]), [*[1] * len(inside), -1]
-                program.add_row([*inside, lo + at], signs, at_start, inf)
-                program.add_row([*inside, hi + at], signs, -inf, at_start)
+                at_start, signs = (
+                    -int(one.start[domain]),
+                    np.append(np.ones_like(inside), -1),
+                )
+                program.add_row(np.append(inside, lo + at), signs, at_start, inf)
+                program.add_row(np.append(inside, hi + at), signs, -inf, at_start)
             program.add_row(
                 [hi + at, lo + at, excess + at], [1, -1, -1], -inf, one.limit
             )
@@ -345,9 +348,11 @@ def build_model(
     ranked = not (
         candidates.constraints and candidates.strategy.was_here_in_first_round_only
     )
-    columns: list[Ints] = [one.codes.astype(np.int64) for one in constraints]
-    columns += [candidates.preference[positions].astype(np.int64)]
-    columns += [candidates.was_here[positions]]
+    columns: list[Ints] = [
+        *(one.codes.astype(np.int64) for one in constraints),
+        candidates.preference[positions].astype(np.int64),
+        candidates.was_here[positions],
+    ]
     classes, class_of = _distinct(np.stack(columns), len(positions))
     picked = np.zeros(len(passes), dtype=np.int64)
     picked[greedy] = 1

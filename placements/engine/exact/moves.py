@@ -148,7 +148,8 @@ class MoveModel:
         """Return the best set with at most `most` moves, and whether every stage was proved.
 
         No hard limit is exceeded by more than today. With `fewest` only the number placed and the hard excess
-        are optimised, then the moves. `optimum` is the best set of any number of moves, where it is known.
+        are optimised, then the moves. `optimum` has the values of the best set of any number of moves, where
+        it is known.
         """
         program = ModelProgram.of(self.model, start)
         placed = np.nonzero(self.placed)[0]
@@ -171,22 +172,17 @@ class MoveModel:
             soft = program.cost("excess") - hard
             stages += [soft, stale, program.cost("skew"), program.cost("affinity")]
         is_proved = True
-        best = (
-            None
-            if optimum is None
-            else ModelProgram.of(self.model, optimum).program.values
-        )
         for cost in [*stages, moves]:
             lowest = -self.model.needed if cost is stages[0] else None
-            if best is not None:
-                lowest = int(cost @ best)
+            if optimum is not None:
+                lowest = int(cost @ optimum)
             if cost.any():
                 solution = program.minimise(cost, limits, lowest=lowest)
                 if cost is stages[0]:
                     program.require(-solution.cost)
                 is_proved &= solution.is_proved
                 if solution.cost != lowest:
-                    best = None  # a stage that is worse than in the optimum leaves the next ones room
+                    optimum = None  # a stage that is worse than in the optimum leaves the next ones room
         return program.program.values[: len(self.stale)], is_proved
 
 
@@ -222,13 +218,17 @@ def move_model(cycle: Cycle) -> MoveModel | NoPlanReason:
 
 
 def can_balance(cycle: Cycle) -> bool | None:
-    """Return whether moves exceed the hard limits less; None where a search is not possible, or not fast."""
+    """Return whether moves exceed the hard limits less; None where no fast search finds out."""
     model = move_model(cycle)
     if isinstance(model, NoPlanReason) or not is_small(model.model):
         return None
     limits = SearchLimits(INLINE_OPTIONS.limit_seconds, INLINE_OPTIONS.node_limit)
-    best, _ = model.best(model.placed, limits, fewest=True)
-    return model.point(0, best).hard_excess < model.point(0, model.placed).hard_excess
+    best, is_proved = model.best(model.placed, limits, fewest=True)
+    today = model.point(0, model.placed).hard_excess
+    is_better = model.point(0, best).hard_excess < today
+    if not is_better and not is_proved:
+        return None
+    return is_better
 
 
 def plan_moves(
@@ -239,12 +239,18 @@ def plan_moves(
     if isinstance(model, NoPlanReason):
         return model
     limits = SearchLimits(options.limit_seconds, options.node_limit)
+    wanted = model.model.needed
     current = model.point(0, model.placed)
     repaired, is_proved = model.best(model.placed, limits, fewest=True)
     fewest = model.point(0, repaired).moves
     optimum, optimum_is_proved = model.best(model.placed, limits)
     most = max(fewest, model.point(0, optimum).moves)
     steps = (lead * 10**power for power in count() for lead in (1, 2, 5))
+    bound = (
+        ModelProgram.of(model.model, optimum).program.values
+        if optimum_is_proved
+        else None
+    )
     points_at = {0, fewest, most} | ({min(moves, most)} if moves is not None else set())
     for limit in steps:
         if limit >= most:
@@ -259,8 +265,7 @@ def plan_moves(
         # The set of the limit before is a start: a search that is cut never makes the curve worse.
         if limit == most and optimum_is_proved:
             start = optimum
-        else:
-            bound = optimum if optimum_is_proved else None
+        elif limit or current.placed < wanted:  # else all is full as it is
             start, is_proved = model.best(start, limits, most=limit, optimum=bound)
         sets[limit], is_cut = start, is_cut or not is_proved
     points = {limit: model.point(limit, picks) for limit, picks in sets.items()}
@@ -271,7 +276,6 @@ def plan_moves(
     else:
         chosen = _knee(list(points.values()))
     leaves, joins = _moved_names(model, sets[chosen])
-    wanted = cycle.policy.number_of_clusters or 0
     return MovePlan(
         wanted, current, tuple(points.values()), points[chosen], leaves, joins, is_cut
     )
@@ -296,19 +300,20 @@ def _moved_names(
     model: MoveModel, target: Ints
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the clusters that leave and those that join, the best affinity first, to get to a set."""
-    exact, names = model.model, model.cycle.fleet.names
+    exact = model.model
+    name_at = model.cycle.fleet.names.__getitem__
     change = target - model.placed
-    leaves: list[str] = []
-    joins: list[str] = []
-    order = np.lexsort(
-        (exact.positions, exact.affinity[exact.class_of])
-    )  # ascending: the last are the best
-    for at in order.tolist():
-        if change[exact.class_of[at]] < 0:
-            change[exact.class_of[at]] += 1
-            leaves.append(names[int(exact.positions[at])])
-    for at in order[::-1].tolist():
-        if change[exact.class_of[at]] > 0:
-            change[exact.class_of[at]] -= 1
-            joins.append(names[int(exact.positions[at])])
-    return tuple(leaves), tuple(joins)
+    # By class, and in it as in all: ascending, the last are the best.
+    order = np.lexsort((exact.positions, exact.affinity[exact.class_of]))
+    classes = exact.class_of[order]
+    by_class = np.argsort(classes, kind="stable")
+    place = np.empty_like(classes)
+    place[by_class] = (
+        np.arange(len(classes))
+        - (np.cumsum(exact.sizes) - exact.sizes)[classes[by_class]]
+    )
+    leaves = exact.positions[order[place < -change[classes]]]
+    joins = exact.positions[order[place >= (exact.sizes - change)[classes]]]
+    return tuple(map(name_at, leaves.tolist())), tuple(
+        map(name_at, joins[::-1].tolist())
+    )

@@ -56,10 +56,8 @@ class Program:
         self, columns: ArrayLike, coefficients: ArrayLike, lower: float, upper: float
     ) -> None:
         """Require lower ≤ Σ coefficient · variable ≤ upper; one coefficient holds for all columns."""
-        at = np.array(columns, dtype=np.int64)
-        self._rows.append(
-            (at, np.broadcast_to(np.array(coefficients), at.shape), lower, upper)
-        )
+        at = np.asarray(columns, dtype=np.int64)
+        self._rows.append((at, np.full(at.shape, coefficients), lower, upper))
 
     def minimise(
         self, cost: Ints, limits: SearchLimits, *, lowest: int | None = None
@@ -136,13 +134,14 @@ class Program:
             )
         if len(values) == len(self.upper):
             rounded = np.rint(values).astype(np.int64)
-            is_within = bool(
-                ((rounded >= self.lower) & (rounded <= self.upper)).all()
-            ) and all(
-                lower <= int(rounded[columns] @ coefficients) <= upper
-                for columns, coefficients, lower, upper in self._rows
-            )
-            if is_within and int(cost @ rounded) < solution.cost:
+            if (
+                int(cost @ rounded) < solution.cost
+                and ((rounded >= self.lower) & (rounded <= self.upper)).all()
+                and all(
+                    lower <= int(rounded[columns] @ coefficients) <= upper
+                    for columns, coefficients, lower, upper in self._rows
+                )
+            ):
                 best = rounded
         return Solution(best, int(cost @ best), highest)
 
@@ -210,8 +209,9 @@ def _new_solver() -> Any:
         "output_flag": False,
         "threads": 1,
         "random_seed": _SEED,
+        "mip_rel_gap": 0.0,
+        "mip_abs_gap": 0.5,
     }
-    options |= {"mip_rel_gap": 0.0, "mip_abs_gap": 0.5}
     # Every run knows a start already; the search for one took a third of the time.
     options["mip_heuristic_run_feasibility_jump"] = False
     for option, value in options.items():

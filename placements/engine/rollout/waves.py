@@ -156,8 +156,9 @@ def _batches(
         yield started, budgets
     # From here on nothing is in flight and no update is free, so that numbers are all there is to follow.
     additions = [*queues[BudgetKind.ADDITION], *wave_input.later]
-    additions.sort(key=lambda update: update.cluster.name)
-    queues[BudgetKind.ADDITION] = deque(additions)
+    queues[BudgetKind.ADDITION] = deque(
+        sorted(additions, key=lambda update: update.cluster.name)
+    )
     before = wave_input.settled
     while True:
         removed = [one for one in started if one.budget in _REMOVALS]

@@ -185,9 +185,10 @@ class Decision:
     def bindings_after(self) -> tuple[PlacedBinding, ...]:
         """Return the placement's bindings after the decision, by cluster name."""
         before = {binding.cluster: binding for binding in self.cycle.live_bindings}
-        after = dict(before)
-        for name in self.unscheduled:
-            after[name] = before[name].unscheduled(before[name].state)
+        after = before | {
+            name: before[name].unscheduled(before[name].state)
+            for name in self.unscheduled
+        }
         for one in self.picked:
             old, state = before.get(one.cluster), BindingState.SCHEDULED
             if old is not None:

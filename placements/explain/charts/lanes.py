@@ -8,9 +8,16 @@ from typing import Any
 import plotly.graph_objects as go
 
 from placements.explain.charts.figure import Color, figure
-from placements.explain.steps import MARK_WORDS, Lane, LaneBlock, LanePanel, Mark
+from placements.explain.steps import (
+    BLOCKING_WORDS,
+    MARK_WORDS,
+    Lane,
+    LaneBlock,
+    LanePanel,
+    Mark,
+)
 
-_HEAD, _GAP, _WIDE, _DENSE, _TALL = 38, 4, 28, 20, 36
+_HEAD, _GAP, _WIDE, _DENSE, _TALL = 38, 4, 28, 20, 32
 _DENSE_HEAD = 22
 _NARROW, _FEWEST = 400, 3
 # Widths of letters in the widest font that the style sheet names: longer names end in "…".
@@ -36,7 +43,8 @@ _STYLES = (
 )
 _HEADS_OF_COUNTS = ("placed of all", "placed")
 _QUIET = {"color": Color.QUIET, "size": 12}
-_BESIDE = {"xanchor": "left", "xshift": 8, "font": _QUIET}
+_MARKED = {"color": Color.TEXT, "size": 12, "weight": 600}
+_BESIDE = {"xanchor": "left", "xshift": 8}
 
 # The band does not show through: a cluster within it is no more allowed than one beside it.
 _OPAQUE = {
@@ -326,7 +334,7 @@ def _bars(part: _Part, suffix: str) -> Iterator[Any]:
             **axes,
             mode="markers+text",
             x=[start + 13 / part.style.slot for *_, start in numbered],
-            y=[row - 0.22 * part.style.is_stacked for _, row, _ in numbered],
+            y=[row - 0.18 * part.style.is_stacked for _, row, _ in numbered],
             cliponaxis=False,
             text=[f"<b>{segment.number}</b>" for segment, *_ in numbered],
             textfont={
@@ -415,6 +423,7 @@ def _words(
                 "y": row,
                 "text": _beside(lane, part.style.is_short),
                 "hovertext": lane.others,
+                "font": _MARKED if lane.others == BLOCKING_WORDS else _QUIET,
             }
         if has_counts:
             count, *size = _count(lane, is_narrow=is_narrow).partition(" of ")
@@ -458,8 +467,7 @@ def _heads(
         yield {
             **axes,
             **above,
-            "x": bands[0].high,
-            "xanchor": "right",
+            "x": ((bands[0].high or 0) + bands[0].low) / 2,
             "text": panel.band,
         }
     yield {**at_right, **above, "text": _HEADS_OF_COUNTS[is_narrow]}

@@ -14,7 +14,7 @@ from placements.explain.run_pictures import BAR_ROWS, RunColumn, RunPicture
 
 _SYMBOLS = {
     "healthy": ("circle", Color.WELL),
-    "progress": ("circle-cross-open", Color.PROGRESS),
+    "progress": ("circle-open", Color.PROGRESS),  # with a wedge
     "attention": ("triangle-up", Color.ATTENTION),
     "failed": ("x", Color.FAILED),
     "unknown": ("diamond-open", Color.UNKNOWN),
@@ -24,11 +24,25 @@ _FILLS = {Color.QUIET: Color.CLEAR, Color.UNKNOWN: Color.CLEAR}
 """The insides of bars that are not filled with their color."""
 _AREAS = (
     ("new", "updated", Color.WELL, Color.CALM),
-    ("old", "before", Color.BAND, Color.HOVER),
+    ("old", "not updated", Color.BAND, Color.HOVER),
 )
 """The areas of a revision: its part of a point, its words, its color, and that of what is planned."""
+_AREA_KEY = "".join(
+    f"<span style='color:{color};font-size:16px'>■</span> {words} "
+    for _, words, color, _ in reversed(_AREAS)
+)
 _HEAD, _NAMES, _DOT_ROW, _NAMED_ROW, _LINE, _TIMES = 40, 28, 26, 32, 136, 24
 """Heights in pixels: heads of columns, names of trouble, rows of dots, the line, its times."""
+_WEDGE = {
+    "type": "path",
+    "path": "M0,0V7C3.9,7 7,3.9 7,0Z",
+    "xref": "x",
+    "yref": "y2",
+    "xsizemode": "pixel",
+    "ysizemode": "pixel",
+    "fillcolor": Color.PROGRESS,
+    "line": {"width": 0},
+}
 _LEAST_BAR = 18 / _DOT_ROW
 """The least height of a part of a bar in rows, with room for its number."""
 _BELOW_WORDS = 0.86  # of the height of the line: its heading is above
@@ -50,13 +64,14 @@ def picture_figure(picture: RunPicture) -> go.Figure:
     """Draw a rollout: waves or stages as columns of clusters, and the available clusters below."""
     row = _NAMED_ROW if picture.is_named else _DOT_ROW
     has_trouble = any(column.troubled for column in picture.columns)
-    dots = picture.rows * row
+    height = picture.rows * row
+    dots = list(_dot_traces(picture))
     names = _NAMES * (has_trouble and not picture.is_named)
-    plot = _HEAD + names + dots + _LINE
+    plot = _HEAD + names + height + _LINE
     line = (_LINE - 6) / plot
     return figure(
         *availability_traces(picture),
-        *_dot_traces(picture),
+        *dots,
         *_bar_traces(picture),
         height=plot + _TIMES,
         barmode="overlay",
@@ -68,13 +83,28 @@ def picture_figure(picture: RunPicture) -> go.Figure:
             "showgrid": False,
             "zeroline": False,
         },
-        yaxis={**_HIDDEN, "domain": [0, line], "range": [0, picture.top]},
+        yaxis={
+            **_HIDDEN,
+            "showticklabels": True,
+            "tickvals": [value for value, _ in picture.marks],
+            "domain": [0, line],
+            "range": [0, picture.top],
+        },
         yaxis2={
             **_HIDDEN,
-            "domain": [_LINE / plot, (_LINE + dots) / plot],
+            "domain": [_LINE / plot, (_LINE + height) / plot],
             "range": [-0.5, picture.rows - 0.5],
         },
-        shapes=list(lines_of(picture, line)),
+        shapes=[
+            *lines_of(picture, line),
+            # A circle with a wedge is the mark of what is updating.
+            *(
+                {**_WEDGE, "xanchor": at, "yanchor": row}
+                for trace in dots
+                if trace.name == "progress"
+                for at, row in zip(trace.x, trace.y, strict=True)
+            ),
+        ],
         annotations=list(words_of(picture, _LINE / plot)),
     )
 
@@ -101,7 +131,7 @@ def availability_traces(picture: RunPicture) -> Iterator[go.Scatter]:
                 line={"shape": "hv", "width": 0},
                 stackgroup=stack,
                 fillcolor=planned if is_planned else color,
-                hovertemplate=f"%{{y}} on the revision {words}<extra></extra>",
+                hovertemplate=f"%{{y}} available, {words}<extra></extra>",
             )
         top = [one.available for one in own]
         yield go.Scatter(
@@ -124,9 +154,17 @@ def lines_of(picture: RunPicture, height: float) -> Iterator[dict[str, Any]]:
             "line": {"color": Color.TEXT, "dash": "dash", "width": 1.5},
         }
     for at, level in picture.break_edges.items():
-        color = Color.ATTENTION if level else Color.BORDER
-        dashes = {"color": color, "dash": "dashdot", "width": 1.5}
-        yield {**_UPRIGHT, "x0": at, "x1": at, "y1": 1, "line": dashes}
+        yield {
+            **_UPRIGHT,
+            "x0": at,
+            "x1": at,
+            "y1": 1,
+            "line": {
+                "color": Color.ATTENTION if level else Color.BORDER,
+                "dash": "dashdot",
+                "width": 1.5,
+            },
+        }
     if picture.now is not None:
         yield {
             **_UPRIGHT,
@@ -164,7 +202,8 @@ def words_of(picture: RunPicture, height: float) -> Iterator[dict[str, Any]]:
         "y": height,
         "yanchor": "top",
         "showarrow": False,
-        "text": f"<b>Available clusters</b> {picture.scale}",
+        "bgcolor": Color.PAGE,
+        "text": f"<b>Available clusters</b>  {_AREA_KEY}· {picture.scale}",
     }
     for one in picture.labels:
         yield {
@@ -198,10 +237,14 @@ def _dot_traces(picture: RunPicture) -> Iterator[go.Scatter]:
         if own:
             yield go.Scatter(
                 yaxis="y2",
+                name=level,
                 mode="markers+text" if picture.is_named else "markers",
                 x=[at for _, at, _ in own],
                 y=[row for *_, row in own],
-                text=[f"  {dot.cluster}" for dot, *_ in own],
+                text=[
+                    "  " + "<br>  ".join(filter(None, (dot.cluster, dot.duration)))
+                    for dot, *_ in own
+                ],
                 textposition="middle right",
                 customdata=[dot.cluster for dot, *_ in own],
                 hovertext=[

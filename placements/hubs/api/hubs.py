@@ -348,8 +348,7 @@ class HubViewSet(BaseViewSet):
         confirmed = "confirm" in query_params(request, ConnectionQuery)
         body = parse_body(request, NewHubSerializer)
         wanted = connection_fields(body.pop("connection"))
-        namespaces = tuple(body.pop("namespaces", ()))
-        spec = HubSpec(**body, namespaces=namespaces)
+        spec = HubSpec(**body, namespaces=tuple(body.pop("namespaces", ())))
         saved = save_hub(spec, wanted, **actor(request), confirmed=confirmed)
         document = self._document(
             summary_of(saved.owner, now=datetime.now(UTC)), saved.result

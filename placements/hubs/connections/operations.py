@@ -249,8 +249,10 @@ def store_hub(
     if moved:  # versions of another server mean nothing there
         with in_hub(hub.pk):
             HubStream.objects.update(resource_version="")
-    events = [AuditEvent(verb, HUB, hub.name, after=shown_spec(hub))]
-    events += save_secret(hub, parsed.secret, before=before, by=by, now=now)
+    events = [
+        AuditEvent(verb, HUB, hub.name, after=shown_spec(hub)),
+        *save_secret(hub, parsed.secret, before=before, by=by, now=now),
+    ]
     record_all(events, by=by, now=now)
     return is_new
 

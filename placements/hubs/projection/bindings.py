@@ -365,11 +365,9 @@ def _differing(
     ):
         observed = text_of(found.get("observationTime"))
         fields = [mapping_at(one) for one in items_at(found, fields_key)]
+        identity = ("group", "version", "kind", "namespace", "name")
         row: dict[str, Any] = {
-            name: text_of(found.get(name))
-            for name in ("group", "version", "kind", "namespace", "name")
-        }
-        row |= {
+            **{name: text_of(found.get(name)) for name in identity},
             "generation": found.get("targetClusterObservedGeneration"),
             "observed": observed,
             "since": text_of(found.get(since_key)) or observed,

@@ -108,8 +108,9 @@ def _observe(placement: Placement, moment: HubMoment) -> None:
         # Also for the runs that were projected before: without it, a run or a snapshot that was deleted and
         # created again would show no revision, or the one of its history.
         revision = resources.roll_out_with(placement)
-        runs = StagedRun.objects.filter(resource_snapshot=resources)
-        runs.update(revision_number=revision)
+        StagedRun.objects.filter(resource_snapshot=resources).update(
+            revision_number=revision
+        )
     last = Rollout.objects.filter(placement=placement).order_by("-number").first()
     running = last if last is not None and last.state == Rollout.State.RUNNING else None
     if placement.strategy_type == StrategyType.EXTERNAL:

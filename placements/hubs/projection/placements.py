@@ -250,10 +250,9 @@ def mark_due(placements: Collection[int], *, now: datetime) -> None:
 def delete_placements(pks: Sequence[int], *, now: datetime) -> None:
     """Delete placements with what belongs to them; bindings first, which refer to snapshots."""
     for part in batched(pks):
-        running = Rollout.objects.filter(
-            placement__in=part, state=Rollout.State.RUNNING
+        Rollout.objects.filter(placement__in=part, state=Rollout.State.RUNNING).update(
+            state=Rollout.State.STOPPED, ended_at=now, ended_reason=DELETED
         )
-        running.update(state=Rollout.State.STOPPED, ended_at=now, ended_reason=DELETED)
         Binding.objects.filter(placement__in=part).delete()
         Placement.objects.filter(pk__in=part).delete()
 

@@ -120,8 +120,9 @@ def observe_decision(placement_id: int, hub: Hub, *, now: datetime) -> None:
     if decision is None:
         return
     for part in batched(decision_of(decision).picked_names):
-        bindings = Binding.objects.filter(placement=placement_id, cluster_name__in=part)
-        bindings.update(decision=decision)
+        Binding.objects.filter(placement=placement_id, cluster_name__in=part).update(
+            decision=decision
+        )
 
 
 @transaction.atomic

@@ -144,8 +144,7 @@ def record_hub(
             while runner.is_undecided and not stopped.wait(_CHECK_SECONDS):
                 pass
             if runner.discovery is None or runner.discovery.unsuitable:
-                reason = runner.condition().reason
-                raise NotRecordedError(f"hub {hub.name}: {reason}")
+                raise NotRecordedError(f"hub {hub.name}: {runner.condition().reason}")
             # Readable by this user alone, as names and addresses of a fleet are not public.
             target.touch(mode=0o600, exist_ok=False)
             places = runner.places(hub.namespaces)

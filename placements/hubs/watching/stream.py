@@ -373,8 +373,7 @@ class StreamReader:
                     self.status.skipped += 1
                     continue
                 self._handle(event)
-            now = self._monotonic()
-            if self.status.failures and now - started > self._pace.steady:
+            if self.status.failures and self._monotonic() - started > self._pace.steady:
                 self.status.failures = 0
         return bool(delivered)
 

@@ -188,8 +188,9 @@ class Watcher:
         log.info("hub dropped: hub=%s", hub.target.name)
 
     def _release(self, pks: list[int]) -> None:
-        own = Hub.objects.filter(pk__in=pks, lease_token=self.token)
-        own.update(lease_token="", lease_expires_at=self._clock())
+        Hub.objects.filter(pk__in=pks, lease_token=self.token).update(
+            lease_token="", lease_expires_at=self._clock()
+        )
 
     def _start_streams(self, hub: HubRunner) -> None:
         """Make the rows of what was discovered, start these streams, and stop the others."""
@@ -223,8 +224,9 @@ class Watcher:
             if discovery.permissions:
                 documents = [one.document for one in discovery.permissions]
                 values["found"] = {"permissions": documents}
-            own = Hub.objects.filter(pk=hub.target.pk, lease_token=self.token)
-            own.update(**values)
+            Hub.objects.filter(pk=hub.target.pk, lease_token=self.token).update(
+                **values
+            )
         hub.started = discovery
 
     def _stream_row(

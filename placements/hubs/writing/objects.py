@@ -86,8 +86,7 @@ def save(planner: Planner, fields: dict[str, Any], _: Manifest) -> WritePlan:
     manifest = fields["manifest"]
     check_field("kind", manifest.get("kind"), SAVED)
     kind = manifest["kind"]
-    group = str(manifest.get("apiVersion")).partition("/")[0]
-    if group != KINDS[kind].group:
+    if str(manifest.get("apiVersion")).partition("/")[0] != KINDS[kind].group:
         message = f"Unsupported value: {str(manifest.get('apiVersion'))[:80]!r}"
         allowed = planner.api_version(kind)
         raise InvalidManifest.of("apiVersion", "not-one-of", message, allowed)
@@ -135,8 +134,7 @@ def edited(
         request = planner.write(Verb.APPLY, live, body.content)
     if foreign:
         notes = (*notes, SECOND_WRITE)
-    is_placement = live.get("kind") in PLACEMENTS
-    deselection = deselection_of(manifest) if is_placement else None
+    deselection = deselection_of(manifest) if live.get("kind") in PLACEMENTS else None
     if deselection and deselection.clusters:
         notes = (*notes, f"{deselection}.")
     return WritePlan(request, manifest, notes, foreign, deselection, live=live)

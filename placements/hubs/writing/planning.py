@@ -161,8 +161,7 @@ class Planner:
 
     def create(self, manifest: Manifest) -> WriteRequest:
         kind, metadata = str(manifest["kind"]), mapping_at(manifest, "metadata")
-        is_shared = self.hub.identity == HubIdentity.SHARED
-        requested_by = self.person if is_shared else ""
+        requested_by = self.person if self.hub.identity == HubIdentity.SHARED else ""
         body = create_body(
             manifest, api_version=self.api_version(kind), requested_by=requested_by
         )

@@ -59,8 +59,7 @@ def parser_of_all_commands() -> ArgumentParser:
         if action.metavar in ("FILE", "FOLDER"):
             action.complete = shtab.FILE  # type: ignore[attr-defined]  # where shtab looks for it
         elif noun := getattr(action, "noun", ""):
-            function = f"_fleetui_{noun}"
-            action.complete = dict.fromkeys(_FUNCTIONS, function)  # type: ignore[attr-defined]
+            action.complete = dict.fromkeys(_FUNCTIONS, f"_fleetui_{noun}")  # type: ignore[attr-defined]
     return top
 
 

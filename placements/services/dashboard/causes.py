@@ -151,8 +151,11 @@ def _items(
         effects = tuple(
             replace(one, path=address(one.path, hub=hub)) for one in cause.effects
         )
-        facts = {name: getattr(cause, name) for name in Cause.__slots__}
-        facts |= {"path": address(cause.path, hub=hub), "effects": effects}
+        facts = {
+            **{name: getattr(cause, name) for name in Cause.__slots__},
+            "path": address(cause.path, hub=hub),
+            "effects": effects,
+        }
         items.append(
             AttentionItem(
                 **facts,

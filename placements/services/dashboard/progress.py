@@ -6,7 +6,7 @@ from collections import (
 )
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from django.db.models import QuerySet
@@ -77,9 +77,9 @@ class RunProgress:
         return _with_current(run, groups)
 
     @classmethod
-    def of_staged_run(cls, run: StagedRun) -> "RunProgress":
+    def of_staged_run(cls, run: StagedRun, *, now: datetime) -> "RunProgress":
         plan = plan_of(run)
-        parts = parts_of_steps(run, plan, now=datetime.now(UTC))
+        parts = parts_of_steps(run, plan, now=now)
         groups = [
             _group(Counter(parts[step.name] for step in stage.steps))
             for stage in (*plan.stages, plan.deletions)
@@ -88,7 +88,7 @@ class RunProgress:
         return _with_current(run, groups)
 
 
-def runs_in_progress(most: int) -> list[RunProgress]:
+def runs_in_progress(most: int, *, now: datetime) -> list[RunProgress]:
     """Return the newest runs in progress with their bars; three queries, and one for each staged run."""
     lists: list[QuerySet[Any]] = []
     for runs in runs_under_way():
@@ -106,7 +106,7 @@ def runs_in_progress(most: int) -> list[RunProgress]:
     progress = []
     for run in newest:
         if isinstance(run, StagedRun):
-            progress.append(RunProgress.of_staged_run(run))
+            progress.append(RunProgress.of_staged_run(run, now=now))
         elif run.placement_id in small:
             progress.append(RunProgress.of_rollout(run, counts[run.placement_id]))
         else:

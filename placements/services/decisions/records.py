@@ -310,11 +310,11 @@ def in_service(
 
 def advice_today(advice: Advice) -> Advice:
     kept = in_service((*advice.helps, *advice.fails), advice.outcome.cluster)
-    helps, fails = (
-        tuple(one for one in kept if one.helps is is_helpful)
-        for is_helpful in (True, False)
+    return replace(
+        advice,
+        helps=tuple(one for one in kept if one.helps),
+        fails=tuple(one for one in kept if not one.helps),
     )
-    return replace(advice, helps=helps, fails=fails)
 
 
 @lru_cache(maxsize=64)

@@ -79,20 +79,24 @@ def state_today(
 
 def _selection_today(placement: Placement, cluster: MemberCluster) -> str:
     """Return whether a cluster is selected, and whether rescheduling would select it, and why not."""
-    name = cluster.name
-    for _, cycle in cycles_of([placement], current_fleet().fleet):
-        fresh = schedule(cycle.rescheduled())
-        is_placed = name in cycle.placed_before
-        also = ";" + " selected, and" * is_placed
-        reason = Outcomes(fresh).of(name).reasons[-1]
-        states = (
-            (is_placed and not outdated(cycle, fresh, [name]), " and selected"),
-            (name in fresh.placed_after, "; selected if rescheduled"),
-            (cluster.is_cordoned or not cluster.is_eligible, f"{also} not a candidate"),
-            (True, f"{also} not selected if rescheduled: {reason_sentence(reason)}"),
-        )
-        return next(words for applies, words in states if applies)
-    return ""
+    cycle = next(
+        (one for _, one in cycles_of([placement], current_fleet().fleet)), None
+    )
+    if cycle is None:
+        return ""
+    fresh = schedule(cycle.rescheduled())
+    is_placed = cluster.name in cycle.placed_before
+    if is_placed and not outdated(cycle, fresh, [cluster.name]):
+        return " and selected"
+    if cluster.name in fresh.placed_after:
+        return "; selected if rescheduled"
+    why = "not a candidate"
+    if cluster.is_eligible and not cluster.is_cordoned:
+        reason = Outcomes(fresh).of(cluster.name).against
+        why = f"not selected if rescheduled: {reason_sentence(reason)}"
+    if is_placed:
+        why = f"selected, and {why}"
+    return f"; {why}"
 
 
 def joined_after(

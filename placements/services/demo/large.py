@@ -128,8 +128,9 @@ def large_fleet(size: int, now: datetime) -> tuple[Document, ...]:
         "provider": "own",
         "env": "test",
         "tier": "lab",
+        "team": "platform",
+        "kubernetes-version": "v1.34",
     }
-    labels |= {"team": "platform", "kubernetes-version": "v1.34"}
     small = Size(nodes=1, cpu=16, busy_percent=5, millicents_per_cpu=1200)
     clusters = [
         member(name, {**labels, "rack": rack, "power": power}, now=now, size=small)

@@ -91,8 +91,8 @@ def nine(now: datetime) -> Demo:
             labels = {
                 "region": region,
                 "env": "canary" if name in _CANARIES else "prod",
+                **{key: value for key, value, some in _MARKS if name in some},
             }
-            labels |= {key: value for key, value, some in _MARKS if name in some}
             clusters.append(member(name, labels, now=now))
     role = cluster_role("config-reader", "configmaps")
     selectors = [

@@ -95,8 +95,7 @@ def apply_eviction(
     earlier = Eviction.objects.filter(name=name).first()
     if earlier is None:
         return execute(check, by=by, now=now, document=dict(document)), True
-    errors = eviction_change_errors(parse_eviction(earlier.document), manifest)
-    raise_errors(errors)
+    raise_errors(eviction_change_errors(parse_eviction(earlier.document), manifest))
     return earlier, False
 
 

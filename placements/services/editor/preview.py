@@ -326,8 +326,7 @@ class SchedulePreview:
                 and name not in self.decision.cycle.placed_before
             ):
                 mark = Mark.NEW
-            is_there = name in fleet.positions
-            words = domain_words(self.decision, name) if is_there else ""
+            words = domain_words(self.decision, name) if name in fleet.positions else ""
             chips.append(LaneBlock(mark, words, name, numbers.get(name, 0)))
         return chips
 

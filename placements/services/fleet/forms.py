@@ -88,8 +88,7 @@ def write_labels(labels: Mapping[str, str]) -> str:
 
 def taints_without_cordon(document: Mapping[str, Any]) -> list[dict[str, str]]:
     """Return the taints that forms show: a cordon has actions of its own."""
-    taints = document["spec"].get("taints") or ()
-    return [one for one in taints if not is_cordon(one)]
+    return [one for one in document["spec"].get("taints") or () if not is_cordon(one)]
 
 
 def with_cordon(

@@ -132,9 +132,7 @@ def headroom_of(cycle: Cycle) -> Headroom:
     if fresh.is_failed or fresh.kind is CycleKind.NO_NAMES:
         return Headroom((), {}, exceeded)
     outcomes = Outcomes(fresh)
-    stale = {
-        name: outcomes.of(name).reasons[-1] for name in outdated(cycle, fresh, names)
-    }
+    stale = {name: outcomes.of(name).against for name in outdated(cycle, fresh, names)}
     candidates, skews = fresh.candidates, list[Skew]()
     if candidates is None:
         return Headroom((), stale, exceeded)
@@ -215,8 +213,7 @@ def favourite_keys(known: Sequence[str], *, most: int) -> list[str]:
         for one in several or ()
         if one["topologyKey"] in known
     )
-    favourites = [key for key, _ in counted.most_common(most)]
-    return favourites or list(known[:1])
+    return [key for key, _ in counted.most_common(most)] or list(known[:1])
 
 
 def favourite_key(known: Sequence[str]) -> str:

@@ -258,9 +258,10 @@ def resource_words(
     if before is not None:
         old = _contents(before, has_content=has_content)
     new = _contents(after, has_content=has_content)
-    words = []
-    for did, name, texts in _differing(old, new):
-        words.append(f"{name}: {cause_words(*texts)}" if texts else f"{name} {did}")
+    words = [
+        f"{name}: {cause_words(*texts)}" if texts else f"{name} {did}"
+        for did, name, texts in _differing(old, new)
+    ]
     objects = counted(len(new), "object")
     return names_and_more(words, _CHANGES_NAMED) or f"{objects}, content changed"
 

@@ -1,6 +1,7 @@
 """The history of a placement: its snapshots and decisions in one list, and older policies as manifests."""
 
 import json
+from bisect import bisect
 from collections.abc import (
     Mapping,
     Sequence,
@@ -11,7 +12,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from itertools import pairwise
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db.models import (
     Case,
@@ -27,6 +28,7 @@ from django.db.models import (
 )
 from django.db.models.functions import Coalesce, Lag
 
+from fleetui.apimachinery.grouping import grouped
 from fleetui.apimachinery.model import (
     DEFAULT_SEMANTICS,
     omit_empty,
@@ -46,6 +48,7 @@ from placements.models import (
 
 Document = dict[str, Any]
 _SAVES_READ = 200
+_LATER_SHOWN = 2
 
 
 class EntryKind(StrEnum):
@@ -265,6 +268,76 @@ def revisions_of(placement: Placement) -> list[Revision]:
         at = min(by_time) if by_time and resources.number == 0 else resources.created_at
         by_time.setdefault(at, Revision(at, resources.created_by)).resources = resources
     return _completed(by_time, strategy, fields, placement.revision_with(0))
+
+
+class FurtherDecisions(NamedTuple):
+    """The decisions of a revision beside the one that made it.
+
+    `later` are the newest that changed clusters, such as by an eviction, `more` is how many others did.
+    A revision of resources alone has kept the clusters of the decision `kept`.
+    """
+
+    later: list[Decision]
+    more: int
+    kept: Decision | None
+
+
+def further_decisions(
+    placement: Placement, revisions: Sequence[Revision], page: Sequence[Revision]
+) -> tuple[Decision | None, dict[datetime, FurtherDecisions]]:
+    """Return the latest decision, and the further ones of a page of the revisions, by when these began."""
+    later, kept = _further_numbers(placement, revisions, page)
+    shown = [number for numbers in later.values() for number in numbers[:_LATER_SHOWN]]
+    rows = (
+        placement.decisions.filter(
+            number__in=[placement.decisions_made, *shown, *kept.values()]
+        )
+        .select_related("record")
+        .defer("record__content")
+    )
+    decisions = {row.number: row for row in rows}
+    return decisions.get(placement.decisions_made), {
+        at: FurtherDecisions(
+            [
+                decisions[number]
+                for number in numbers[:_LATER_SHOWN]
+                if number in decisions
+            ],
+            len(numbers[_LATER_SHOWN:]),
+            decisions.get(kept.get(at, 0)),
+        )
+        for at, numbers in later.items()
+    }
+
+
+def _further_numbers(
+    placement: Placement, revisions: Sequence[Revision], page: Sequence[Revision]
+) -> tuple[dict[datetime, list[int]], dict[datetime, int]]:
+    """Return the further decisions of each revision, newest first, and the one whose clusters it kept.
+
+    A decision belongs to the last revision that began before it.
+    """
+    starts = [one.at for one in reversed(revisions)]
+    changing = (
+        placement.decisions.filter(CHANGES_CLUSTERS)
+        .order_by("-number")
+        .values_list("number", "created_at")
+    )
+    changes = grouped((bisect(starts, at), number) for number, at in changing)
+    later = {
+        one.at: [
+            number
+            for number in changes.get(bisect(starts, one.at), ())
+            if not one.decision or one.decision.number != number
+        ]
+        for one in page
+    }
+    kept = {
+        one.at: next((number for number, at in changing if at < one.at), 0)
+        for one in page
+        if not one.changes_spec and not later[one.at]
+    }
+    return later, kept
 
 
 def _strategy_in(document: Document) -> Document:

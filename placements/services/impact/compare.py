@@ -70,8 +70,7 @@ class DiffRow:
     def change(self) -> str:
         if self.base is None or self.head is None:
             return "added" if self.base is None else "removed"
-        is_same = self.base.manifest == self.head.manifest
-        return "fleet only" if is_same else "edited"
+        return "fleet only" if self.base.manifest == self.head.manifest else "edited"
 
     @cached_property
     def placed_before(self) -> frozenset[str]:
@@ -288,9 +287,10 @@ def compare(
     renamed = dict(renames or {})
     pairs: dict[
         tuple[str, str], tuple[WrittenPlacement | None, WrittenPlacement | None]
-    ] = {}
-    for (kind, name), one in base.placements.items():
-        pairs[renamed.get(name, name), kind] = (one, None)
+    ] = {
+        (renamed.get(name, name), kind): (one, None)
+        for (kind, name), one in base.placements.items()
+    }
     for (kind, name), one in head.placements.items():
         pairs[name, kind] = (pairs.get((name, kind), (None, None))[0], one)
     is_same_fleet = fleet is not None or base.members == head.members

@@ -130,8 +130,7 @@ def _check_assertions(
     base_states = [
         result.state for result in impact.assertion_results(row, items, of_base=True)
     ]
-    results = impact.assertion_results(row, items, of_base=False)
-    for at, result in enumerate(results):
+    for at, result in enumerate(impact.assertion_results(row, items, of_base=False)):
         was = base_states[at] if base_states else None
         is_withdrawn = at >= len(asserted)
         if is_withdrawn and (was, result.state) != (

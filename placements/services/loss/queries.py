@@ -69,8 +69,7 @@ def loss_advice() -> dict[str, str] | None:
     report = latest_report()
     if report is None:
         return None
-    members = MemberCluster.objects.filter(joined_at__lte=report.completed_at)
-    if not members.exists():
+    if not MemberCluster.objects.filter(joined_at__lte=report.completed_at).exists():
         return None
     levels = worst_by_level(report.totals, report.variants[-1])
     bad = [one for one in levels[:MOST_LEVELS] if one.is_bad]

@@ -261,8 +261,7 @@ def _rows_by_key(
 ) -> dict[ObjectKey, Resource]:
     keys = {one.key for one in objects}
     rows: dict[ObjectKey, Resource] = {}
-    names = sorted({one.name for one in objects})
-    for part in batched(names):
+    for part in batched(sorted({one.name for one in objects})):
         resources = Resource.objects.filter(name__in=part)
         if lock:
             resources = resources.select_for_update()

@@ -219,8 +219,11 @@ class CallResult:
 
         Written only under a lease that is still valid.
         """
-        columns = {"next_call_at": now, "calls": binding.calls_beyond(fenced.fence)}
-        columns |= _changes(binding, removal_check=binding.removal_check or BEHIND)
+        columns = {
+            "next_call_at": now,
+            "calls": binding.calls_beyond(fenced.fence),
+            **_changes(binding, removal_check=binding.removal_check or BEHIND),
+        }
         return cls(tuple(columns.items()), failure=None)
 
     @classmethod
@@ -235,8 +238,11 @@ class CallResult:
                 max(pause, timedelta(seconds=error.retry_after or 0)),
                 error.code,
             )
-        columns = {"next_call_at": now + pause, "message": str(error)[:MESSAGE_LENGTH]}
-        columns |= _changes(binding, unavailable_code=code)
+        columns = {
+            "next_call_at": now + pause,
+            "message": str(error)[:MESSAGE_LENGTH],
+            **_changes(binding, unavailable_code=code),
+        }
         return cls(tuple(columns.items()), failure=Failure(FailureKind.UNREACHABLE))
 
     @classmethod
@@ -247,8 +253,8 @@ class CallResult:
         pause = OBSERVE_AGAIN
         if binding.objects_done is not None and pending.done <= binding.objects_done:
             pause = _growing_pause(binding, now, OBSERVE_AGAIN, LONGEST_PAUSE)
-        columns: dict[str, Any] = _answer_columns(binding)
-        columns |= {
+        columns: dict[str, Any] = {
+            **_answer_columns(binding),
             "next_call_at": now + pause,
             "message": str(pending)[:MESSAGE_LENGTH],
             "objects_done": pending.done,
@@ -517,8 +523,7 @@ def next_at_rest(cluster: MemberCluster, since: datetime, now: datetime) -> date
             period, earliest = longest, now
     place = period * (cluster.pk * _GOLDEN % 1)
     place -= place % PLACES_APART
-    past = (earliest - place - _EPOCH) % period
-    return earliest + period - past
+    return earliest + period - (earliest - place - _EPOCH) % period
 
 
 def _observation_result(
@@ -540,8 +545,11 @@ def _observation_result(
         return _drift_result(call, state, now=now, is_busy=is_busy)
     if state.readiness is not Readiness.AVAILABLE:
         return CallResult.unready(call, state, now=now, is_busy=is_busy)
-    columns = _complete_columns(call, Phase.AVAILABLE, now=now, is_busy=is_busy)
-    columns |= {"untrackable_since": None, "message": state.notice[:MESSAGE_LENGTH]}
+    columns = {
+        **_complete_columns(call, Phase.AVAILABLE, now=now, is_busy=is_busy),
+        "untrackable_since": None,
+        "message": state.notice[:MESSAGE_LENGTH],
+    }
     return CallResult(
         tuple(columns.items()),
         outcome=ClusterUpdate.Outcome.AVAILABLE,

@@ -329,8 +329,7 @@ def start_actions(
     """
     if not actions:
         return
-    names = [action.cluster for action in actions]
-    for part in batched(names):
+    for part in batched([action.cluster for action in actions]):
         ClusterUpdate.objects.filter(
             rollout__placement=run.placement_id, cluster_name__in=part, outcome=""
         ).update(outcome=ClusterUpdate.Outcome.SUPERSEDED, ended_at=now)
@@ -532,8 +531,7 @@ def _record_progress(
 ) -> None:
     """Keep a sample of the counts that have changed, and request the approvals that are due."""
     counts = asdict(staged_progress(context.state, result))
-    last = run.samples.order_by("-pk").values(*counts).first()
-    if counts != last:
+    if counts != run.samples.order_by("-pk").values(*counts).first():
         RolloutSample.objects.create(staged_run=run, at=now, **counts)
     for approval in result.approvals:
         request, is_new = ApprovalRequest.objects.get_or_create(

@@ -326,8 +326,12 @@ def unpin(
     placement.pinned_snapshot = None
     placement.selection_generation += 1
     placement.generation += 1
-    fields = ["pinned_snapshot", "selection_generation", "generation"]
-    fields += _set_trigger(placement, "released", by=by)
+    fields = [
+        "pinned_snapshot",
+        "selection_generation",
+        "generation",
+        *_set_trigger(placement, "released", by=by),
+    ]
     _save(placement, "released", fields, by=by, now=now)
     return placement
 

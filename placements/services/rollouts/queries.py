@@ -737,7 +737,7 @@ class PendingApproval:
 
 
 def approvals_waiting() -> QuerySet[ApprovalRequest]:
-    """Return the requests that runs wait for, with run and placement; unordered. A stopped one has none."""
+    """Return the requests that runs wait for, with run and placement; unordered. A paused one has none."""
     rows = ApprovalRequest.objects.filter(WAITS_FOR_APPROVAL)
     columns = [f"run__{name}" for name in StagedRun.LONG_COLUMNS]
     return rows.select_related("run__placement").defer(*columns)

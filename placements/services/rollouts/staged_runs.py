@@ -228,9 +228,7 @@ def _change_run(
     now: datetime,
 ) -> None:
     before, state = parse_staged_run(run.document), manifest.spec.state
-    errors = run_change_errors(before, manifest)
-    errors += _ended_errors(run, state)
-    raise_errors(errors)
+    raise_errors([*run_change_errors(before, manifest), *_ended_errors(run, state)])
     if state is RunState.RUN and run.placement is not None:
         check_placement_as_is(by, run.placement_name, run.placement.document)
     _set_started(run, state, by=by, now=now)

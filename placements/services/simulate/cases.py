@@ -128,8 +128,7 @@ def _decided(
     names = cycle.fleet.names
     passing = candidates.passes.nonzero()[0].tolist()
     ranked = list(schedule(cycle).picked_names)
-    number = spec.number_of_clusters
-    unscheduled = (number or len(ranked)) - len(ranked)
+    unscheduled = (spec.number_of_clusters or len(ranked)) - len(ranked)
     positions = cycle.fleet.positions
     selected = [cycle.fleet.clusters[positions[name]] for name in ranked]
     satisfied = satisfied_condition(

@@ -206,8 +206,7 @@ def _leave_out_of_tolerations(
     for index, toleration in enumerate(plain.get("tolerations", [])):
         path = f"policy.tolerations[{index}]"
         if toleration.get("effect") in SOFT_EFFECTS:
-            effect = toleration["effect"]
-            yield _left_out(path, semantics, f"the effect {effect}")
+            yield _left_out(path, semantics, f"the effect {toleration['effect']}")
             continue
         if toleration.pop("tolerationSeconds", None) is not None:
             yield _left_out(path, semantics, "the end of a toleration")

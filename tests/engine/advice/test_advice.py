@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from placements.engine.advice.changes import ChangeKind, edited
 from placements.engine.advice.search import Advice, Suggestion, how_to_fulfil, why_not
+from placements.engine.loss import CORDON
 from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.outcome import Outcome
 from placements.engine.scheduling.reason import ReasonCode
@@ -258,6 +259,16 @@ def test_a_pinned_placement_gets_every_way_out() -> None:
         ChangeKind.WHEN_UNSATISFIABLE,
         ChangeKind.DROP_CONSTRAINT,
     }
+
+
+def test_no_advice_is_to_tolerate_a_cordon() -> None:
+    cordoned = cluster("a", taints=[CORDON, taint("gpu")])
+
+    advice = why_not(decide(fleet(cordoned, "b"), pick_n(2)), "a")
+
+    tried = [one.change for one in (*advice.helps, *advice.fails)]
+    tolerations = [one for one in tried if one.kind is ChangeKind.TOLERATION]
+    assert [one.facts["key"] for one in tolerations] == ["gpu"]
 
 
 def test_ways_out_are_ordered_by_what_an_operator_would_accept() -> None:

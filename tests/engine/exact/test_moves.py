@@ -12,6 +12,7 @@ import pytest
 
 from clusters.fleet import Cluster, Taint
 from fleetui.apimachinery.model import Semantics
+from placements.engine.exact import moves
 from placements.engine.exact.moves import (
     MovePlan,
     NoPlanReason,
@@ -19,6 +20,7 @@ from placements.engine.exact.moves import (
     hub_difference,
     plan_moves,
 )
+from placements.engine.exact.record import SearchOptions
 from placements.engine.scheduling.candidates import candidates_of
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.outcome import Outcome, Outcomes
@@ -188,6 +190,29 @@ def test_a_limit_is_repaired_where_moves_exceed_it_less(
     assert can_balance(problem) is expected
     other = replace(problem, semantics=Semantics.OCM)
     assert can_balance(other) is None
+
+
+def test_no_better_set_is_denied_before_the_search_has_proved_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clusters = grouped("region", east="a b c d", west="e f")
+    problem = cycle(
+        fleet(*clusters), pick_n(4, spread=[spread("region")]), *map(binding, "abcd")
+    )
+    assert can_balance(problem) is True
+
+    monkeypatch.setattr(moves, "INLINE_OPTIONS", SearchOptions(limit_seconds=0))
+
+    assert can_balance(problem) is None
+
+
+def test_a_larger_skew_is_no_help_where_no_hard_limit_is_exceeded() -> None:
+    problem = cycle(fleet("a", "b"), pick_n(3), *map(binding, "ab"))
+
+    plan = plan_moves(problem)
+
+    assert isinstance(plan, MovePlan)
+    assert repair_sentence(plan) == "No other set within the hard limits is better."
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from placements.engine.rollout.waves import RolloutProgress
 from placements.explain.charts.rollouts import picture_figure
-from placements.explain.run_pictures import Dot, run_picture, wave_columns
+from placements.explain.run_pictures import Dot, Start, run_picture, wave_columns
 from placements.explain.vocabulary import duration_text
 
 
@@ -44,6 +44,37 @@ def test_the_figure_has_every_cluster_of_the_picture_and_its_limit() -> None:
     clusters = [one["customdata"] for one in figure["data"] if "customdata" in one]
     assert [sorted(names) for names in clusters] == [["a", "b", "c"]]
     assert [shape["y0"] for shape in figure["layout"]["shapes"]] == [1]
+
+
+def test_the_figure_has_the_numbers_of_its_axis_and_the_mark_of_an_update() -> None:
+    dots = {
+        "a": Dot("a", "progress", "updating"),
+        "b": Dot("b", "pending", "pending"),
+        "c": Dot("c", "pending", "pending"),
+    }
+    columns = wave_columns(
+        [Start("a", 0, None)],
+        [["b", "c"]],
+        [],
+        dots,
+        until=5,
+        is_running=True,
+        rest=None,
+    )
+    moment = (0.0, RolloutProgress(2, 0, 1, 0, 3, 2, 4))
+    picture = run_picture(
+        columns, [moment], until=5, is_running=True, has_maximum=True, unit="wave"
+    )
+
+    figure = json.loads(picture_figure(picture).to_json())
+
+    assert figure["layout"]["yaxis"]["tickvals"] == [0, 2, 3, 4]
+    [wedge] = [one for one in figure["layout"]["shapes"] if one["type"] == "path"]
+    [updating] = [one for one in figure["data"] if one.get("customdata") == ["a"]]
+    assert (wedge["xanchor"], wedge["yanchor"]) == (updating["x"][0], updating["y"][0])
+    assert updating["marker"]["symbol"] == "circle-open"
+    words = [one["text"] for one in figure["layout"]["annotations"]]
+    assert any("not updated" in one for one in words)
 
 
 def test_waves_of_many_clusters_are_bars_by_state() -> None:

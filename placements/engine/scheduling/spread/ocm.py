@@ -244,8 +244,7 @@ def _weighed_gaps(groups: Groups, counts: Ints, contends: Bools) -> Ints:
     ranks = np.zeros(len(groups), dtype=np.int64)
     siblings = groups.siblings.tolist()
     reached = groups.reached(contends).tolist()
-    families = grouped((siblings[one], one) for one in reached)
-    for members in families.values():
+    for members in grouped((siblings[one], one) for one in reached).values():
         quotient = {
             one: (-groups.weights[one] / (2 * int(counts[one]) + 1), int(counts[one]))
             for one in members
