@@ -90,7 +90,12 @@ def apply(request: HttpRequest) -> HttpResponse:
             strict=page["strict"],
             previewed=request.POST["previewed"],
         )
-        return _show_results(request, documents, results)
+        done = {
+            "results": _linked(results),
+            "placements": _rolling_out(documents, results),
+            "is_placeable": any(one.kind in (RESOURCE, CLUSTER) for one in results),
+        }
+        return render(request, "resources/applied.html", done)
     except PartlyApplied as error:
         page |= {
             "partly": str(error),
@@ -114,20 +119,6 @@ def apply(request: HttpRequest) -> HttpResponse:
         return render_page(
             request, _PAGE, page, fragment="resources/_preview.html", status=status
         )
-
-
-def _show_results(
-    request: HttpRequest, documents: Sequence[Document], results: Sequence[Result]
-) -> HttpResponse:
-    return render(
-        request,
-        "resources/applied.html",
-        {
-            "results": _linked(results),
-            "placements": _rolling_out(documents, results),
-            "is_placeable": any(one.kind in (RESOURCE, CLUSTER) for one in results),
-        },
-    )
 
 
 def _starting_text(request: HttpRequest) -> str:

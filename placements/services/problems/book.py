@@ -137,7 +137,8 @@ def _of_needed_run(placement: Any, health: PlacementHealth) -> ProblemFacts:
 def _of_workloads(places: Iterable[_Where]) -> Iterator[ProblemFacts]:
     """Yield the clusters that are the only ready ones on which several placements fail."""
     alone = (one for one in places if len(one.failing) == 1)
-    for name, several in grouped((one.failing[0], one) for one in alone).items():
+    by_cluster = grouped((one.failing[0], one) for one in alone)
+    for name, several in by_cluster.items():
         if len(several) == 1:
             continue
         has_failed = any(one.failed for one in several)
