@@ -431,7 +431,7 @@ def available_since(run: StagedRun) -> datetime | None:
 
 
 def _observed_part(planned: Part, phase: str, *, is_late: bool) -> Part:
-    """Return how far a cluster has come by what is observed there since its step, and can be observed."""
+    """Return how far a cluster has come by what is observed there since its step."""
     if phase == Phase.AVAILABLE and planned is Part.PENDING:
         return Part.UPDATED  # nothing is started there in its turn
     if phase == Phase.FAILED and planned is Part.UPDATED:
