@@ -404,18 +404,18 @@ def parts_of_steps(
     if run.placement is None or not run.is_running:
         return parts
     late_since = now - run.placement.unavailable_period
-    rows = Binding.objects.filter(placement=run.placement_id)
-    has_revision = Q(resource_snapshot=run.resource_snapshot_id)
-    has_revision &= ~Q(state=BindingState.UNSCHEDULED)
-    rows = rows.filter(has_revision | ~Q(phase=Phase.AVAILABLE))
-    columns = ("cluster_name", "phase", "phase_changed_at", "untrackable_since")
-    for name, phase, changed_at, untrackable_since in rows.values_list(*columns):
+    has_revision = Q(
+        ~Q(state=BindingState.UNSCHEDULED),
+        phase=Phase.AVAILABLE,
+        resource_snapshot=run.resource_snapshot_id,
+    )
+    is_open = Q(phase=Phase.APPLIED, untrackable_since=None)
+    rows = Binding.objects.filter(
+        has_revision | is_open | Q(phase=Phase.FAILED), placement=run.placement_id
+    ).annotate(is_late=Q(phase_changed_at__lt=late_since))
+    for name, phase, is_late in rows.values_list("cluster_name", "phase", "is_late"):
         if name in parts:
-            is_late = changed_at is not None and changed_at < late_since
-            is_timed = untrackable_since is not None
-            parts[name] = _observed_part(
-                parts[name], phase, is_late=is_late, is_timed=is_timed
-            )
+            parts[name] = _observed_part(parts[name], phase, is_late=is_late)
     return parts
 
 
@@ -430,14 +430,14 @@ def available_since(run: StagedRun) -> datetime | None:
     return latest
 
 
-def _observed_part(planned: Part, phase: str, *, is_late: bool, is_timed: bool) -> Part:
+def _observed_part(planned: Part, phase: str, *, is_late: bool) -> Part:
     """Return how far a cluster has come by what is observed there since its step."""
     if phase == Phase.AVAILABLE and planned is Part.PENDING:
         return Part.UPDATED  # nothing is started there in its turn
     if phase == Phase.FAILED and planned is Part.UPDATED:
         return Part.FAILED
     is_over = planned is Part.UPDATED or (is_late and planned is Part.UPDATING)
-    if phase == Phase.APPLIED and is_over and not is_timed:
+    if phase == Phase.APPLIED and is_over:
         return Part.NOT_AVAILABLE
     return planned
 
