@@ -298,8 +298,7 @@ def counts_with(wanted: ClusterFilter) -> tuple[int, dict[ClusterFilterState, in
     if rest == ClusterFilter():
         states = counts_by_state()
     else:
-        rows = _counted(clusters_matching(rest), datetime.now(UTC))
-        states = _by_filter_value(rows)
+        states = _by_filter_value(_counted(clusters_matching(rest), datetime.now(UTC)))
     return states[wanted.state] if wanted.state else in_all(states), states
 
 

@@ -23,8 +23,7 @@ def linked_text(content: str) -> str:
     """Return the manifest of a link. Raise ValueError."""
     decompressor = zlib.decompressobj()
     try:
-        data = decompressor.decompress(urlsafe_b64decode(content), MEBIBYTE)
-        text = data.decode()
+        text = decompressor.decompress(urlsafe_b64decode(content), MEBIBYTE).decode()
     except (ValueError, zlib.error) as error:
         raise ValueError("the content of the link is incomplete") from error
     if not decompressor.eof:

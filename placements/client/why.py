@@ -40,8 +40,7 @@ def run(console: Console, options: Namespace) -> int:
         return 0
     outcome = advice["outcome"]
     console.line(f"{options.cluster}: {outcome['outcome']} (decision {decision})")
-    reasons = map(itemgetter("words"), outcome["reasons"])
-    for words in chain(reasons, advice["course"]):
+    for words in chain(map(itemgetter("words"), outcome["reasons"]), advice["course"]):
         console.line(f"  {words}")
     if advice["today"]:
         console.line(advice["today"])

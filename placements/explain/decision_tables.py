@@ -33,7 +33,8 @@ from placements.explain.decisions import (
     over_words,
     rank_order_words,
 )
-from placements.explain.steps import Mark, domain_words
+from placements.explain.lanes import Mark
+from placements.explain.steps import domain_words
 from placements.explain.terminal import visible
 from placements.explain.vocabulary import (
     COLUMN_WORDS,

@@ -12,7 +12,7 @@ from placements.engine.scheduling.decision import CycleKind, Decision, Picked
 from placements.engine.scheduling.outcome import BLOCKED, Outcome, Outcomes
 from placements.engine.scheduling.profile import profile_of
 from placements.engine.scheduling.replay import equal_before
-from placements.explain.steps import positions_of
+from placements.explain.lanes import positions_of
 from placements.explain.vocabulary import decided_words, outcome_sentences
 from placements.manifests.policy import PlacementType
 

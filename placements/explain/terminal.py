@@ -335,8 +335,7 @@ def comparison_text(
                 "",
             ]
         )
-    results = (_RESULTS[one.is_fulfilled] for one in decisions.values())
-    rows.append(["", *results, ""])
+    rows.append(["", *(_RESULTS[one.is_fulfilled] for one in decisions.values()), ""])
     lines += [
         *notes,
         "",

@@ -57,21 +57,23 @@ from placements.explain.decisions import (
     step_title,
 )
 from placements.explain.exact import exact_sentences, shopping_sentence
-from placements.explain.steps import (
+from placements.explain.lanes import (
     FEW_CLUSTERS,
-    FEW_STEPS,
-    MOST_COLUMNS,
-    ClusterSteps,
     FinalSkew,
     LanePanel,
-    SkewCourse,
-    StepChip,
-    Strip,
-    cluster_steps,
     final_skews,
     lane_panels,
     legend_of,
     placed_panels,
+)
+from placements.explain.steps import (
+    FEW_STEPS,
+    MOST_COLUMNS,
+    ClusterSteps,
+    SkewCourse,
+    StepChip,
+    Strip,
+    cluster_steps,
     skew_courses,
     strip_of,
 )

@@ -22,12 +22,12 @@ from placements.engine.limits import limit_words
 from placements.engine.status import NEEDS_RUN, HealthLevel, PlacementHealth
 from placements.explain.advice import OUTDATED, change_words
 from placements.explain.checks import LEVEL
+from placements.explain.lanes import legend_of
 from placements.explain.loss import loss_name
 from placements.explain.moves import NO_BETTER_SET
 from placements.explain.rollouts import (
     wave_counts,
 )
-from placements.explain.steps import legend_of
 from placements.explain.vocabulary import headline, policy_sentence
 from placements.manifests.binding import BindingState
 from placements.manifests.placement import OcmPlacement, parse_placement

@@ -20,6 +20,7 @@ from placements.explain.charts.loss import (
     LossLine,
     survival_chart,
 )
+from placements.explain.lanes import placed_panels
 from placements.explain.loss import (
     IMPACT_BADGES,
     VARIANT_NAMES,
@@ -31,7 +32,6 @@ from placements.explain.loss import (
     worst_by_level,
 )
 from placements.explain.preview import MOST_PICKS, passed_over, pick_lines
-from placements.explain.steps import placed_panels
 from placements.explain.vocabulary import OUTCOME_WORDS
 from placements.models import Placement, ResilienceReport
 from placements.services.loss.evaluation import Impact, chosen_clusters, losses_at

@@ -15,21 +15,18 @@ from placements.explain.decisions import (
     step_sentences,
     step_title,
 )
-from placements.explain.preview import passed_over
-from placements.explain.steps import (
+from placements.explain.lanes import (
     BAND_WORDS,
     MARK_WORDS,
-    MOST_COLUMNS,
     Mark,
-    cluster_steps,
     dividing_key,
     final_skews,
     lane_panels,
     legend_of,
     placed_panels,
-    skew_courses,
-    strip_of,
 )
+from placements.explain.preview import passed_over
+from placements.explain.steps import MOST_COLUMNS, cluster_steps, skew_courses, strip_of
 from placements.explain.vocabulary import (
     OUTCOME_WORDS,
     candidate_words,

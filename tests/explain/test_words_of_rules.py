@@ -22,8 +22,8 @@ from placements.explain.decisions import (
     rank_order_words,
     step_sentences,
 )
+from placements.explain.lanes import final_skews, lane_panels, placed_panels
 from placements.explain.preview import beginning, rescheduling_words
-from placements.explain.steps import final_skews, lane_panels, placed_panels
 from placements.explain.terminal import decision_text
 from placements.explain.vocabulary import (
     TIMES,

@@ -8,7 +8,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from placements.explain.charts.figure import Color, figure
-from placements.explain.steps import (
+from placements.explain.lanes import (
     BLOCKING_WORDS,
     MARK_WORDS,
     Lane,

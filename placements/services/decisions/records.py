@@ -36,7 +36,8 @@ from placements.engine.scheduling.replay import Replay
 from placements.engine.scheduling.scheduler import schedule
 from placements.explain.advice import plausible, trap_sentences
 from placements.explain.exact import ComparedNumber, compared_numbers
-from placements.explain.steps import LanePanel, Strip, placed_panels, strip_of
+from placements.explain.lanes import LanePanel, placed_panels
+from placements.explain.steps import Strip, strip_of
 from placements.models import (
     CHANGES_CLUSTERS,
     Decision,

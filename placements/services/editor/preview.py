@@ -43,18 +43,13 @@ from placements.engine.selection import Selection, select
 from placements.engine.selection import content_hash as content_hash_of_resources
 from placements.explain.advice import bound_sentence, trap_sentences
 from placements.explain.diff import differences
+from placements.explain.lanes import LaneBlock, LanePanel, Mark, placed_panels
 from placements.explain.preview import (
     PickLine,
     passed_over,
     pick_lines,
 )
-from placements.explain.steps import (
-    LaneBlock,
-    LanePanel,
-    Mark,
-    domain_words,
-    placed_panels,
-)
+from placements.explain.steps import domain_words
 from placements.explain.vocabulary import OUTCOME_WORDS, policy_sentence
 from placements.manifests.binding import BindingState
 from placements.manifests.placement import (

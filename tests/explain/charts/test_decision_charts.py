@@ -16,7 +16,7 @@ from placements.engine.scheduling.scheduler import schedule
 from placements.explain.charts.figure import Chart
 from placements.explain.charts.outcomes import funnel_chart, stages
 from placements.explain.charts.scores import affinity_chart, build_up_chart
-from placements.explain.steps import placed_panels
+from placements.explain.lanes import placed_panels
 from tests.builders import (
     cluster,
     decide,

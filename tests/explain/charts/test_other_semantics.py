@@ -10,7 +10,7 @@ from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.replay import Replay
 from placements.engine.scheduling.scheduler import schedule
 from placements.explain.charts.lanes import lanes_figure
-from placements.explain.steps import final_skews, lane_panels, placed_panels
+from placements.explain.lanes import final_skews, lane_panels, placed_panels
 from placements.services.fleet.queries import Skew, headroom_of
 from tests.builders import cluster, fleet, grouped, spread
 from tests.engine.scheduling.other_cycles import kubernetes, ocm
