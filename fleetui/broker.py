@@ -69,7 +69,7 @@ class Channel(virtual.Channel):
 
     def _get(self, queue: str, timeout: float | None = None) -> Any:  # noqa: ARG002  # kombu polls, nothing waits here
         paths = self._paths.setdefault(queue, deque())
-        if not paths:  # listed again each time, reading n messages would cost n²
+        if not paths:  # listed each time, reading n messages would cost n²
             paths.extend(self._list(queue))
         while paths:
             path = paths.popleft()

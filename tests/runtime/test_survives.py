@@ -21,7 +21,7 @@ from tests.rows import member_document, placement_document, spec
 from tests.runtime.processes import PATIENCE, ROOT, Watched, eventually, watching
 from tests.runtime.test_up import parts_of
 
-PLACEMENTS = 30
+PLACEMENTS = 150
 CLUSTERS = 300
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
