@@ -380,8 +380,7 @@ class Versions:
         }
         whole = plain
         if overrides:
-            frozen = sorted(set(map(str, chain.from_iterable(names))))
-            whole = _hash([plain, frozen])
+            whole = _hash([plain, sorted(set(map(str, chain.from_iterable(names))))])
         if acting or sharing:
             whole = _hash([whole, strategy])
         by_cluster = {cluster: names[several] for cluster, several in overrides.items()}

@@ -169,8 +169,7 @@ def _status_of_hub(placement: Placement) -> dict[str, Any]:
     if latest:
         decisions = latest.decisions
         policy = placement.document["spec"].get("policy") or {}
-        names = policy.get("clusterNames") or ()
-        wanted = policy.get("numberOfClusters") or len(names)
+        wanted = policy.get("numberOfClusters") or len(policy.get("clusterNames") or ())
         missing = wanted - sum(one["selected"] for one in decisions)
         scheduled = _scheduled(placement, Truth.FALSE, "", "")
         statuses += hub_conditions.not_scheduled(

@@ -14,7 +14,7 @@ from django.views.decorators.http import require_safe
 
 from fleetui.apimachinery.grouping import grouped
 from fleetui.apimachinery.model import DEFAULT_SEMANTICS
-from fleetui.apimachinery.words import counted
+from fleetui.apimachinery.words import counted, names_and_more
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.htmx import render_page, wants_fragment
 from fleetui.middleware import costly
@@ -74,6 +74,7 @@ from placements.explain.steps import (
     StepChip,
     Strip,
     cluster_steps,
+    domain_words,
     skew_courses,
     strip_of,
 )
@@ -540,11 +541,22 @@ class DecisionPage(DecisionView):
         """The step that selected the first cluster, maybe one of an earlier decision."""
         if not self.kept_steps and self.step in (None, 1):
             return None
-        kept = [(decision_of(row), chip.number) for row, chip in self.kept_steps[:1]]
-        (decision, number), *_ = (*kept, (self.played, 1))
+        decision = self.played
+        number = 1
+        for row, chip in self.kept_steps[:1]:
+            decision = decision_of(row)
+            number = chip.number
         replay = Replay(decision)
         step = replay.step(number)
-        return ReplayedRound(number, step_title(step), step_sentences(replay, step))
+        sentences = step_sentences(replay, step)
+        newer = [
+            f"{name} ({domain_words(self.played, name)})"
+            for name in self.played.cycle.fleet.names
+            if name not in decision.cycle.fleet.positions
+        ]
+        if newer:
+            sentences.append(f"Joined since: {names_and_more(newer, 3)}.")
+        return ReplayedRound(number, step_title(step), sentences)
 
     @property
     def others(self) -> list[tuple[str, list[tuple[str, str]], int]]:

@@ -196,8 +196,7 @@ def _drawn(members: Mapping[str | None, Members]) -> tuple[Domains, Domains]:
     domains = list(members.items())
     if len(domains) <= _COLUMNS:
         return domains, []
-    kept = sorted(domains, key=rank)[: _COLUMNS - 1]
-    values = {value for value, _ in kept}
+    values = {value for value, _ in sorted(domains, key=rank)[: _COLUMNS - 1]}
     return [one for one in domains if one[0] in values], [
         one for one in domains if one[0] not in values
     ]

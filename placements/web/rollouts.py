@@ -627,8 +627,7 @@ def _picture(
     ]
     rest = None
     if result and result.phase is RunPhase.HALTED:
-        word = badges.run_state(run).words.partition(" ")[0]
-        rest = (word, phase_sentence(result))
+        rest = (badges.run_state(run).words.partition(" ")[0], phase_sentence(result))
     columns = wave_columns(
         history.starts,
         pending,

@@ -267,6 +267,7 @@ def test_what_a_decision_ran_into_is_in_sight(viewer: Client, text_of: Fetch) ->
         "palemoth with label system=critical (now none). "
         "This newly selects palemoth and gives up nothing, if the label is true. 7 changes"
     ) in words
+    assert "Joined since: palemoth (south)." in words
     # The clusters that it keeps come first, as steps of the decision that selected them.
     kept = [
         "1 quietheron west selected by decision 1",
@@ -282,7 +283,7 @@ def test_what_a_decision_ran_into_is_in_sight(viewer: Client, text_of: Fetch) ->
     assert "Decision 1. Step 1: why quietheron and not nimblefox or 2 others" in words
     first = Decision.objects.get(placement_name="ledger", number=1).record.decision_id
     assert f'href="/decisions/{first}/?step=2"' in page
-    assert plain(page).count("◀ Back") == 1
+    assert plain(page).count("◀ Decision 1") == 1
     # In the order of what an operator would accept.
     ways = [
         "1 more cluster: 1 in region=south",

@@ -143,8 +143,7 @@ def _append_at(plain: dict[str, Any], *, path: tuple[str, ...], item: object) ->
 
 def prefer_terms(plain: dict[str, Any]) -> None:
     """Make the required terms of a policy preferred ones, with the most weight."""
-    required = _value_at(plain, _AFFINITY).pop(_REQUIRED)
-    for term in required["clusterSelectorTerms"]:
+    for term in _value_at(plain, _AFFINITY).pop(_REQUIRED)["clusterSelectorTerms"]:
         _append_at(
             plain,
             path=_PREFERENCES,

@@ -107,8 +107,7 @@ def identity_in(content: Content) -> dict[str, Any]:
     metadata = content["metadata"]
     keys = ("namespace", "name", "uid", "resourceVersion")
     kept = {key: metadata[key] for key in keys if key in metadata}
-    head = {key: content[key] for key in ("apiVersion", "kind")}
-    return {**head, "metadata": kept}
+    return {**{key: content[key] for key in ("apiVersion", "kind")}, "metadata": kept}
 
 
 @dataclass(frozen=True, slots=True)

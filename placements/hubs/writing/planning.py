@@ -335,8 +335,7 @@ def stage_notes(strategy: Manifest, placement: str) -> tuple[str, ...]:
         counts.update(names)
         key = stage.sorting_label_key
         for name in names if key else ():
-            cluster = fleet.clusters[fleet.positions[name]]
-            if sorting_number(cluster, key) is None:
+            if sorting_number(fleet.clusters[fleet.positions[name]], key) is None:
                 unsorted.append(f"{name} in stage {stage.name}")
     several = [name for name, number in counts.items() if number > 1]
     problems = {
