@@ -105,7 +105,8 @@ _NOT_MONITORED = Q(driver="", hub=LOCAL_HUB)  # the agents of a live hub report 
 def parse_filter_text(text: str) -> ClusterFilter:
     """Return a filter as typed: `key=value` and `!key` are labels, the rest is part of a name.
 
-    `status="Not ready"` is a state, `verdict=NotJoined` a reason, `key=*` a label with any value.
+    `status="Not ready"` is a state, `verdict=NotJoined` a reason, and `key=*` a label
+    with any value.
     """
     words = list[str]()
     labels = list[str]()

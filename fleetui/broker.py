@@ -135,7 +135,7 @@ class Transport(virtual.Transport):
 
     @cached_property
     def _arrivals(self) -> list[FileIO]:
-        """What can be read when a message has come; empty where the kernel has no inotify, or none left."""
+        """What can be read when a message has come; empty where there is no inotify."""
         number = getattr(_kernel, "inotify_init1", lambda _flags: -1)(
             os.O_NONBLOCK | os.O_CLOEXEC
         )
@@ -144,7 +144,7 @@ class Transport(virtual.Transport):
     def drain_events(
         self, connection: Any, timeout: float | None = None, **_options: Any
     ) -> None:
-        """Read a message, or wait for one, and not for long: the worker has other work between two calls."""
+        """Read a message, or wait a little for one: a worker has other work, too."""
         folder = os.fsencode(self.client.transport_options["folder"])  # type: ignore[union-attr,index]  # see above
         for arrivals in self._arrivals:  # each time: the folder may be a new one
             _kernel.inotify_add_watch(arrivals.fileno(), folder, _IN_MOVED_TO)

@@ -30,14 +30,15 @@ class StaticFiles(CompressedManifestStaticFilesStorage):
             self.url = cache(super().url)
 
     def _save(self, name: str, content: "File[Any]") -> str:
-        """Save a file; a style sheet or script of the console without comments and indentation."""
+        """Save a file; a style sheet or script without comments and indentation."""
         if not (unread := _UNREAD.get(name.partition("/")[0])):
             return super()._save(name, content)
         content.seek(0)  # it was read for the hash in its name
         return super()._save(name, ContentFile(unread.sub(b"", content.read())))
 
 
-# Of scripts only comments that start a line or follow a statement: elsewhere they may be part of a text.
+# Of scripts only comments that start a line or follow a statement: elsewhere they may
+# be part of a text.
 _UNREAD = {
     "css": re.compile(rb"\s*/\*.*?\*/|^ +", re.DOTALL | re.MULTILINE),
     "js": re.compile(

@@ -60,7 +60,7 @@ def effects_words(suggestion: Suggestion) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FixLine:
-    """A change that fulfils a placement; without a suggestion, clusters that would have to join."""
+    """A change that fulfils a placement; without a suggestion, clusters have to join."""
 
     words: str
     selected: str

@@ -1,4 +1,4 @@
-"""The domains of a decision as lanes: who is placed, selected by a step, a candidate or blocked."""
+"""The domains of a decision as lanes: who is placed, selected, a candidate, blocked."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -84,7 +84,7 @@ def legend_of(
 
 @dataclass(frozen=True, slots=True)
 class LaneBlock:
-    """One cluster of a lane, or several; `number` is the step that selected it, 0 without one."""
+    """One cluster of a lane, or several; `number` is the step that selected it, or 0."""
 
     mark: Mark
     words: str
@@ -99,8 +99,9 @@ class LaneBlock:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """One topology domain; `value` None: clusters without the key. A bar may end from `low` to `high`.
+    """One topology domain; `value` None: clusters without the key.
 
+    A bar may end from `low` to `high`.
     `placed` and the limit are of one moment, before the step that adds `added` clusters.
     """
 
@@ -127,7 +128,7 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class LanePanel:
-    """One constraint; `slots` is the width of a lane in clusters, of which `text` are for words."""
+    """One constraint; a lane is `slots` clusters wide, of which `text` are for words."""
 
     key: str
     sort: str
@@ -164,7 +165,7 @@ def positions_of(fleet: Fleet, names: Iterable[str]) -> Ints:
 
 
 class _Moment:
-    """The clusters before a step, or at the end: who is placed, who is added, and the mark of each other."""
+    """The clusters before a step, or at the end: the placed, the added, and all marks."""
 
     def __init__(
         self,
@@ -206,13 +207,13 @@ class _Moment:
 
     @cached_property
     def blocking(self) -> list[tuple[str, str]]:
-        """The domains that ended an unfulfilled decision, at its last step and after it: key and value."""
+        """Key and value of what ended an unfulfilled decision, from its last step on."""
         if self.round and self.round.number < self.decision.number_of_rounds:
             return []
         return [(one.topology_key, one.group) for one in pinned_groups(self.decision)]
 
     def marks(self, place: int) -> Any:
-        """Return the mark of every cluster for one constraint, by its place in the policy."""
+        """Return the mark of every cluster for the constraint at a place of the policy."""
         marks = np.empty(len(self.names), dtype=object)
         marks[:] = Mark.OUT  # numpy.full would make it a plain text
         if self.round is None:
@@ -237,7 +238,7 @@ class _Moment:
         *,
         is_named: bool,
     ) -> tuple[LaneBlock, ...]:
-        """Return the segments of a lane: who is placed, by step, then the others in the order of marks."""
+        """Return the segments of a lane: the placed by step, then the others by mark."""
         sums: tuple[LaneBlock, ...] = ()
         if (
             not is_named
@@ -282,9 +283,10 @@ def lane_panels(
 ) -> tuple[LanePanel, ...]:
     """Return the domains of each constraint in a step, or as the decision leaves them.
 
-    Of many domains those near the limits are returned, unless `every`; `is_start`: without what the step
-    adds; `before` as in `placed_panels`; `lost`: placed until this decision; `is_multiple`: one of several
-    pictures beside each other, without room for clusters that are no candidates. Raise IndexError.
+    Of many domains those near the limits are returned, unless `every`; `is_start`:
+    without what the step adds; `before` as in `placed_panels`; `lost`: placed until this
+    decision; `is_multiple`: one of several pictures beside each other, without room for
+    clusters that are no candidates. Raise IndexError.
     """
     if not _spreads(decision):
         return ()
@@ -313,9 +315,9 @@ def _spreads(decision: Decision) -> bool:
 def placed_panels(
     decision: Decision, before: Collection[str] | None = None
 ) -> tuple[LanePanel, ...]:
-    """Return the domains as a decision leaves them; without a spread, by a label that divides the fleet.
+    """Return the domains as a decision leaves them; without a spread, by a label.
 
-    `before`: the clusters that are placed now, where that is not what the decision keeps.
+    `before`: the clusters that are placed now, where the decision does not keep these.
     """
     panels = lane_panels(decision, before=before)
     if panels or decision.is_failed:
@@ -334,7 +336,7 @@ def placed_panels(
 
 
 def dividing_key(decision: Decision) -> str:
-    """Return the region, else the first label with several values of which some clusters share one."""
+    """Return the region, else the first label with several values, some of them shared."""
     fleet = decision.cycle.fleet
     known = sorted({key for one in fleet.clusters[:_SAMPLE] for key in one.labels})
     known.sort(key=lambda key: key.rpartition("/")[2] != "region")
@@ -382,7 +384,7 @@ def _panel(
     highs = projected.smallest + constraint.max_skew
     lows = projected.smallest
     if moment.round is None and not groups.siblings.any():
-        # What is placed must be within the limit on both sides, not only what would be added.
+        # What is placed must be within the limit on both sides, not only what is added.
         fullest = int(counts.max(initial=0))
         lows = np.minimum(highs, max(0, fullest - constraint.max_skew))
     lanes = []
@@ -455,7 +457,7 @@ def _keyless_lane(
     *,
     others: str,
 ) -> list[Lane]:
-    """Return the lanes of the placed clusters without the key: one with the room of the others, or many."""
+    """Return the lanes of the placed clusters without the key: one, or many."""
     without = np.flatnonzero((groups.codes == ABSENT) & np.isin(marks, INSIDE)).tolist()
     if not without:
         return []
@@ -488,9 +490,10 @@ def _keyless_lane(
 
 
 def _others_words(marks: Any, moment: _Moment, domain: tuple[str, str]) -> str:
-    """Return how many candidates a domain has, and how many of these a limit costs or blocks.
+    """Return how many candidates a domain has, and how many a limit costs or blocks.
 
-    Nothing of a decision that evaluated none: its lanes would count others than its page.
+    Nothing of a decision that evaluated none: its lanes would count others than its
+    page.
     """
     if domain in moment.blocking:
         return BLOCKING_WORDS
@@ -517,7 +520,7 @@ def _band_words(
     projected: SkewProjection,
     least: int,
 ) -> tuple[str, str]:
-    """Return where a bar may end: as a sum, and as the label of the band from `least`."""
+    """Return where a bar may end: as a sum, and as the label of the band."""
     low, high = int(projected.smallest.min()), int(projected.smallest.max())
     if low != high:
         return f"emptiest sibling + max skew {constraint.max_skew}", "limit"

@@ -177,7 +177,7 @@ class RunPicture:
 
     @property
     def marks(self) -> list[tuple[int, float]]:
-        """The numbers at the start of the line, from below, with their heights in percent."""
+        """The numbers at the start of the line, from below, with heights in percent."""
         marks = [(0, 0.0)]
         for one in reversed(self.labels):
             if one.height - marks[-1][1] >= _LETTERS:

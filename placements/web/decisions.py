@@ -414,7 +414,7 @@ class DecisionPage(DecisionView):
 
     @property
     def source(self) -> Decision | None:
-        """The earlier decision whose steps and domains the page shows, if it is not this one."""
+        """The earlier decision whose steps and domains are shown, if not this one."""
         return self._source
 
     @cached_property
@@ -656,7 +656,7 @@ class DecisionPage(DecisionView):
 
     @cached_property
     def fix_lines(self) -> list[tuple[FixLine, Help | None]]:
-        """What would fulfil the placement, each with the draft or the cluster that does."""
+        """What would fulfil the placement, each with where that is done."""
         lines = fix_lines(self.fixes, self.new_clusters.removeprefix("possible with "))
         document = decided_document(self) if lines else None
         return [

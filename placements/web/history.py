@@ -172,7 +172,8 @@ def _rollouts_of(
 ) -> dict[datetime, RunRow]:
     """Return the newest rollout of each revision, by when this began.
 
-    A rollout belongs to all revisions from the last before it to its own, which edits change while it runs.
+    A rollout belongs to all revisions from the last before it to its own, which edits
+    change while it runs.
     """
     starts = [one.at for one in reversed(revisions)]
     places = {one.number: at for at, one in enumerate(reversed(revisions), 1)}

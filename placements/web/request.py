@@ -65,7 +65,7 @@ def number_of(text: str, *, digits: int = 9) -> int | None:
 
 
 def file_or_text(request: HttpRequest, text: str) -> str:
-    """Return the uploaded file as text, or else the text. Raise InvalidManifest without either."""
+    """Return the uploaded file as text, or else the text. Raise InvalidManifest."""
     upload = request.FILES.get("file")
     if upload is None and not text.strip():
         raise InvalidManifest.of("", "required", "Required value", "a file or text")

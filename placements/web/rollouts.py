@@ -107,6 +107,7 @@ from placements.services.rollouts.queries import (
     events_of,
     is_rollback,
     latest_run,
+    messages_of,
     older_snapshot,
     parts_of,
     parts_of_steps,
@@ -334,14 +335,8 @@ def _rollout(
         "health_state": badges.placement_state(health) if health else None,
         "clusters_count": len(parts),
     }
-    named = _named_in(result)
-    names = _in_order(run, parts, result) if tab == "clusters" else []
-    page = range_from(request, len(names), _CLUSTERS_SHOWN)
-    shown = names[page.start : page.last]
-    rows = clusters_in(run, list(dict.fromkeys([*shown, *named])), report)
-    by_name = {row.cluster: row for row in rows}
     if result:
-        messages = {name: by_name[name].message for name in named}
+        messages = messages_of(run, _named_in(result))
         context |= _waiting_context(run, result, messages)
     if run.is_running and has_plan and placement:
         context["effects"] = rolling_effects(
@@ -352,13 +347,16 @@ def _rollout(
             can_roll_back=not why_not["roll_back"],
         )
     if tab == "clusters":
+        names = _in_order(run, parts, result)
+        page = range_from(request, len(names), _CLUSTERS_SHOWN)
+        shown = clusters_in(run, names[page.start : page.last], report)
         context["page"] = page
         context["clusters"] = [
             (
                 row,
                 part_state(row.phase, parts.get(row.cluster, Part.PENDING), row.block),
             )
-            for row in map(by_name.__getitem__, shown)
+            for row in shown
         ]
     elif tab == "events":
         context["events"] = event_rows(
@@ -683,10 +681,8 @@ _ORDER: dict[Part | None, int] = {
 """The order of the table of clusters; None is a blocked one."""
 
 
-def _named_in(result: RollingUpdateResult | None) -> list[str]:
+def _named_in(result: RollingUpdateResult) -> list[str]:
     """Return the clusters whose messages the lines of what waits show."""
-    if result is None:
-        return []
     named = [one.cluster for one in result.in_progress[:_MESSAGES]]
     return named + [one.clusters[0] for one in blocked_groups(result)]
 

@@ -94,8 +94,8 @@ def test_applies_documents_of_every_kind(operator: Client) -> None:
     assert rows == [
         ("Placement", "/placements/api/", "api", "Created"),
         ("Cluster", "/clusters/palemoth/", "palemoth", "Joined"),
-        ("Resource", "/resources/_/Namespace/_/other/", "Namespace other", "Created"),
-        ("Resource", SETTINGS, "ConfigMap shop/settings", "Changed"),
+        ("Namespace", "/resources/_/Namespace/_/other/", "other", "Created"),
+        ("ConfigMap", SETTINGS, "shop/settings", "Changed"),
     ]
     assert (
         'href="/placements/web/">web</a>'

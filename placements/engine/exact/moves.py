@@ -218,7 +218,7 @@ def move_model(cycle: Cycle) -> MoveModel | NoPlanReason:
 
 
 def can_balance(cycle: Cycle) -> bool | None:
-    """Return whether moves exceed the hard limits less; None where no fast search finds out."""
+    """Return whether moves exceed hard limits less; None where no fast search finds out."""
     model = move_model(cycle)
     if isinstance(model, NoPlanReason) or not is_small(model.model):
         return None

@@ -273,7 +273,8 @@ def revisions_of(placement: Placement) -> list[Revision]:
 class FurtherDecisions(NamedTuple):
     """The decisions of a revision beside the one that made it.
 
-    `later` are the newest that changed clusters, such as by an eviction, `more` is how many others did.
+    `later` are the newest that changed clusters, such as by an eviction, and `more` is
+    how many others did.
     A revision of resources alone has kept the clusters of the decision `kept`.
     """
 
@@ -285,7 +286,7 @@ class FurtherDecisions(NamedTuple):
 def further_decisions(
     placement: Placement, revisions: Sequence[Revision], page: Sequence[Revision]
 ) -> tuple[Decision | None, dict[datetime, FurtherDecisions]]:
-    """Return the latest decision, and the further ones of a page of the revisions, by when these began."""
+    """Return the latest decision, and the further ones of a page by when revisions began."""
     later, kept = _further_numbers(placement, revisions, page)
     shown = [number for numbers in later.values() for number in numbers[:_LATER_SHOWN]]
     rows = (
@@ -313,7 +314,7 @@ def further_decisions(
 def _further_numbers(
     placement: Placement, revisions: Sequence[Revision], page: Sequence[Revision]
 ) -> tuple[dict[datetime, list[int]], dict[datetime, int]]:
-    """Return the further decisions of each revision, newest first, and the one whose clusters it kept.
+    """Return the further decisions of revisions, newest first, and those they kept.
 
     A decision belongs to the last revision that began before it.
     """

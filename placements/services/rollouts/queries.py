@@ -526,6 +526,16 @@ def clusters_in(
     return clusters
 
 
+def messages_of(run: Rollout, names: Sequence[str]) -> dict[str, str]:
+    """Return what clusters of a rollout in progress last said, with the reason."""
+    rows = Binding.objects.filter(placement=run.placement_id, cluster_name__in=names)
+    columns = ("cluster_name", "unavailable_code", "message")
+    return {
+        name: with_reason(code, message)
+        for name, code, message in rows.values_list(*columns)
+    }
+
+
 def progress_words(run: Rollout) -> str:
     """Return how far a rollout is; empty once its placement is deleted or rolls out something else."""
     if run.placement is None or run.state != Rollout.State.RUNNING:
