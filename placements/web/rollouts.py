@@ -336,8 +336,7 @@ def _rollout(
         "clusters_count": len(parts),
     }
     if result:
-        messages = messages_of(run, _named_in(result))
-        context |= _waiting_context(run, result, messages)
+        context |= _waiting_context(run, result)
     if run.is_running and has_plan and placement:
         context["effects"] = rolling_effects(
             parts.values(),
@@ -681,16 +680,8 @@ _ORDER: dict[Part | None, int] = {
 """The order of the table of clusters; None is a blocked one."""
 
 
-def _named_in(result: RollingUpdateResult) -> list[str]:
-    """Return the clusters whose messages the lines of what waits show."""
-    named = [one.cluster for one in result.in_progress[:_MESSAGES]]
-    return named + [one.clusters[0] for one in blocked_groups(result)]
-
-
-def _waiting_context(
-    run: Rollout, result: RollingUpdateResult, messages: Mapping[str, str]
-) -> dict[str, Any]:
-    """Return why more does not happen now: the limits, blocked clusters, clusters in progress."""
+def _waiting_context(run: Rollout, result: RollingUpdateResult) -> dict[str, Any]:
+    """Return why more does not happen now: limits, blocked clusters, and those in progress."""
     budgets, removals = result.budgets, result.blocked_removals
     updates = budgets.updates
     limits = []
@@ -701,8 +692,12 @@ def _waiting_context(
             RunCount(f"{available:,}", f"available, minimum {updates.minimum:,}"),
             RunCount(f"{away:,} of {updates.limit:,}", "of max unavailable used"),
         ]
+    named = [
+        *(one.cluster for one in result.in_progress[:_MESSAGES]),
+        *(one.clusters[0] for one in blocked_groups(result)),
+    ]
     return {
-        "waits": wait_rows(result, messages),
+        "waits": wait_rows(result, messages_of(run, named)),
         "waits_first": blocked_removals_sentence(removals) if removals else "",
         "limits": limits,
     }
