@@ -6,13 +6,13 @@ from tests.figures import figures
 
 pytestmark = pytest.mark.xdist_group("sources")
 MOST = {
-    "statements": 67_203,
+    "statements": 67_199,
     "tokens per code line": 6.93,
     "wide lines, %": 3.5,
     "conditional expressions per 1,000 statements": 31.6,
     "complex functions": 217,
     "arrows between packages": 580,
-    "functions with one caller, %": 9.6,
+    "functions with one caller, %": 9.5,
     "wide template lines, %": 0.0,
 }
 """Lower them, never raise them."""
