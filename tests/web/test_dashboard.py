@@ -624,10 +624,10 @@ def test_a_picture_has_a_bar_for_clusters_without_the_label(
         re.DOTALL,
     )
 
-    assert "Clusters by system: critical 1, no label 2" in drawn
+    assert "Clusters by system: critical 1, no system 2" in drawn
     assert re.findall(r"<text x[^>]*>([a-z ]+)</text>", drawn) == [
         "critical",
-        "no label",
+        "no system",
     ]
     assert "1 each, 2 without label" in drawn
 

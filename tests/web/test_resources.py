@@ -99,7 +99,7 @@ def test_applies_documents_of_every_kind(operator: Client) -> None:
     ]
     assert (
         'href="/placements/web/">web</a>'
-        in page_text(answer).partition("Rolled out by")[2]
+        in page_text(answer).partition("Selected by")[2]
     )
 
 

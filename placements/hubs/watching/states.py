@@ -91,8 +91,7 @@ def condition_of(
         incomplete = {stream.kind.resource for stream in tried if not stream.is_listed}
         listed = len(kinds - incomplete)
         return HubCondition(HubState.SYNCING, f"{listed} of {len(kinds)} kinds")
-    reasons = (stale_reason(stream, now) for stream in required)
-    reason = next(filter(None, reasons), "")
+    reason = next(filter(None, (stale_reason(stream, now) for stream in required)), "")
     if reason:
         return HubCondition(HubState.STALE, reason)
     return HubCondition(HubState.LIVE)

@@ -38,8 +38,10 @@ class Picture:
 
     @property
     def bars(self) -> dict[str, int]:
-        others = dict.fromkeys([value_words(None)][: self.unlabelled], self.unlabelled)
-        return dict(zip(self.domains, self.counts, strict=True)) | others
+        bars = dict(zip(self.domains, self.counts, strict=True))
+        if self.unlabelled:
+            bars[f"no {self.key.rpartition('/')[2]}"] = self.unlabelled
+        return bars
 
     @property
     def range_words(self) -> str:
