@@ -15,7 +15,7 @@ from fleetui.apimachinery.patches import differ
 from fleetui.apimachinery.secrets import canonical_json, without_secrets
 from fleetui.errors import FleetError
 from placements.hubs.kinds.base import Manifest, StreamKind
-from placements.hubs.kinds.kubefleet import STREAMS
+from placements.hubs.kinds.kubefleet import REQUESTED_BY, STREAMS
 
 Path: TypeAlias = tuple[str, ...]
 ABSENT: Any = object()
@@ -340,9 +340,6 @@ def create_body(
     if "spec" in manifest:
         body["spec"] = deepcopy(manifest["spec"])
     return body
-
-
-REQUESTED_BY = "fleetui.io/requested-by"
 
 
 def identity_of(live: Manifest) -> dict[str, Any]:

@@ -365,7 +365,8 @@ class PageLayout:
             page = address.removeprefix(mount)
             is_independent = f"/{page}".startswith(HUB_INDEPENDENT)
             url = f"{root}{page}" if is_independent else address
-            sections.append(Section(title, url, self._request.path.startswith(url)))
+            is_current = self._request.path_info.startswith(f"/{page}")
+            sections.append(Section(title, url, is_current))
         return sections
 
 

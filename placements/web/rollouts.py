@@ -443,6 +443,8 @@ def staged_run(request: HttpRequest, name: str) -> HttpResponse:
             RunCount(picture.available, "".join(["available", *least]))
         ]
     sentences = badges.without_status(sentences_of(run, result), context["state"])
+    if run.is_mirrored and len(sentences) > 1:
+        context["hub_sentence"] = sentences.pop(0)
     is_held = run.gate in GATES or run.eta.get("reason") in HELD
     if is_held or len(sentences) == 1:  # the title continues after what is waited for
         sentences = [" ".join(sentences).removesuffix(".")]

@@ -115,6 +115,7 @@ def test_the_status_of_a_run_follows_from_the_conditions_of_the_hub(
     ] == (status or {})
     page = admin_client.get("/hubs/prod-eu/rollouts/staged/runs/web-1/")
     assert page.status_code == 200
+    assert (b"Abort" in page.content) == (run.ended_at is None)
     assert admin_client.get("/hubs/prod-eu/rollouts/").content.count(b"web-1") >= 1
 
 
@@ -172,10 +173,33 @@ def test_stages_clusters_tasks_and_times_come_from_the_status(
     page = admin_client.get(
         "/hubs/prod-eu/rollouts/staged/runs/web-1/"
     ).content.decode()
-    for words in ("paris", "rome", "oslo", "canary", "UpdateRunWaiting"):
+    for words in ("paris", "rome", "oslo", "canary", "On the hub: UpdateRunWaiting"):
         assert words in page
+    title = page.partition("<h1>")[2].partition("</h1>")[0]
+    assert "of stage canary" in title
+    assert "UpdateRunWaiting" not in title
     shown = admin_client.get("/hubs/prod-eu/api/v1/staged-runs/web-1").json()
     assert shown["status"]["conditions"][-1]["reason"] == "UpdateRunWaiting"
+
+
+@pytest.mark.parametrize(
+    ("note", "author"),
+    [({"fleetui.io/requested-by": "ana"}, "ana"), ({}, "fleetui")],
+)
+def test_the_author_of_a_run_is_not_the_controller_that_completes_its_spec(
+    live: ProjectedHub, note: dict[str, str], author: str
+) -> None:
+    put_web(live)
+    controller = "cluster-staged-update-run-controller"
+    managers = [
+        *written_by("fleetui", "spec"),
+        *written_by(controller, "spec", at="09:31"),
+    ]
+    status = run_status(progressing("UpdateRunWaiting"), stages=[PROD])
+    put_run(live, status, annotations=note, managedFields=managers)
+
+    run = run_of(live)
+    assert run.created_by == run.started_by == author
 
 
 def test_a_stage_ends_with_success_only(live: ProjectedHub) -> None:

@@ -23,6 +23,8 @@ PLACEMENT_GROUP = "placement.kubernetes-fleet.io"
 CLUSTER_GROUP = "cluster.kubernetes-fleet.io"
 NEWER_GROUPS = ("placement.kubefleet.dev", "rollout.kubefleet.dev")
 PREFIX = "kubernetes-fleet.io/"
+REQUESTED_BY = "fleetui.io/requested-by"
+"""Annotation of what the console made in the name of a person."""
 PARENT = f"{PREFIX}parent-CRP"
 IS_LATEST = f"{PREFIX}is-latest-snapshot"
 IS_LATEST_APPROVAL = f"{PREFIX}isLatestUpdateRunApproval"

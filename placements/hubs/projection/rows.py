@@ -1,6 +1,6 @@
 """Objects of a live hub, read leniently, and the rows and events that are made from them."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy, deepcopy
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -180,7 +180,7 @@ class HubDocument:
         )
         return at or self.created_at
 
-    def manager(self, part: str, *, without: str = "") -> str:
+    def manager(self, part: str, *, without: Collection[str] = ()) -> str:
         """Return who wrote `metadata`, `spec` or `status` last; "" if managed fields do not have it."""
         entries = [
             one
@@ -188,7 +188,7 @@ class HubDocument:
                 mapping_at, items_at(self.content, "metadata", "managedFields")
             )
             if part in items_at(one, "paths")
-            and one.get("manager") not in (None, without)
+            and one.get("manager") not in (None, *without)
         ]
         newest = max(entries, key=lambda one: str(one.get("time") or ""), default={})
         return text_of(newest.get("manager"), longest=128)

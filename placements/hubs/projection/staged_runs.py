@@ -28,7 +28,7 @@ from placements.engine.rollout.staged_run import (
 )
 from placements.explain.staged_updates import staged_document
 from placements.hubs.kinds.base import text_of
-from placements.hubs.kinds.kubefleet import PLACEMENT_GROUP, PREFIX
+from placements.hubs.kinds.kubefleet import PLACEMENT_GROUP, PREFIX, REQUESTED_BY
 from placements.hubs.projection.kinds import APPROVAL_KINDS, RUN_KINDS, STRATEGY_KINDS
 from placements.hubs.projection.placements import placement_keys
 from placements.hubs.projection.rows import (
@@ -69,6 +69,11 @@ _REASONS = {
     "UpdateRunStuck": RunStatus.STUCK,
 }
 Values = Mapping[str, Any]
+
+_RUN_CONTROLLERS = frozenset(
+    {"cluster-staged-update-run-controller", "staged-update-run-controller"}
+)
+"""Managers of the controllers of staged update runs, which also write to `spec`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -391,7 +396,12 @@ class RunRows(RowKind[StagedRun]):
         row.plan = how_far.result.run.to_plain() if how_far.result else None
         row.sync_result = staged_document(how_far.result) if how_far.result else {}
         row.created_at = document.created_at
-        row.created_by = document.manager("spec") or HUB
+        notes = mapping_at(document.content, "metadata", "annotations")
+        row.created_by = (
+            text_of(notes.get(REQUESTED_BY), longest=128)
+            or document.manager("spec", without=_RUN_CONTROLLERS)
+            or HUB
+        )
         row.started_at = how_far.started_at
         row.started_by = row.created_by if row.started_at else ""
         row.placement_id = self.placements.get(document.row.owner)
@@ -513,10 +523,7 @@ def _fill_approval(row: ApprovalRequest, document: HubDocument) -> None:
     row.approved_at = approved_at or accepted_at
     row.approved_by = ""
     if row.approved_at:
-        row.approved_by = (
-            document.manager("status", without="cluster-staged-update-run-controller")
-            or HUB
-        )
+        row.approved_by = document.manager("status", without=_RUN_CONTROLLERS) or HUB
     row.accepted_at = accepted_at
 
 

@@ -157,6 +157,7 @@ def _record(placement_id: int, hub: Hub, *, now: datetime) -> Decision | None:
             placement=placement,
             placement_name=placement.full_name,
             digest=digest,
+            hub_at=_decided_at(observed, course, latest, now=now),
             seen_at=now,
         )
     row.pack(decisions=decisions, bindings=[one.to_plain() for one in bindings])
@@ -164,7 +165,6 @@ def _record(placement_id: int, hub: Hub, *, now: datetime) -> Decision | None:
     row.policy_snapshot = observed.name
     row.observed_generation = observed.observed_generation
     row.condition = words.condition
-    row.hub_at = observed.written_at
     is_decided = row.decision_id is None
     if is_decided:
         _set_replay(row, observed, course, latest, hub, now=now)
@@ -174,6 +174,21 @@ def _record(placement_id: int, hub: Hub, *, now: datetime) -> Decision | None:
         )
     row.save()
     return row.decision if is_decided else None
+
+
+def _decided_at(
+    observed: HubObservation,
+    course: Course,
+    latest: HubDecision | None,
+    *,
+    now: datetime,
+) -> datetime:
+    """Return when the hub decided: a condition that keeps its status has the time of an earlier decision."""
+    written_at = observed.written_at
+    before = latest.hub_at if latest else None
+    if written_at and not (before and written_at <= before):
+        return written_at
+    return course.first.seen_at if course.first else now
 
 
 def _course(observed: HubObservation, base: HubDecision | None) -> Course:
@@ -210,7 +225,9 @@ def _set_replay(
     row.note = ""
     row.inputs = result.inputs
     row.fleet_version = result.version
-    row.decision = _written_decision(observed, result, milliseconds, now=now)
+    row.decision = _written_decision(
+        observed, result, milliseconds, decided_at=row.hub_at or now, now=now
+    )
 
 
 def _replay(
@@ -246,6 +263,7 @@ def _written_decision(
     result: ReplayResult,
     milliseconds: float,
     *,
+    decided_at: datetime,
     now: datetime,
 ) -> Decision:
     value = result.decision
@@ -260,7 +278,7 @@ def _written_decision(
     )
     columns: dict[str, Any] = {
         "number": placement.decisions_made,
-        "created_at": observed.written_at or now,
+        "created_at": decided_at,
         "trigger": "Observed",
         "triggered_by": "hub",
         "record": stored_decisions([value], version.fleet, now=now)[value.id],

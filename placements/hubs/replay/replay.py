@@ -338,12 +338,11 @@ def course_of(observed: HubObservation, before: Bindings) -> Course:
             course.selections.append(change)
     if course.first is None:
         course.before = dict(course.after)
-    for uid in (
-        observed.deleting
-    ):  # a cycle sees nothing that is being deleted; since when is not known
+    # A cycle sees nothing that is being deleted. Since when is not known, but what it deselected was there.
+    for uid in observed.deleting:
         gone = course.after.pop(uid, None)
         left = course.before.get(uid)
-        if gone is not None and left is not None and left.is_active:
+        if gone and gone.is_active and left and left.is_active:
             del course.before[uid]
             course.is_mixed = True
     return course
