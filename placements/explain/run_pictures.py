@@ -125,6 +125,9 @@ class RunPicture:
     unit: str
     available: str = ""
     minimums: tuple[tuple[float, float, int], ...] = field(default=())
+    limits: tuple[
+        str, ...
+    ] = ()  # the minimum of the current stage and of each that follows
     note: str = ""
 
     @property
@@ -512,6 +515,12 @@ def run_picture(
         ),
         available=available,
         minimums=(*lines, *lowest),
+        limits=tuple(
+            f"minimum {value:,} in stage {dict(placed)[start].name}:"
+            f" {first.available:,} at the start, {first.available - value:,} at a time"
+            for start, end, value in lowest
+            if end > (now or 0)
+        ),
         note=_ADDITIONS * has_maximum,
     )
 

@@ -146,7 +146,10 @@ _FILTERS = ("placement", "kind", "state", "waiting")
 
 
 class RunRow(NamedTuple):
-    """One line of the list of runs; a run in progress has `done` of `of` clusters."""
+    """One line of the list of runs; a run in progress has `done` of `of` clusters.
+
+    `url` is empty where the address has become that of another rollout.
+    """
 
     run: Any
     url: str
@@ -254,16 +257,15 @@ def run_rows(
 
 def _row(run: Any) -> RunRow:
     title, ended_reason, eta = run.label, "", ""
+    url = "" if run.is_replaced else run_address(run)
     if run.is_staged:
         title = f"{run.placement_name} · {run.label}"
     elif run.is_running:
-        eta = eta_sentence(run.eta, now=datetime.now(UTC))
+        eta = eta_sentence(run.forecast, now=datetime.now(UTC))
     elif run.ended_reason != UP_TO_DATE:
         ended_reason = run.ended_reason
     began_at = run.started_at or run.created_at
-    return RunRow(
-        run, run_address(run), title, badges.run_state(run), began_at, ended_reason, eta
-    )
+    return RunRow(run, url, title, badges.run_state(run), began_at, ended_reason, eta)
 
 
 @for_readers
@@ -380,7 +382,6 @@ def _run_context(
 ) -> dict[str, Any]:
     """Return what the page of a run of either kind shows: its status, its counts, its picture."""
     placement: Placement | None = run.placement
-    is_paused = placement is not None and placement.paused_since is not None
     has_gate = picture is not None and any(one.gate for one in picture.columns)
     return {
         "run": run,
@@ -388,9 +389,7 @@ def _run_context(
         "now": now,
         "state": badges.run_state(run),
         "is_running": run.is_running,
-        "eta": eta_words(run.eta, is_paused=is_paused, now=now)
-        if run.is_running
-        else "",
+        "eta": eta_words(run.forecast, now=now) if run.is_running else "",
         "counts": state_counts(parts.values()),
         "failed_count": sum(part is Part.FAILED for part in parts.values()),
         "picture": picture,
@@ -438,12 +437,10 @@ def staged_run(request: HttpRequest, name: str) -> HttpResponse:
     )
     picture = context["picture"]
     if run.is_running and picture:
-        least = [f", minimum {value:,}" for *_, value in picture.minimums[:1]]
-        context["limits"] = [
-            RunCount(picture.available, "".join(["available", *least]))
-        ]
+        words = ", ".join(["available", *picture.limits[:1]])
+        context["limits"] = [RunCount(picture.available, words)]
     sentences = badges.without_status(sentences_of(run, result), context["state"])
-    is_held = run.gate in GATES or run.eta.get("reason") in HELD
+    is_held = run.gate in GATES or run.forecast.get("reason") in HELD
     if is_held or len(sentences) == 1:  # the title continues after what is waited for
         sentences = [" ".join(sentences).removesuffix(".")]
     context |= {
@@ -545,7 +542,7 @@ def _stages_picture(
         is_running=run.is_running,
         has_maximum=False,
         unit="stage",
-        is_held=run.eta.get("reason") in HELD,
+        is_held=run.forecast.get("reason") in HELD,
     )
 
 
@@ -641,7 +638,7 @@ def _picture(
         is_running=run.is_running,
         has_maximum=history.adds,
         unit="wave",
-        is_held=run.eta.get("reason") in HELD,
+        is_held=run.forecast.get("reason") in HELD,
     )
 
 
@@ -689,7 +686,10 @@ def _waiting_context(run: Rollout, result: RollingUpdateResult) -> dict[str, Any
         available = max(0, updates.ready - updates.at_risk)
         away = max(0, updates.number - available)
         limits = [
-            RunCount(f"{available:,}", f"available, minimum {updates.minimum:,}"),
+            RunCount(
+                f"{available:,}",
+                f"available, minimum {updates.minimum:,} of {updates.number:,} selected",
+            ),
             RunCount(f"{away:,} of {updates.limit:,}", "of max unavailable used"),
         ]
     named = [
