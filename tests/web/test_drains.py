@@ -151,7 +151,8 @@ def test_a_drain_started_from_the_admin_ends_there(operator: Client, path: str) 
     assert (answer.status_code, answer["Location"]) == (302, admin)
     assert Drain.objects.get().cluster_name == "a"
     shown = operator.get(admin).content.decode()
-    assert 'Drain of a started. <a href="/clusters/a/drain/">' in shown
+    assert "Cluster a drained: no placements to evict." in shown
+    assert '<a href="/clusters/a/drain/">Progress and result</a>' in shown
 
 
 @pytest.mark.nightly
@@ -244,7 +245,7 @@ def test_the_message_that_a_drain_has_started_goes_when_it_has_ended(
     operator: Client, text_of: Fetch
 ) -> None:
     all_joined("a", "b")
-    decided("web", pick_n_spec(1))
+    decided("web", pick_n_spec(2))
     operator.post("/clusters/a/drain/", {"do": "start", "how": "drain", "name": "a"})
     [drain] = Drain.objects.all()
     page = text_of(operator, "/clusters/a/drain/")
@@ -260,6 +261,19 @@ def test_the_message_that_a_drain_has_started_goes_when_it_has_ended(
     assert "Drain of a started." in page
     assert drain.ended_at is None
     assert '<div id="messages" hx-swap-oob="true"></div>' in ended.content.decode()
+
+
+def test_a_drain_that_had_nothing_to_evict_has_one_message(
+    operator: Client, text_of: Fetch
+) -> None:
+    all_joined("a", "b")
+
+    operator.post("/clusters/a/drain/", {"do": "start", "how": "drain"})
+    advance_drains(now=datetime.now(UTC))
+    page = text_of(operator, "/clusters/a/drain/")
+
+    assert "Drained" in page.partition('id="progress"')[2]
+    assert "started." not in page.partition('id="messages"')[2].partition("</div>")[0]
 
 
 @pytest.mark.nightly
