@@ -61,7 +61,7 @@ _STEPS = {
 }
 _DRAINS = {
     Drain.State.RUNNING: Badge("progress", "In progress"),
-    Drain.State.DONE: Badge("healthy", "Drained"),
+    Drain.State.DONE: Badge("healthy", "Completed"),
     Drain.State.CANCELLED: Badge("suspended", "Canceled"),
     Drain.State.EXPIRED: Badge("attention", "Deadline exceeded"),
 }
@@ -127,7 +127,7 @@ def _change(request: HttpRequest, cluster: MemberCluster) -> HttpResponse:
     if back != page and request.POST.get("how") != "cordon":
         done = format_html(
             '{} <a href="{}">Progress and result</a>',
-            done or f"Cluster {cluster.name} drained: no placements to evict.",
+            done or f"Drain of {cluster.name} completed: no placements to evict.",
             page,
         )
     if done:

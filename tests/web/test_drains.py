@@ -151,7 +151,7 @@ def test_a_drain_started_from_the_admin_ends_there(operator: Client, path: str) 
     assert (answer.status_code, answer["Location"]) == (302, admin)
     assert Drain.objects.get().cluster_name == "a"
     shown = operator.get(admin).content.decode()
-    assert "Cluster a drained: no placements to evict." in shown
+    assert "Drain of a completed: no placements to evict." in shown
     assert '<a href="/clusters/a/drain/">Progress and result</a>' in shown
 
 
@@ -272,8 +272,28 @@ def test_a_drain_that_had_nothing_to_evict_has_one_message(
     advance_drains(now=datetime.now(UTC))
     page = text_of(operator, "/clusters/a/drain/")
 
-    assert "Drained" in page.partition('id="progress"')[2]
+    assert "Completed" in page.partition('id="progress"')[2]
     assert "started." not in page.partition('id="messages"')[2].partition("</div>")[0]
+
+
+def test_a_drained_cluster_has_one_status_at_every_door(
+    operator: Client, text_of: Fetch
+) -> None:
+    all_joined("a")
+    drain(["a"], by=None, now=NOW)
+    advance_drains(now=NOW)
+
+    doors = (
+        "/clusters/a/drain/",
+        "/clusters/a/",
+        "/clusters/",
+        "/clusters/?download=csv",
+        "/api/v1/clusters",
+        "/admin/clusters/membercluster/",
+    )
+    pages = {address: text_of(operator, address).lower() for address in doors}
+    assert [door for door, page in pages.items() if "drained" in page] == []
+    assert [door for door, page in pages.items() if "cordoned" not in page] == []
 
 
 @pytest.mark.nightly
