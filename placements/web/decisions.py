@@ -560,19 +560,23 @@ class DecisionPage(DecisionView):
 
     @property
     def others(self) -> list[tuple[str, list[tuple[str, str]], int]]:
-        # Where the stored scores decide who stays, these are shown.
-        stored = {
-            one.cluster: ", ".join(
-                map(signed_text, (one.topology_spread_score, one.affinity_score))
-            )
-            for one in self.value.cycle.live_bindings
-            if self.value.kind is CycleKind.SCALE_DOWN
-        }
         # The newest decision comes first; of each the first names are stored, in the order of its steps. The
         # last selection of a cluster counts.
         newest = dict.fromkeys(
             name for row in self.selecting_decisions for name in reversed(row.joins)
         )
+        selected_by = {
+            name: f"decision {row.number}"
+            for row in reversed(self.selecting_decisions)
+            for name in row.joins
+        }
+        # Where the stored scores decide who stays, these are shown.
+        stored = {
+            one.cluster: f"{signed_text(one.topology_spread_score)}, {signed_text(one.affinity_score)}"
+            f" of {selected_by.get(one.cluster, 'an earlier decision')}"
+            for one in self.value.cycle.live_bindings
+            if self.value.kind is CycleKind.SCALE_DOWN
+        }
         kept = [name for name in reversed(newest) if name in self.played.kept]
         groups = [("Kept, in order of selection", tuple(kept))]
         if len(kept) < len(self.played.kept):
