@@ -317,6 +317,10 @@ class AppliedDocumentSerializer(CamelCaseSerializer):
         help_text="Such as `cluster`, `placement` or `resource`."
     )
     name = serializers.CharField()
+    object_kind = serializers.CharField(
+        help_text="The kind of the manifest, such as `ConfigMap`."
+    )
+    object_name = serializers.CharField(help_text="With its namespace, if it has one.")
     did = enum(
         [
             "created",
