@@ -150,11 +150,13 @@ class Result:
     object_name: str = ""
 
     def of(self, document: Document) -> "Result":
-        """Return the result with what the manifest calls its object."""
         metadata = mapping_at(document.data, "metadata")
-        parts = filter(None, map(metadata.get, ("namespace", "name")))
         return replace(
-            self, object_kind=document.data["kind"], object_name="/".join(parts)
+            self,
+            object_kind=document.data["kind"],
+            object_name="/".join(
+                filter(None, map(metadata.get, ("namespace", "name")))
+            ),
         )
 
 

@@ -104,7 +104,7 @@ from placements.services.decisions.records import (
 from placements.services.decisions.why_not import (
     NOT_IN_FLEET,
     Document,
-    Newcomer,
+    ExplainedCluster,
     decided_document,
     draft_with,
     joined_after,
@@ -560,23 +560,19 @@ class DecisionPage(DecisionView):
 
     @property
     def others(self) -> list[tuple[str, list[tuple[str, str]], int]]:
+        # Where the stored scores decide who stays, these are shown.
+        stored = {
+            one.cluster: ", ".join(
+                map(signed_text, (one.topology_spread_score, one.affinity_score))
+            )
+            for one in self.value.cycle.live_bindings
+            if self.value.kind is CycleKind.SCALE_DOWN
+        }
         # The newest decision comes first; of each the first names are stored, in the order of its steps. The
         # last selection of a cluster counts.
         newest = dict.fromkeys(
             name for row in self.selecting_decisions for name in reversed(row.joins)
         )
-        selected_by = {
-            name: f"decision {row.number}"
-            for row in reversed(self.selecting_decisions)
-            for name in row.joins
-        }
-        # Where the stored scores decide who stays, these are shown.
-        stored = {
-            one.cluster: f"{signed_text(one.topology_spread_score)}, {signed_text(one.affinity_score)}"
-            f" of {selected_by.get(one.cluster, 'an earlier decision')}"
-            for one in self.value.cycle.live_bindings
-            if self.value.kind is CycleKind.SCALE_DOWN
-        }
         kept = [name for name in reversed(newest) if name in self.played.kept]
         groups = [("Kept, in order of selection", tuple(kept))]
         if len(kept) < len(self.played.kept):
@@ -726,7 +722,7 @@ class DecisionPage(DecisionView):
         return "" if words == NOT_IN_FLEET else words
 
     @property
-    def newcomer(self) -> Newcomer | None:
+    def newcomer(self) -> ExplainedCluster | None:
         found = joined_after(self.row, [self.cluster], now=datetime.now(UTC))
         return found.get(self.cluster)
 

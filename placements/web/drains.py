@@ -16,7 +16,6 @@ from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.htmx import render_page
 from fleetui.middleware import costly
 from fleetui.permissions import by_operation, for_operators, for_readers
-from placements.engine.loss import PlacementImpact
 from placements.explain.loss import IMPACT_BADGES
 from placements.manifests.policy import PlacementType
 from placements.models import Binding, Drain, DrainStep, Placement
@@ -125,12 +124,9 @@ def _change(request: HttpRequest, cluster: MemberCluster) -> HttpResponse:
     page = reverse("web:cluster-drain", args=[cluster.name])
     back = next_address(request, page)
     if back != page and request.POST.get("how") != "cordon":
-        done = format_html(
-            '{} <a href="{}">Progress and result</a>',
-            done or f"Drain of {cluster.name} completed: no placements to evict.",
-            page,
-        )
-    if done:
+        done = format_html('{} <a href="{}">Progress and result</a>', done, page)
+    # The page of a drain says itself how far it is: one without evictions has ended by then.
+    if back != page or what == "cancel" or request.POST.get("how") == "cordon":
         messages.success(request, done)
     return redirect(back)
 
@@ -154,12 +150,9 @@ def _start(request: HttpRequest, cluster: MemberCluster) -> str:
             "Required value: some placements lose a cluster without a replacement",
             cluster.name,
         )
-    done = ACTIONS[ActionKind.CLUSTER, "drain"].run(
+    return ACTIONS[ActionKind.CLUSTER, "drain"].run(
         cluster.name, **how, pace=Pace(at_once, None, first or None, deadline)
     )
-    if impact.counts.keys() <= {PlacementImpact.CANNOT, PlacementImpact.STAYS}:
-        return ""  # it ends at once, and its page shows the result
-    return done
 
 
 def _number(

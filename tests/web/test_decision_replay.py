@@ -708,7 +708,7 @@ def test_kept_clusters_are_listed_once_in_the_order_of_their_selection(
     assert "Kept, in order of selection b a · selected by" in page
 
 
-def test_kept_clusters_have_the_number_of_the_decision_of_their_scores(
+def test_scores_of_kept_clusters_are_those_of_the_decisions_that_selected_them(
     viewer: Client, text_of: Fetch
 ) -> None:
     all_joined("a", "b", "c")
@@ -721,9 +721,7 @@ def test_kept_clusters_have_the_number_of_the_decision_of_their_scores(
 
     page = plain(text_of(viewer, address("web")))
 
-    words = (
-        "Kept, in order of selection (scores when selected: topology spread, affinity)"
-    )
-    assert f"{words} c 0, 0 of decision 1 b 0, 0 of decision 2" in page
+    words = "(scores of the decisions that selected them: topology spread, affinity)"
+    assert f"{words} c 0, 0 b 0, 0 · selected by decision 2 , decision 1" in page
     table = plain(text_of(viewer, "/placements/web/"))
     assert table.count("(scores of the decision that selected it)") == 2

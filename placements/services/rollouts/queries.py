@@ -115,7 +115,7 @@ def runs_matching(
     return filter_by(rows, placement_name=placement)
 
 
-# A rollout of a later placement has the address of this one: its name and number.
+# A rollout of a later placement has the address of this one: the same name and number.
 IS_REPLACED = Exists(
     Rollout._base_manager.filter(
         hub=OuterRef("hub"),
