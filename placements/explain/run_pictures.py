@@ -125,9 +125,8 @@ class RunPicture:
     unit: str
     available: str = ""
     minimums: tuple[tuple[float, float, int], ...] = field(default=())
-    limits: tuple[
-        str, ...
-    ] = ()  # the minimum of the current stage and of each that follows
+    # The minimum of the stage in progress and of each that follows.
+    limits: tuple[str, ...] = ()
     note: str = ""
 
     @property

@@ -278,9 +278,9 @@ def _cluster_rows(
     words = waiting_words(
         [row for row, one in statuses.values() if one.level != HealthLevel.HEALTHY]
     )
-    explained = {}
-    if decision:
-        explained = explained_clusters(placement, decision, names, now=now)
+    explained = (
+        explained_clusters(placement, decision, names, now=now) if decision else {}
+    )
     selected_in = _steps_of(decision)
     keys = _keys_of(decision)
     rows = []

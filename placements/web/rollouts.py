@@ -146,10 +146,7 @@ _FILTERS = ("placement", "kind", "state", "waiting")
 
 
 class RunRow(NamedTuple):
-    """One line of the list of runs; a run in progress has `done` of `of` clusters.
-
-    `url` is empty where the address has become that of another rollout.
-    """
+    """One line of the list of runs; a run in progress has `done` of `of` clusters."""
 
     run: Any
     url: str
@@ -257,7 +254,6 @@ def run_rows(
 
 def _row(run: Any) -> RunRow:
     title, ended_reason, eta = run.label, "", ""
-    url = "" if run.is_replaced else run_address(run)
     if run.is_staged:
         title = f"{run.placement_name} · {run.label}"
     elif run.is_running:
@@ -265,7 +261,9 @@ def _row(run: Any) -> RunRow:
     elif run.ended_reason != UP_TO_DATE:
         ended_reason = run.ended_reason
     began_at = run.started_at or run.created_at
-    return RunRow(run, url, title, badges.run_state(run), began_at, ended_reason, eta)
+    return RunRow(
+        run, run_address(run), title, badges.run_state(run), began_at, ended_reason, eta
+    )
 
 
 @for_readers
@@ -315,9 +313,7 @@ def _rollout(
     is_latest = placement is not None and placement.runs_made == run.number
     has_plan = is_latest and not run.is_mirrored
     parts = with_troubles(parts_of(run), result)
-    health = None
-    if placement and not run.is_running:
-        health = health_of(placement, now=now)
+    health = health_of(placement, now=now) if placement and not run.is_running else None
     why_not = Reasons(ActionKind.ROLLING, placement, stop=run)
     context = {
         **_run_context(
@@ -419,9 +415,8 @@ def staged_run(request: HttpRequest, name: str) -> HttpResponse:
     result = result_in(run)
     user, spec_state = current_user(request), spec_state_of(run)
     wanted = request.GET.get("stage", "")
-    window = None
-    if wanted:
-        window = Window(wanted, number_of(request.GET.get("from", "")) or 0)
+    start = number_of(request.GET.get("from", "")) or 0
+    window = Window(wanted, start) if wanted else None
     stages = stages_of(run, result, window) if result else []
     plan = plan_of(run)
     waits = result.waits if result else ()
@@ -527,9 +522,11 @@ def _stages_picture(
     since = run.started_at or until
     dots = {}
     for step in plan.steps:
-        took = None
-        if step.started_at:
-            took = seconds_between(step.started_at, step.done_at or until)
+        took = (
+            seconds_between(step.started_at, step.done_at or until)
+            if step.started_at
+            else None
+        )
         part = parts[step.name]
         dots[step.name] = Dot(step.name, LEVELS[part], part, took)
     moments = moments_of(run, since=since)
@@ -619,9 +616,11 @@ def _picture(
     pending = [
         [name for name in wave if name in waiting] for wave in [*run.waves, left]
     ]
-    rest = None
-    if result and result.phase is RunPhase.HALTED:
-        rest = (badges.run_state(run).words.partition(" ")[0], phase_sentence(result))
+    rest = (
+        (badges.run_state(run).words.partition(" ")[0], phase_sentence(result))
+        if result and result.phase is RunPhase.HALTED
+        else None
+    )
     columns = wave_columns(
         history.starts,
         pending,
