@@ -128,6 +128,7 @@ class RolloutRowSerializer(RowSerializer):
         model = Rollout
         fields: tuple[str, ...] = (
             "placement",
+            "placement_is_deleted",
             "number",
             "state",
             "version",
@@ -371,7 +372,7 @@ class RolloutViewSet(FullNameViewSet):
                 if rows is None
                 else RolloutClusterSerializer(rows, many=True).data,
                 "eta": eta_document(
-                    run.eta,
+                    run.forecast,
                     started_at=run.started_at,
                     ended_at=run.ended_at,
                     now=datetime.now(UTC),
@@ -674,6 +675,7 @@ class StagedRunSerializer(RowSerializer):
             "namespace",
             "name",
             "placement",
+            "placement_is_deleted",
             "status",
             "snapshot",
             "revision_number",

@@ -33,6 +33,7 @@ from placements.models import (
     ResourceSnapshot,
 )
 from placements.models.closed_sets import values_of
+from placements.services.apply import Result
 
 VERDICTS = ("", *map(str, EligibilityKind))
 LABELS = component("Labels")
@@ -310,13 +311,23 @@ class WarningSerializer(CamelCaseSerializer):
     """A warning about a document that was accepted."""
 
 
+@fields_of(
+    Result,
+    "kind",
+    "name",
+    "object_kind",
+    "object_name",
+    "did",
+    "message",
+    "warnings",
+    kind="Such as `cluster`, `placement` or `resource`.",
+    object_kind="The kind of the manifest, such as `ConfigMap`.",
+    object_name="With its namespace, if it has one.",
+    message="The reason, of an eviction.",
+)
 class AppliedDocumentSerializer(CamelCaseSerializer):
     """The result for one document."""
 
-    kind = serializers.CharField(
-        help_text="Such as `cluster`, `placement` or `resource`."
-    )
-    name = serializers.CharField()
     did = enum(
         [
             "created",
@@ -328,9 +339,6 @@ class AppliedDocumentSerializer(CamelCaseSerializer):
             "invalid",
         ],
         help_text="`executed`, `not-executed` and `invalid` are of evictions.",
-    )
-    message = serializers.CharField(
-        allow_blank=True, help_text="The reason, of an eviction."
     )
     warnings = WarningSerializer(many=True)
 

@@ -64,7 +64,7 @@ def _rollout_status(console: Console, options: Namespace) -> int:
     latest = next(
         list_rows(console.client, "rollouts", {"placement": options.name}, most=1), None
     )
-    if latest is None:
+    if latest is None or latest["placementIsDeleted"]:
         console.client.request("GET", path_to("placements/{name}", options.name))
         console.line(f"{options.name} has no rollout yet")
         return 0

@@ -616,6 +616,7 @@ NO_FORECAST = {
     "paused": "No forecast while the rollout is paused.",
     "stopped": "No forecast while the rollout is stopped.",
     "not-started": "No forecast before the run starts.",
+    "approval": "No forecast while the run waits for approval.",
     "stalled": "No forecast: the rollout waits for clusters that it cannot update.",
     "no-rate": "No forecast before the first update is done.",
 }
@@ -635,9 +636,7 @@ def eta_document(
     if ended_at:
         remaining = {"seconds": 0, "runs": 0}
     elif remaining:
-        since = 0.0
-        if eta.get("cause") != "approval":  # until then the work left stays the same
-            since = (now - datetime.fromisoformat(eta["at"])).total_seconds()
+        since = (now - datetime.fromisoformat(eta["at"])).total_seconds()
         remaining = {
             **remaining,
             "seconds": round(max(0.0, remaining["seconds"] - since), 1),
@@ -672,10 +671,8 @@ def eta_sentence(eta: Document, *, now: datetime) -> str:
     return f"about {duration_text(steps * step)} left{rest} ({basis})"
 
 
-def eta_words(eta: Document, *, is_paused: bool, now: datetime) -> str:
+def eta_words(eta: Document, *, now: datetime) -> str:
     """Return the time left of a run in progress, or why it is not known."""
-    if is_paused:
-        return NO_FORECAST["paused"]
     return eta_sentence(eta, now=now) or NO_FORECAST.get(eta.get("reason", ""), "")
 
 

@@ -125,6 +125,8 @@ class RunPicture:
     unit: str
     available: str = ""
     minimums: tuple[tuple[float, float, int], ...] = field(default=())
+    # The minimum of the stage in progress and of each that follows.
+    limits: tuple[str, ...] = ()
     note: str = ""
 
     @property
@@ -512,6 +514,12 @@ def run_picture(
         ),
         available=available,
         minimums=(*lines, *lowest),
+        limits=tuple(
+            f"minimum {value:,} in stage {dict(placed)[start].name}:"
+            f" {first.available:,} at the start, {first.available - value:,} at a time"
+            for start, end, value in lowest
+            if end > (now or 0)
+        ),
         note=_ADDITIONS * has_maximum,
     )
 

@@ -40,6 +40,7 @@ class Run(HubRow):
     BEGAN: str
     """The column by which lists order it."""
     LONG_COLUMNS: tuple[str, ...]
+    placement_id: int | None
     failed: int
     gate: str | None = None
     """Annotated `with_status`: on how many clusters it failed, and what it waits for first."""
@@ -73,6 +74,17 @@ class Run(HubRow):
     @property
     def is_running(self) -> bool:
         return self.ended_at is None
+
+    @property
+    def placement_is_deleted(self) -> bool:  # its name may be that of a later one
+        return self.placement_id is None
+
+    @property
+    def forecast(self) -> dict[str, Any]:
+        # Whatever the last sync found: a staged run is not synced while its placement is paused.
+        if self.placement is None or self.placement.paused_since is None:
+            return self.eta
+        return {**self.eta, "left": None, "reason": "paused"}
 
     @property
     def began_at(self) -> datetime:

@@ -136,13 +136,28 @@ from placements.services.snapshots import applied_objects, draft_cycle, placed_o
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The result for one document; `message` is a message, if there is more than the result."""
+    """The result for one document; `message` is a message, if there is more than the result.
+
+    `kind` and `name` are those of events and addresses; `object_kind` and `object_name` are in the manifest.
+    """
 
     kind: str
     name: str
     did: str
     warnings: tuple[ManifestWarning, ...] = ()
     message: str = ""
+    object_kind: str = ""
+    object_name: str = ""
+
+    def of(self, document: Document) -> "Result":
+        metadata = mapping_at(document.data, "metadata")
+        return replace(
+            self,
+            object_kind=document.data["kind"],
+            object_name="/".join(
+                filter(None, map(metadata.get, ("namespace", "name")))
+            ),
+        )
 
 
 MOST_APPLIED = 50_000
@@ -280,9 +295,9 @@ def apply_documents(
     except _STOPS as error:
         if results.keys() == unchanged:
             raise
-        written = [results[id(one)] for one in documents if id(one) in results]
+        written = [results[id(one)].of(one) for one in documents if id(one) in results]
         raise PartlyApplied(error, written, total=len(documents)) from error
-    return [results[id(one)] for one in documents]
+    return [results[id(one)].of(one) for one in documents]
 
 
 def _keep_fleet() -> None:

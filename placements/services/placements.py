@@ -394,11 +394,19 @@ def delete_placement(
         current = locked_placement(name, by=by, expected=expected, removes=True)
         if current.deleting_since is None:
             current.deleting_since, current.revision = now, current.revision + 1
+            current.trigger = "deleted"
+            current.triggered_by = actor_name(by)
             current.deletion_number = current.bindings.exclude(
                 state=BindingState.UNSCHEDULED
             ).count()
             current.save(
-                update_fields=["deleting_since", "deletion_number", "revision"]
+                update_fields=[
+                    "deleting_since",
+                    "deletion_number",
+                    "revision",
+                    "trigger",
+                    "triggered_by",
+                ]
             )
             record_event(
                 "deleted",

@@ -18,6 +18,7 @@ from placements.services.filters import (
     placements_matching,
     resources_matching,
 )
+from placements.services.rollouts.queries import IS_REPLACED
 
 MOST = 20
 _NAME = r"[a-z0-9][a-z0-9.-]*"
@@ -112,11 +113,14 @@ def completed(text: str) -> list[tuple[str, str]]:
 
 
 def rollouts_named(text: str) -> QuerySet[Rollout]:
-    """Return the rollouts with the number in a text, of the placement that it names; unordered."""
+    """Return the rollouts with the number in a text, of the placement that it names; unordered.
+
+    Of two placements that had one name, those of the later: they have the addresses.
+    """
     match = _RUN.fullmatch(text.lower())
     if not match:
         return Rollout.objects.none()
-    rows = Rollout.objects.filter(number=int(match["number"]))
+    rows = Rollout.objects.filter(~IS_REPLACED, number=int(match["number"]))
     return rows.filter(placement_name=match["name"]) if match["name"] else rows
 
 

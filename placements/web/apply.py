@@ -40,7 +40,7 @@ from placements.services.fleet.forms import read_documents
 from placements.services.placements import UnschedulesEverything
 from placements.services.resources.operations import RESOURCE
 from placements.services.teams import may_change_resource
-from placements.web.activity import object_label, url_of
+from placements.web.activity import url_of
 from placements.web.dry_runs import dry_run_response
 from placements.web.request import actor, file_or_text, is_confirmed
 from placements.web.resources import placements_selecting
@@ -183,18 +183,13 @@ def _object_previews(
             if change and len(rows) < _MOST_SHOWN
             else ()
         )
-        label = object_label(one.kind, one.name)
-        if one.kind != RESOURCE:
-            label = f"{one.kind} {label}"
+        label = f"{one.object_kind} {one.object_name}"
         rows.append(ObjectPreview(label, one.did, one.warnings, lines))
     return rows
 
 
-def _linked(results: Sequence[Result]) -> list[tuple[Result, str, str]]:
-    return [
-        (one, object_label(one.kind, one.name), url_of(one.kind, one.name))
-        for one in results
-    ]
+def _linked(results: Sequence[Result]) -> list[tuple[Result, str]]:
+    return [(one, url_of(one.kind, one.name)) for one in results]
 
 
 def _rolling_out(documents: Sequence[Document], results: Sequence[Result]) -> list[str]:

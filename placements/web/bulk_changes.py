@@ -32,7 +32,13 @@ from placements.services.fleet.forms import (
     typed_rows,
 )
 from placements.services.undo import undo_change
-from placements.web.request import actor, for_action, next_address, redirect_after
+from placements.web.request import (
+    actor,
+    for_action,
+    next_address,
+    number_of,
+    redirect_after,
+)
 
 _ROWS_SHOWN = 200
 _WITH_FORM = ("labels", "taints")
@@ -152,6 +158,7 @@ def _page(
         {
             "action": action,
             "names": names,
+            "matched": "all" in params and number_of(params.get("matched", "")),
             "next": next_address(request, ""),
             "has_form": action.name in _WITH_FORM,
             "remove": params.get("remove", ""),

@@ -104,7 +104,7 @@ from placements.services.decisions.records import (
 from placements.services.decisions.why_not import (
     NOT_IN_FLEET,
     Document,
-    Newcomer,
+    ExplainedCluster,
     decided_document,
     draft_with,
     joined_after,
@@ -722,7 +722,7 @@ class DecisionPage(DecisionView):
         return "" if words == NOT_IN_FLEET else words
 
     @property
-    def newcomer(self) -> Newcomer | None:
+    def newcomer(self) -> ExplainedCluster | None:
         found = joined_after(self.row, [self.cluster], now=datetime.now(UTC))
         return found.get(self.cluster)
 

@@ -60,7 +60,7 @@ _STEPS = {
 }
 _DRAINS = {
     Drain.State.RUNNING: Badge("progress", "In progress"),
-    Drain.State.DONE: Badge("healthy", "Drained"),
+    Drain.State.DONE: Badge("healthy", "Completed"),
     Drain.State.CANCELLED: Badge("suspended", "Canceled"),
     Drain.State.EXPIRED: Badge("attention", "Deadline exceeded"),
 }
@@ -125,7 +125,9 @@ def _change(request: HttpRequest, cluster: MemberCluster) -> HttpResponse:
     back = next_address(request, page)
     if back != page and request.POST.get("how") != "cordon":
         done = format_html('{} <a href="{}">Progress and result</a>', done, page)
-    messages.success(request, done)
+    # The page of a drain says itself how far it is: one without evictions has ended by then.
+    if back != page or what == "cancel" or request.POST.get("how") == "cordon":
+        messages.success(request, done)
     return redirect(back)
 
 

@@ -12,8 +12,7 @@ from django.http import HttpRequest
 
 from clusters.queries import current_fleet
 from fleetui.apimachinery.words import names_and_more
-from placements.engine.scheduling.decision import CycleKind
-from placements.engine.scheduling.outcome import ClusterOutcome, Outcome, Outcomes
+from placements.engine.scheduling.outcome import ClusterOutcome, Outcome
 from placements.engine.status import TROUBLED, HealthLevel
 from placements.explain.vocabulary import (
     OUTCOME_ORDER,
@@ -25,14 +24,12 @@ from placements.manifests.policy import PlacementType
 from placements.models import Binding, Decision, Placement
 from placements.services.decisions.records import (
     decision_of,
-    last_steps,
-    readable_decisions,
     summary_of,
 )
 from placements.services.decisions.why_not import (
-    Newcomer,
+    ExplainedCluster,
     bound_and_members,
-    joined_after,
+    explained_clusters,
 )
 from placements.services.health import cluster_statuses
 from placements.services.rollouts.queries import waiting_words
@@ -281,41 +278,24 @@ def _cluster_rows(
     words = waiting_words(
         [row for row, one in statuses.values() if one.level != HealthLevel.HEALTHY]
     )
-    outcomes = Outcomes(decision_of(decision)) if decision else None
+    explained = (
+        explained_clusters(placement, decision, names, now=now) if decision else {}
+    )
     selected_in = _steps_of(decision)
-    strip = last_steps(decision) if decision else None
-    decided = {chip.cluster: chip for chip in strip.chips} if strip else {}
-    fleet, keys = outcomes.cycle.fleet if outcomes else None, _keys_of(decision)
-    newer = [name for name in names if fleet and name not in fleet.positions]
-    joined = joined_after(decision, newer, now=now) if decision and newer else {}
-    selecting = None
-    if decision and decision_of(decision).kind is CycleKind.SCALE_DOWN:
-        selections = readable_decisions(placement).filter(joins_count__gt=0)
-        selecting = selections.filter(number__lt=decision.number).first()
-    before = Outcomes(decision_of(selecting)) if selecting else None
+    keys = _keys_of(decision)
     rows = []
     for name in names:
         row, status = statuses.get(name, (None, None))
-        place = fleet.positions.get(name) if fleet else None
-        outcome = outcomes.of(name) if outcomes and place is not None else None
-        newcomer = joined.get(name, Newcomer())
-        known = fleet.clusters[place] if fleet and place is not None else newcomer
+        known = explained.get(name, ExplainedCluster())
+        badge = Badge(outcome_kind(known.outcome), OUTCOME_WORDS[known.outcome])
         if status:
             badge = Badge(status.level, status.word)
-        else:
-            code = outcome.state if outcome else newcomer.outcome
-            badge = Badge(outcome_kind(code), OUTCOME_WORDS[code])
-            if placement.deleting_since and code in (Outcome.PICKED, Outcome.KEPT):
-                badge = Badge("suspended", "Removed")
-        why = newcomer.why + newcomer.joined
-        if outcome:
-            why = outcome_sentences(outcome)[0]
-            is_left_out = outcome.state == Outcome.NOT_REACHED
-            if before and is_left_out and name in before.cycle.fleet.positions:
-                earlier = outcome_sentences(before.of(name))[0]
-                why += f". When clusters were last selected: {earlier}"
-        if name in decided:
-            why = decided[name].why
+        elif placement.deleting_since and known.outcome in (
+            Outcome.PICKED,
+            Outcome.KEPT,
+        ):
+            badge = Badge("suspended", "Removed")
+        why = known.why + known.joined
         if outdated.get(name):
             why = f"Not selected if rescheduled: {outdated[name]}"
         rows.append(

@@ -259,6 +259,10 @@ def placements(request: HttpRequest) -> HttpResponse:
     page = page_from(request, listed, order=order, unique="full_name")
     counts = counts_in_all(stored.totals)
     count = rows.count()
+    seen: dict[Any, int] = {None: counts.in_all, **counts.by_state}
+    if count != seen[wanted.state] and wanted == PlacementFilter(state=wanted.state):
+        # Placements were deleted since the last comparison: all figures are of one moment.
+        counts = counts_in_all(navigation_of(request, is_outdated=True).totals)
     return render_page(
         request,
         "placements/list.html",

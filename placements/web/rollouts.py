@@ -257,7 +257,7 @@ def _row(run: Any) -> RunRow:
     if run.is_staged:
         title = f"{run.placement_name} · {run.label}"
     elif run.is_running:
-        eta = eta_sentence(run.eta, now=datetime.now(UTC))
+        eta = eta_sentence(run.forecast, now=datetime.now(UTC))
     elif run.ended_reason != UP_TO_DATE:
         ended_reason = run.ended_reason
     began_at = run.started_at or run.created_at
@@ -313,9 +313,7 @@ def _rollout(
     is_latest = placement is not None and placement.runs_made == run.number
     has_plan = is_latest and not run.is_mirrored
     parts = with_troubles(parts_of(run), result)
-    health = None
-    if placement and not run.is_running:
-        health = health_of(placement, now=now)
+    health = health_of(placement, now=now) if placement and not run.is_running else None
     why_not = Reasons(ActionKind.ROLLING, placement, stop=run)
     context = {
         **_run_context(
@@ -380,7 +378,6 @@ def _run_context(
 ) -> dict[str, Any]:
     """Return what the page of a run of either kind shows: its status, its counts, its picture."""
     placement: Placement | None = run.placement
-    is_paused = placement is not None and placement.paused_since is not None
     has_gate = picture is not None and any(one.gate for one in picture.columns)
     return {
         "run": run,
@@ -388,9 +385,7 @@ def _run_context(
         "now": now,
         "state": badges.run_state(run),
         "is_running": run.is_running,
-        "eta": eta_words(run.eta, is_paused=is_paused, now=now)
-        if run.is_running
-        else "",
+        "eta": eta_words(run.forecast, now=now) if run.is_running else "",
         "counts": state_counts(parts.values()),
         "failed_count": sum(part is Part.FAILED for part in parts.values()),
         "picture": picture,
@@ -420,9 +415,8 @@ def staged_run(request: HttpRequest, name: str) -> HttpResponse:
     result = result_in(run)
     user, spec_state = current_user(request), spec_state_of(run)
     wanted = request.GET.get("stage", "")
-    window = None
-    if wanted:
-        window = Window(wanted, number_of(request.GET.get("from", "")) or 0)
+    start = number_of(request.GET.get("from", "")) or 0
+    window = Window(wanted, start) if wanted else None
     stages = stages_of(run, result, window) if result else []
     plan = plan_of(run)
     waits = result.waits if result else ()
@@ -438,14 +432,12 @@ def staged_run(request: HttpRequest, name: str) -> HttpResponse:
     )
     picture = context["picture"]
     if run.is_running and picture:
-        least = [f", minimum {value:,}" for *_, value in picture.minimums[:1]]
-        context["limits"] = [
-            RunCount(picture.available, "".join(["available", *least]))
-        ]
+        words = ", ".join(["available", *picture.limits[:1]])
+        context["limits"] = [RunCount(picture.available, words)]
     sentences = badges.without_status(sentences_of(run, result), context["state"])
     if run.is_mirrored and len(sentences) > 1:
         context["hub_sentence"] = sentences.pop(0)
-    is_held = run.gate in GATES or run.eta.get("reason") in HELD
+    is_held = run.gate in GATES or run.forecast.get("reason") in HELD
     if is_held or len(sentences) == 1:  # the title continues after what is waited for
         sentences = [" ".join(sentences).removesuffix(".")]
     context |= {
@@ -532,9 +524,11 @@ def _stages_picture(
     since = run.started_at or until
     dots = {}
     for step in plan.steps:
-        took = None
-        if step.started_at:
-            took = seconds_between(step.started_at, step.done_at or until)
+        took = (
+            seconds_between(step.started_at, step.done_at or until)
+            if step.started_at
+            else None
+        )
         part = parts[step.name]
         dots[step.name] = Dot(step.name, LEVELS[part], part, took)
     moments = moments_of(run, since=since)
@@ -547,7 +541,7 @@ def _stages_picture(
         is_running=run.is_running,
         has_maximum=False,
         unit="stage",
-        is_held=run.eta.get("reason") in HELD,
+        is_held=run.forecast.get("reason") in HELD,
     )
 
 
@@ -624,9 +618,11 @@ def _picture(
     pending = [
         [name for name in wave if name in waiting] for wave in [*run.waves, left]
     ]
-    rest = None
-    if result and result.phase is RunPhase.HALTED:
-        rest = (badges.run_state(run).words.partition(" ")[0], phase_sentence(result))
+    rest = (
+        (badges.run_state(run).words.partition(" ")[0], phase_sentence(result))
+        if result and result.phase is RunPhase.HALTED
+        else None
+    )
     columns = wave_columns(
         history.starts,
         pending,
@@ -643,7 +639,7 @@ def _picture(
         is_running=run.is_running,
         has_maximum=history.adds,
         unit="wave",
-        is_held=run.eta.get("reason") in HELD,
+        is_held=run.forecast.get("reason") in HELD,
     )
 
 
@@ -691,7 +687,10 @@ def _waiting_context(run: Rollout, result: RollingUpdateResult) -> dict[str, Any
         available = max(0, updates.ready - updates.at_risk)
         away = max(0, updates.number - available)
         limits = [
-            RunCount(f"{available:,}", f"available, minimum {updates.minimum:,}"),
+            RunCount(
+                f"{available:,}",
+                f"available, minimum {updates.minimum:,} of {updates.number:,} selected",
+            ),
             RunCount(f"{away:,} of {updates.limit:,}", "of max unavailable used"),
         ]
     named = [

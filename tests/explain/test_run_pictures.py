@@ -264,3 +264,25 @@ def test_a_first_deployment_by_stages_has_no_minimum_and_updates_as_many_at_once
     assert [one.words for one in picture.labels] == ["4 expected"]
     ends = [(one.at, one.new) for one in picture.points]
     assert ends == [(0, 0), (0.475, 2), (0.95, 4)]
+
+
+def test_the_minimum_is_that_of_the_stage_in_progress_and_of_what_was_available() -> (
+    None
+):
+    dots = tuple(_dots(dict.fromkeys("abcde", "healthy")).values())
+    columns = [
+        RunColumn("1 canary", dots=dots[:1], minimum=4),
+        RunColumn("2 prod", dots=dots[1:], minimum=3),
+    ]
+    started = [
+        RunColumn("1 canary", start=0, end=10, minimum=4),
+        RunColumn("2 prod", start=10, end=30, is_current=True, minimum=3),
+    ]
+
+    canary, prod = _picture(columns, [(0.0, _progress(5, 0))]).limits
+    assert canary == "minimum 4 in stage 1 canary: 5 at the start, 1 at a time"
+    assert prod == "minimum 3 in stage 2 prod: 5 at the start, 2 at a time"
+    assert _picture(started, [(0.0, _progress(5, 0))]).limits == (prod,)
+    assert _picture(started, [(0.0, _progress(4, 0, 1))]).limits == (
+        "minimum 2 in stage 2 prod: 4 at the start, 2 at a time",
+    )

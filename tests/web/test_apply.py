@@ -59,7 +59,7 @@ def test_a_preview_shows_the_difference_of_each_object_and_writes_nothing(
     assert objects_in(page) == [
         ("Would be created", "Namespace other"),
         ("Would be changed", "ConfigMap shop/settings"),
-        ("Would be joined", "cluster a"),
+        ("Would be joined", "MemberCluster a"),
         ("Unchanged", "Namespace shop"),
     ]
     assert "color: blue" in page.partition('id="apply-preview"')[2]
@@ -131,7 +131,7 @@ def test_the_results_have_the_kind_of_each_object(operator: Client) -> None:
     done = page_text(applied(operator, text_of(SETTINGS, member_document("a"))))
 
     found = re.findall(r'<td>(\w+)</td>\s*<th scope="row"><a[^>]*>([^<]*)</a>', done)
-    assert found == [("ConfigMap", "shop/settings"), ("Cluster", "a")]
+    assert found == [("ConfigMap", "shop/settings"), ("MemberCluster", "a")]
 
 
 def test_a_placement_is_the_next_step_after_what_no_placement_selects(
@@ -332,7 +332,7 @@ def test_unscheduling_everything_is_previewed_and_needs_a_confirmation(
     refused = operator.post(APPLY, sent)
     done = operator.post(APPLY, {**sent, "confirm": "unschedule-everything"})
 
-    assert objects_in(page) == [("Would be changed", "placement web")]
+    assert objects_in(page) == [("Would be changed", "ClusterResourcePlacement web")]
     assert "This removes the placement from all clusters" in page
     assert (refused.status_code, done.status_code) == (409, 200)
     assert Placement.objects.get().revision == 2

@@ -275,3 +275,19 @@ def test_what_is_no_path_of_this_host_is_no_place_to_go_to(
 
     assert answer.status_code == 302
     assert answer["Location"] in ("/", "/clusters/a/")
+
+
+def test_an_action_on_all_that_match_says_that_others_match_than_were_shown(
+    operator: Client,
+) -> None:
+    listed = operator.get("/clusters/").content.decode()
+    [matched] = re.findall(r'name="matched" value="(\d+)"', listed)
+    given = {"all": "1", "matched": matched}
+    same = page_text(operator.post("/clusters/bulk/cordon/", given))
+    joined("newcomer")
+    more = page_text(operator.post("/clusters/bulk/cordon/", given))
+
+    assert "when the list was shown" not in same
+    number = int(matched)
+    assert f"{number + 1} clusters match now, {number} when the list was shown." in more
+    assert '<a href="/clusters/newcomer/">newcomer</a>' in more

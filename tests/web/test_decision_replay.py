@@ -706,3 +706,22 @@ def test_kept_clusters_are_listed_once_in_the_order_of_their_selection(
     page = plain(text_of(viewer, address("web")))
 
     assert "Kept, in order of selection b a · selected by" in page
+
+
+def test_scores_of_kept_clusters_are_those_of_the_decisions_that_selected_them(
+    viewer: Client, text_of: Fetch
+) -> None:
+    all_joined("a", "b", "c")
+    for number, moment in ((1, 0), (3, 1), (2, 2)):
+        later = timedelta(minutes=moment)
+        save_placement(
+            placement_document("web", pick_n_spec(number)), by=None, now=NOW + later
+        )
+        run_due(after=later)
+
+    page = plain(text_of(viewer, address("web")))
+
+    words = "(scores of the decisions that selected them: topology spread, affinity)"
+    assert f"{words} c 0, 0 b 0, 0 · selected by decision 2 , decision 1" in page
+    table = plain(text_of(viewer, "/placements/web/"))
+    assert table.count("(scores of the decision that selected it)") == 2

@@ -91,7 +91,7 @@ def test_begins_at_the_requested_pace(operator: Client) -> None:
     row = Drain.objects.get()
 
     assert (answer.status_code, answer["Location"]) == (302, PAGE)
-    assert "Drain of nimblefox started." in page_text(operator.get(PAGE))
+    assert "In progress" in page_text(operator.get(PAGE))
     assert (row.at_once, row.first, row.started_by) == (2, ["web", "batch"], "ana")
     assert row.deadline is not None
     assert (
@@ -240,11 +240,11 @@ def test_follows_the_drain_and_shows_only_news(
     assert 'id="messages"' not in news.content.decode()
 
 
-def test_the_message_that_a_drain_has_started_goes_when_it_has_ended(
+def test_a_drain_says_that_it_has_started_only_elsewhere_and_clears_messages_at_its_end(
     operator: Client, text_of: Fetch
 ) -> None:
     all_joined("a", "b")
-    decided("web", pick_n_spec(1))
+    decided("web", pick_n_spec(2))
     operator.post("/clusters/a/drain/", {"do": "start", "how": "drain", "name": "a"})
     [drain] = Drain.objects.all()
     page = text_of(operator, "/clusters/a/drain/")
@@ -257,9 +257,42 @@ def test_the_message_that_a_drain_has_started_goes_when_it_has_ended(
         f"/clusters/a/drain/?v={version}", headers={"HX-Request": "true"}
     )
 
-    assert "Drain of a started." in page
+    assert "Drain of a started." not in page
     assert drain.ended_at is None
     assert '<div id="messages" hx-swap-oob="true"></div>' in ended.content.decode()
+
+
+def test_a_drain_that_had_nothing_to_evict_has_one_message(
+    operator: Client, text_of: Fetch
+) -> None:
+    all_joined("a", "b")
+
+    operator.post("/clusters/a/drain/", {"do": "start", "how": "drain"})
+    advance_drains(now=datetime.now(UTC))
+    page = text_of(operator, "/clusters/a/drain/")
+
+    assert "Completed" in page.partition('id="progress"')[2]
+    assert "started." not in page.partition('id="messages"')[2].partition("</div>")[0]
+
+
+def test_a_drained_cluster_has_one_status_at_every_door(
+    operator: Client, text_of: Fetch
+) -> None:
+    all_joined("a")
+    drain(["a"], by=None, now=NOW)
+    advance_drains(now=NOW)
+
+    doors = (
+        "/clusters/a/drain/",
+        "/clusters/a/",
+        "/clusters/",
+        "/clusters/?download=csv",
+        "/api/v1/clusters",
+        "/admin/clusters/membercluster/",
+    )
+    pages = {address: text_of(operator, address).lower() for address in doors}
+    assert [door for door, page in pages.items() if "drained" in page] == []
+    assert [door for door, page in pages.items() if "cordoned" not in page] == []
 
 
 @pytest.mark.nightly

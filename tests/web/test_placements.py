@@ -468,3 +468,16 @@ def test_the_list_counts_the_rows_that_are_there(
 
     assert f"1–{left} of {left}" in page  # noqa: RUF001 - as on the page
     assert f"{left} placement" in page
+
+
+def test_the_chips_count_no_placement_that_a_worker_has_deleted_since(
+    viewer: Client, text_of: Fetch
+) -> None:
+    decided("first", pick_n_spec(1))
+    compare_for_long()
+    Placement.objects.filter(name="first").delete()
+    left = Placement.objects.filter(is_fulfilled=True).count()
+
+    for address in ("/placements/", "/placements/?state=fulfilled"):
+        chips = text_of(viewer, address).partition('aria-label="Filter by status"')[2]
+        assert f"Scheduled {left} " in words_of(chips.partition("</ul>")[0])

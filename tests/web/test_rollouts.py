@@ -5,6 +5,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pytest
+from django.contrib.auth.models import User
 from django.db.models import F
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
@@ -14,13 +15,15 @@ from fleetui.changes import noticed_changes
 from fleetui.models import Event
 from fleetui.task_queue import record_heartbeat
 from placements.models import Binding, Placement, Rollout
-from placements.services.placements import save_placement
+from placements.services.placements import delete_placement, save_placement
 from placements.services.rollouts import operations
 from placements.services.rollouts.controller import sync_due_rollouts
+from placements.services.searching import rollouts_named
 from tests.database import compare_for_long, forget_caches
 from tests.rows import pick_n_spec, placement_document
 from tests.services.rollouts.world import (
     World,
+    one_at_a_time,
     settled_world,
     updating_world,
     world_once,
@@ -90,7 +93,9 @@ def test_a_run_says_how_far_it_is_and_why_it_waits(
     words = " ".join(re.sub("<[^>]*>", " ", page).split())
     assert "Progressing 0 of 3 clusters updated, waits for 1 cluster" in words
     assert "0 updated, of 3 1 updating 0 not available 2 pending" in words
-    assert "2 available, minimum 2 1 of 1 of max unavailable used" in words
+    assert (
+        "2 available, minimum 2 of 3 selected 1 of 1 of max unavailable used" in words
+    )
     assert "Cannot take down any cluster (2 available, minimum 2)" in page
     assert "Unblocks when c000 is available." in page
     assert "On revision 1, waiting for revision 2." in page
@@ -610,3 +615,51 @@ def test_no_list_of_messages_is_empty_while_a_newer_revision_waits_for_its_rollo
 
     assert 'href="/rollouts/web/2/">web/2</a>' in page, "the rollout before is running"
     assert not re.findall(r"<ul[^>]*>\s*</ul>", page)
+
+
+def test_runs_of_a_deleted_placement_are_no_runs_of_a_later_one_with_its_name(
+    viewer: Client, text_of: Fetch
+) -> None:
+    world = settled_world(2, one_at_a_time())
+    old = Rollout.objects.get()
+    delete_placement("web", by=None, now=world.now)
+    world.run(until=lambda: not Placement.objects.exists())
+    deletion = Rollout.objects.latest("pk")
+    place = placement_document("web", pick_n_spec(1))
+    save_placement(place, by=None, now=world.now)
+
+    assert viewer.get("/rollouts/web/").status_code == 404  # it has no rollout yet
+
+    world.work()
+    rows = text_of(viewer, "/rollouts/").partition("<tbody>")[2].split("</tr>")
+    new, removal, first = (words_of(row).strip() for row in rows[:3])
+    assert new.startswith("web/1 Progressing")
+    assert removal.startswith(f"{deletion.label} of a deleted placement Completed")
+    assert first.startswith("web/1 of a deleted placement Completed")
+    assert ["href=" in row.partition("</th>")[0] for row in rows[:3]] == [
+        True,
+        True,
+        False,
+    ]
+    running = text_of(viewer, "/rollouts/?state=running")
+    assert "of a deleted placement" not in running
+    assert [one.placement_is_deleted for one in rollouts_named("web/1")] == [False]
+    assert old.number == 1
+
+
+def test_the_trigger_of_a_deletion_is_the_deletion_and_who_requested_it(
+    viewer: Client, text_of: Fetch
+) -> None:
+    world = settled_world(2, one_at_a_time())
+    ana = User.objects.create_superuser("ana")
+
+    delete_placement("web", by=ana, now=world.now)
+    world.work()
+
+    deletion = Rollout.objects.latest("pk")
+    assert (deletion.is_deletion, deletion.trigger, deletion.started_by) == (
+        True,
+        "deleted",
+        "ana",
+    )
+    assert "ana: deleted" in words_of(text_of(viewer, "/rollouts/"))

@@ -15,12 +15,13 @@ from clusters.queries import clusters_named, current_fleet
 from fleetui.apimachinery.errors import InvalidManifest
 from placements.engine.advice.changes import Change
 from placements.engine.advice.diagnosis import outdated
+from placements.engine.scheduling.decision import CycleKind
 from placements.engine.scheduling.outcome import Outcome, Outcomes
 from placements.engine.scheduling.profile import profile_of
 from placements.engine.scheduling.scheduler import schedule
 from placements.explain.clusters import cluster_status
 from placements.explain.staged_updates import duration_words
-from placements.explain.vocabulary import reason_sentence
+from placements.explain.vocabulary import outcome_sentences, reason_sentence
 from placements.manifests import ocm_placement
 from placements.manifests.ocm import SPREAD_OPTIONS_ANNOTATION
 from placements.manifests.placement import is_ocm_placement, parse_placement
@@ -30,7 +31,12 @@ from placements.manifests.policy import (
     parse_policy,
 )
 from placements.models import Binding, Decision, Placement
-from placements.services.decisions.records import DecisionView, decision_of
+from placements.services.decisions.records import (
+    DecisionView,
+    decision_of,
+    last_steps,
+    readable_decisions,
+)
 from placements.services.snapshots import cycles_of
 
 Document = dict[str, Any]
@@ -40,8 +46,11 @@ Heeds = Callable[[TopologySpreadConstraint], frozenset[str]]
 NOT_IN_FLEET = "Today: not in the fleet"
 
 
-class Newcomer(NamedTuple):
-    """A cluster that joined after a decision: when, its labels, its outcome today, and what rules it out."""
+class ExplainedCluster(NamedTuple):
+    """A cluster as a decision explains it: its labels, its outcome, and why.
+
+    Of one that joined after the decision, when that was, its outcome today, and what rules it out.
+    """
 
     joined: str = ""
     labels: Mapping[str, str] = {}
@@ -101,16 +110,16 @@ def _selection_today(placement: Placement, cluster: MemberCluster) -> str:
 
 def joined_after(
     decision: Decision, clusters: Collection[str], *, now: datetime
-) -> dict[str, Newcomer]:
+) -> dict[str, ExplainedCluster]:
     """Return by name the clusters that a decision did not read."""
     newer, moments = clusters_named(clusters)
     today = replace(decision_of(decision).cycle, fleet=newer, bindings=(), batch=None)
     outcomes = Outcomes(schedule(today))
-    joined: dict[str, Newcomer] = {}
+    joined: dict[str, ExplainedCluster] = {}
     for name, joined_at in moments.items():
         words = _joined_words(joined_at, decision.created_at, now=now)
         outcome = outcomes.of(name)
-        newcomer = Newcomer(
+        newcomer = ExplainedCluster(
             f"{words.capitalize()}after decision {decision.number}",
             newer.clusters[newer.positions[name]].labels,
         )
@@ -119,6 +128,45 @@ def joined_after(
             newcomer = newcomer._replace(outcome=outcome.state, why=why)
         joined[name] = newcomer
     return joined
+
+
+def explained_clusters(
+    placement: Placement,
+    decision: Decision,
+    names: Collection[str],
+    *,
+    now: datetime,
+) -> dict[str, ExplainedCluster]:
+    """Return by name how a decision explains clusters of a placement; of a step, its sentence is why.
+
+    Where it only removes clusters, it evaluates no other one: the decision that selected last did.
+    """
+    outcomes = Outcomes(decision_of(decision))
+    fleet = outcomes.cycle.fleet
+    strip = last_steps(decision)
+    steps = {chip.cluster: chip.why for chip in strip.chips} if strip else {}
+    before: list[Outcomes] = []
+    if outcomes.decision.kind is CycleKind.SCALE_DOWN:
+        earlier = readable_decisions(placement).filter(number__lt=decision.number)
+        selections = earlier.filter(joins_count__gt=0)[:1]
+        before = [Outcomes(decision_of(one)) for one in selections]
+
+    newer = set(names) - fleet.positions.keys()
+    explained = joined_after(decision, newer, now=now) if newer else {}
+    for name in set(names) - newer:
+        outcome = outcomes.of(name)
+        why = outcome_sentences(outcome)[0]
+        is_left_out = outcome.state == Outcome.NOT_REACHED
+        for one in before:
+            if is_left_out and name in one.cycle.fleet.positions:
+                why += f". When clusters were last selected: {outcome_sentences(one.of(name))[0]}"
+        explained[name] = ExplainedCluster(
+            "",
+            fleet.clusters[fleet.positions[name]].labels,
+            outcome.state,
+            steps.get(name, why),
+        )
+    return explained
 
 
 def _joined_words(joined_at: datetime, decided_at: datetime, *, now: datetime) -> str:

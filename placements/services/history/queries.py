@@ -38,6 +38,7 @@ from fleetui.hub_scope import LOCAL_HUB
 from fleetui.pagination import BadCursorError
 from placements.manifests.ocm import SPREAD_OPTIONS_ANNOTATION
 from placements.manifests.placement import SEMANTICS_ANNOTATION, is_ocm_placement
+from placements.manifests.strategy import StrategyType
 from placements.models import (
     CHANGES_CLUSTERS,
     Decision,
@@ -208,7 +209,8 @@ class Revision:
 def with_revision(placements: QuerySet[Placement]) -> QuerySet[Any]:
     """Return placements with `revision_with` their latest resources, as `revision_number`.
 
-    `kept_snapshots` is how many resource snapshots there are.
+    `run_revision` is that of a staged run with these: it changes the placement to External first, which is
+    a revision. `kept_snapshots` is how many resource snapshots there are.
     """
     kept = ResourceSnapshot.objects.filter(placement=OuterRef("pk")).order_by()
     number = Coalesce(Subquery(kept.filter(is_latest=True).values("number")[:1]), 0)
@@ -216,6 +218,8 @@ def with_revision(placements: QuerySet[Placement]) -> QuerySet[Any]:
     count = kept.values("placement").values(count=Count("pk"))
     return placements.annotate(
         revision_number=F("spec_generation") + rules + number,
+        run_revision=F("revision_number")
+        + Case(When(strategy_type=StrategyType.EXTERNAL, then=0), default=1),
         kept_snapshots=Coalesce(Subquery(count), 0),
     )
 

@@ -182,11 +182,13 @@ _CAUSES = {
     WaitReason.TIME: _PERIOD,
 }
 """What a staged run waits for; for clusters otherwise."""
+# Why a staged run continues after an action of a user only: by its status, or by what it waits for.
 _OBSTACLES = {
     RunStatus.INITIALISED: "not-started",
     RunStatus.STOPPED: "paused",
     RunStatus.STOPPING: "paused",
     RunStatus.STUCK: "stalled",
+    _APPROVAL: "approval",
 }
 
 
@@ -195,7 +197,8 @@ def staged_eta(
 ) -> dict[str, Any]:
     """Return the time left of a staged run to store: the former one until it is due.
 
-    Timed waits are added. Nothing is added for approvals; `approvals` is how many are still needed.
+    Timed waits are added. While it waits for an approval there is none; before, nothing is added for those
+    that are still needed, `approvals` of them.
     """
     before: dict[str, Any] = run.eta
     if result.run.outcome:
@@ -207,8 +210,8 @@ def staged_eta(
             "at": now.isoformat(),
             "cause": None,
         }
-    obstacle = _OBSTACLES.get(result.status, "")
     cause = next((_CAUSES.get(one.reason, _CLUSTER) for one in result.waits), None)
+    obstacle = _OBSTACLES.get(result.status) or _OBSTACLES.get(cause or "", "")
     is_same = bool(before) and cause == before["cause"]
     if is_same and not _is_due(before, obstacle, now=now):
         return before

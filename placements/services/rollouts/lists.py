@@ -7,14 +7,22 @@ from heapq import merge
 from operator import attrgetter
 from typing import Any
 
-from django.db.models import F, OuterRef, Q, QuerySet, Subquery
+from django.db.models import F, OuterRef, Q, QuerySet, Subquery, Value
 from django.db.models.fields.json import KT
 
 from fleetui.pagination import Page
 from placements.engine.rollout.staged_run import RunStatus
-from placements.models import Rollout, RolloutSample, Run, RunKind, StagedRun
+from placements.models import (
+    Placement,
+    Rollout,
+    RolloutSample,
+    Run,
+    RunKind,
+    StagedRun,
+)
 from placements.services.rollouts.queries import (
     IN_PROGRESS,
+    IS_REPLACED,
     runs_matching,
     with_status,
 )
@@ -47,22 +55,27 @@ _STATES: dict[RunKind, dict[RunListState, Q]] = {
         | (_HAS_FAILED & Q(status__in=(RunStatus.PROGRESSING, RunStatus.STUCK))),
     },
 }
-_VALUES = {
+_VALUES: dict[RunKind, dict[str, Any]] = {
     RunKind.ROLLING: {
         "done": KT("sync_result__budgets__updates__ready"),
         "of": KT("sync_result__budgets__updates__number"),
+        "is_replaced": IS_REPLACED,
     },
     RunKind.STAGED: {
         "stage": KT("sync_result__concurrency__stage"),
         "strategy_name": KT("document__spec__stagedRolloutStrategyName"),
+        "is_replaced": Value(value=False),
     },
 }
 
 
 def newest_run(placement: str) -> Run | None:
-    """Return the latest run of the placement that has this name or had it last."""
+    """Return the latest run of the placement that has this name; without one, of those that had it."""
+    own = Placement.objects.filter(full_name=placement).first()
     newest = (
-        model.objects.filter(placement_name=placement).order_by("-id").first()
+        model.objects.filter(Q(placement=own), placement_name=placement)
+        .order_by("-id")
+        .first()
         for model in _MODELS
     )
     present = [run for run in newest if run is not None]

@@ -115,6 +115,15 @@ def runs_matching(
     return filter_by(rows, placement_name=placement)
 
 
+# A rollout of a later placement has the address of this one: the same name and number.
+IS_REPLACED = Exists(
+    Rollout._base_manager.filter(
+        hub=OuterRef("hub"),
+        placement_name=OuterRef("placement_name"),
+        number=OuterRef("number"),
+        pk__gt=OuterRef("pk"),
+    )
+)
 _FAILED = (Phase.FAILED.value, Phase.REMOVE_FAILED.value)
 
 
@@ -634,7 +643,10 @@ def progress_document(run: StagedRun) -> dict[str, Any]:
         **facts,
         # `rules/foresight.md#time-left`
         "eta": eta_document(
-            run.eta, started_at=run.started_at or now, ended_at=run.ended_at, now=now
+            run.forecast,
+            started_at=run.started_at or now,
+            ended_at=run.ended_at,
+            now=now,
         ),
         "sentences": sentences_of(run, result),
     }

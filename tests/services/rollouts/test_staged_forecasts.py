@@ -1,12 +1,12 @@
 """The time left of staged runs: stages one after the other, timed waits exactly, approvals never guessed."""
 
-from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from placements.explain.rollouts import eta_sentence
+from placements.explain.rollouts import eta_sentence, eta_words
 from placements.models import StagedRun
+from placements.services.rollouts.operations import pause
 from placements.services.rollouts.queries import progress_document
 from tests.services.rollouts.staged import StagedWorld, stage, staged_spec
 
@@ -66,7 +66,7 @@ def test_the_next_run_is_forecast_from_the_last_one_then_by_its_own_rate_without
     world.run(until=lambda: "approval-after" in world.waits("second"))
     world.pass_time(1_800, step=60)
     world.approve("second", "canary")
-    world.run(until=lambda: _eta("second")["left"]["runs"] == 0)
+    world.run(until=lambda: (_eta("second")["left"] or {}).get("runs") == 0)
     found, at = _eta("second")["left"]["seconds"], world.now
     world.run(until=lambda: world.status("second") == "succeeded")
     assert found == pytest.approx((world.now - at).total_seconds(), abs=60)
@@ -79,17 +79,26 @@ def test_the_next_run_is_forecast_from_the_last_one_then_by_its_own_rate_without
     assert _eta("second")["waiting"]["approval"] >= 1_700
 
 
-def test_a_first_run_that_waits_for_approval_has_a_forecast_that_stays() -> None:
+def test_a_run_that_waits_for_a_person_has_no_time_left_at_any_door() -> None:
     world = StagedWorld(BY_STAGE, stage("canary", after=True), stage("prod"))
     world.place("web", staged_spec())
     world.begin("first")
     world.run(until=lambda: "approval-after" in world.waits("first"))
 
     eta = _eta("first")
+    run = StagedRun.objects.get()
+    assert (eta["left"], eta["reason"]) == (None, "approval")
+    words = "No forecast while the run waits for approval."
+    assert eta_words(run.forecast, now=world.now) == words
+    assert progress_document(run)["eta"]["reason"] == words
 
-    assert eta["reason"] == ""
-    later = world.now + timedelta(minutes=10)
-    assert eta_sentence(eta, now=later) == eta_sentence(eta, now=world.now)
+    world.approve("first", "canary")
+    world.work()
+    StagedRun.objects.update(eta={**eta, "left": {"seconds": 9.0, "runs": 0}})
+    pause("web", by=None, now=world.now)
+    run = StagedRun.objects.get()
+    assert eta_sentence(run.forecast, now=world.now) == ""
+    assert progress_document(run)["eta"]["remaining"] is None
 
 
 @pytest.mark.nightly
