@@ -53,8 +53,6 @@ COLUMNS = "name, labels, taints, label:<key>, property:<name>; divided by commas
 _DIVIDERS = (",", ";")
 _COLUMNS = ("name", "labels", "taints")
 _LABEL, _PROPERTY = "label:", "property:"
-_TAINT = "key=value:NoSchedule, divided by semicolons or commas"
-_PAIR = "key=value, divided by semicolons or commas"
 
 
 def looks_like_table(text: str) -> bool:
@@ -169,7 +167,14 @@ def _entry(
         key, sign, value = map(str.strip, part.partition("="))
         if not sign:
             message = f"{quote_value(part)} is not key=value"
-            errors.append(FieldError("labels", "bad-format", message, _PAIR))
+            errors.append(
+                FieldError(
+                    "labels",
+                    "bad-format",
+                    message,
+                    "key=value, divided by semicolons or commas",
+                )
+            )
         elif key in labels:
             message = f"the label {quote_value(key)} appears twice in the row"
             errors.append(FieldError("labels", "duplicate", message, "once"))
@@ -183,7 +188,14 @@ def _entry(
             taints.append({"key": key, "value": value, "effect": effect})
         else:
             message = f"{quote_value(part)} has no effect"
-            errors.append(FieldError("taints", "bad-format", message, _TAINT))
+            errors.append(
+                FieldError(
+                    "taints",
+                    "bad-format",
+                    message,
+                    "key=value:NoSchedule, divided by semicolons or commas",
+                )
+            )
     plain = {
         "name": row.get("name"),
         "labels": labels,

@@ -14,12 +14,6 @@ from fleetui.accounts.second_factor import (
     requires_second_factor,
 )
 
-NO_USER = "No active user has this name and password."
-CODE_MISSING = (
-    "This account has a second factor: send its code, or a recovery code, as `code`."
-)
-CODE_WRONG = "The code was not accepted."
-
 
 class LoginRefusedError(Exception):
     """Name, password or second factor are not accepted."""
@@ -40,16 +34,18 @@ def log_in_for_token(
     except ValidationError as error:
         raise TooManyAttemptsError from error
     if user is None:
-        raise LoginRefusedError(NO_USER)
+        raise LoginRefusedError("No active user has this name and password.")
     if has_second_factor(user):
         if not code:
             report_failure(request, user.get_username(), "second factor missing")
-            raise LoginRefusedError(CODE_MISSING)
+            raise LoginRefusedError(
+                "This account has a second factor: send its code, or a recovery code, as `code`."
+            )
         form = FactorCodeForm({"code": code}, user=user)  # type: ignore[call-arg]  # its base class has no types
         if not form.is_valid():
             if form.has_error("code", "too_many_login_attempts"):
                 raise TooManyAttemptsError
-            raise LoginRefusedError(CODE_WRONG)
+            raise LoginRefusedError("The code was not accepted.")
     elif requires_second_factor(user):
         report_failure(request, username, "second factor missing")
         raise LoginRefusedError(FACTOR_MISSING)

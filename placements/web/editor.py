@@ -101,8 +101,6 @@ _LEFT = "left"
 _BUTTONS = ("add", "pick", "remove", "tidy")
 ALL_FIELDS = "*"
 """Among what was touched: the form was submitted, and every error counts."""
-_CHANGED_ELSEWHERE = "The draft was changed in another window and is shown as it is now, without your last input."
-_TOO_LARGE = "The text is larger than 1 MiB and was not saved."
 
 
 class EditorMode(StrEnum):
@@ -170,7 +168,11 @@ def parse_submission(post: QueryDict, before: PlacementDraft) -> Submission:
                 focus = "" if post.get("pick") == _LEFT else PICKER
     except OutdatedFormError:
         return Submission(
-            before, mode, is_structural=True, message=_CHANGED_ELSEWHERE, picked=picked
+            before,
+            mode,
+            is_structural=True,
+            message="The draft was changed in another window and is shown as it is now, without your last input.",
+            picked=picked,
         )
     except UneditableYaml as error:
         message = f"The form cannot change this text: {error}. Change it as YAML."
@@ -178,7 +180,12 @@ def parse_submission(post: QueryDict, before: PlacementDraft) -> Submission:
             before, mode, is_structural=True, message=message, picked=picked
         )
     if len(draft.text.encode()) > MEBIBYTE:
-        return Submission(before, mode, is_structural=True, message=_TOO_LARGE)
+        return Submission(
+            before,
+            mode,
+            is_structural=True,
+            message="The text is larger than 1 MiB and was not saved.",
+        )
 
     if typed_in is EditorMode.FORM and draft is not before and not is_structural:
         is_structural = (
@@ -293,20 +300,12 @@ def _labels(draft: PlacementDraft, paths: Iterable[str]) -> list[str]:
 
 
 _FIRST_FIELDS = ("metadata.", "spec.resourceSelectors")
-_NOTHING_CHANGED = "There are no changes to review."
 _METHODS = ["GET", "HEAD", "POST"]
 _QUERIES: Mapping[EditorMode, dict[str, str]] = {
     EditorMode.FORM: {},
     EditorMode.YAML: {"as": "yaml"},
 }
 _LATEST_DRAFTS = 5
-_DRAFT_EXISTS = (
-    "You have a draft from another window. It is shown here, without your last input."
-)
-_DRAFT_EXISTS_AND_WAITS = (
-    "This is the draft that you started before. What you wanted to open is not in it: "
-    "save or discard this one first, then open the other again."
-)
 
 
 @dataclass(frozen=True)
@@ -517,7 +516,12 @@ def _edit(request: HttpRequest, target: EditTarget) -> HttpResponse:
     except DraftExists as error:
         target, is_new = EditTarget.of_draft(error.draft), True
         message = (
-            _DRAFT_EXISTS_AND_WAITS if sends_manifest(request.POST) else _DRAFT_EXISTS
+            (
+                "This is the draft that you started before. What you wanted to open is not in it: "
+                "save or discard this one first, then open the other again."
+            )
+            if sends_manifest(request.POST)
+            else "You have a draft from another window. It is shown here, without your last input."
         )
         draft_now = PlacementDraft.parse(target.text, name=target.name)
         submission = Submission(
@@ -528,7 +532,7 @@ def _edit(request: HttpRequest, target: EditTarget) -> HttpResponse:
     if "review" in request.POST:
         submission = replace(submission, is_structural=True, touched=None)
         if target.draft is None and submission.matches is None:
-            submission = replace(submission, message=_NOTHING_CHANGED)
+            submission = replace(submission, message="There are no changes to review.")
     return _respond(request, target, submission, is_new=is_new)
 
 

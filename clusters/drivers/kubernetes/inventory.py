@@ -84,7 +84,6 @@ MOST_OBJECTS = 4_000
 MOST_REFUSALS = 100
 
 FENCE = "fleetui.io/fence"
-LEFTOVERS = "leftovers of older versions may remain"
 UNDECIDED = "?"
 """In `incomplete`: an inventory was missing, and it is not known yet whether older objects exist."""
 _ID = "applyset.kubernetes.io/id"
@@ -171,7 +170,7 @@ class PlacementInventory:
 
     @property
     def notice(self) -> str:
-        return LEFTOVERS if self.incomplete else ""
+        return "leftovers of older versions may remain" if self.incomplete else ""
 
     @property
     def exists(self) -> bool:

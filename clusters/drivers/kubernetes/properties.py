@@ -25,9 +25,6 @@ LONGEST_SECONDS = 900.0
 """Older readings are dropped."""
 CPU_FACTOR = 100
 """A reading that took a second of processor time is repeated after 100: at most 1 % of a core."""
-NO_PODS = "no permission to list pods: available capacity is not known"
-NO_IDENTITY = "no permission to get the namespace kube-system: which cluster this is, is not known"
-NO_NODES = "no permission to list nodes: capacity is not known"
 _BINARY = ("Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 
 Totals = Mapping[str, int]
@@ -135,9 +132,12 @@ class Readings:
                 }
                 usage["available"] = written_totals(free)
         readings = (
-            (self.identity, NO_IDENTITY),
-            (self.nodes, NO_NODES),
-            (self.pods, NO_PODS),
+            (
+                self.identity,
+                "no permission to get the namespace kube-system: which cluster this is, is not known",
+            ),
+            (self.nodes, "no permission to list nodes: capacity is not known"),
+            (self.pods, "no permission to list pods: available capacity is not known"),
         )
         notices = [text for one, text in readings if one.is_forbidden]
         return Facts(properties, usage, "; ".join(notices), self.identity.value)

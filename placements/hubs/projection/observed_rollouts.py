@@ -36,7 +36,6 @@ log = logging.getLogger(__name__)
 MOST = 100
 COMPLETED = ""
 SUPERSEDED = "superseded by the next rollout"
-OTHER_STRATEGY = "the strategy is External now"
 _COLUMNS = (
     "cluster_name",
     "phase",
@@ -115,7 +114,12 @@ def _observe(placement: Placement, moment: HubMoment) -> None:
     running = last if last is not None and last.state == Rollout.State.RUNNING else None
     if placement.strategy_type == StrategyType.EXTERNAL:
         if running:
-            _end(running, Rollout.State.STOPPED, OTHER_STRATEGY, at=moment.hub_now)
+            _end(
+                running,
+                Rollout.State.STOPPED,
+                "the strategy is External now",
+                at=moment.hub_now,
+            )
         return
     selected = Binding.objects.filter(placement=placement).exclude(
         state=BindingState.UNSCHEDULED

@@ -302,9 +302,6 @@ class EvictionRows(RowKind[Eviction]):
         return True
 
 
-TWO_LATEST = (
-    "two snapshots are marked as the latest: the controller of the hub stops here"
-)
 NO_NUMBER = "its number is not understood"
 _HASH = f"{PREFIX}resource-hash"
 _INDEX = dict.fromkeys(POLICY_KINDS, POLICY_INDEX) | dict.fromkeys(
@@ -444,7 +441,9 @@ def columns_by_number(
         }
         if one.row.is_latest:
             if latest:
-                latest[1].error = one.error = TWO_LATEST
+                latest[1].error = one.error = (
+                    "two snapshots are marked as the latest: the controller of the hub stops here"
+                )
             latest = number, one
     if latest:
         by_number[latest[0]]["is_latest"] = True

@@ -174,10 +174,6 @@ CHANGED = (
 UNKNOWN = (
     "The outcome is unknown: the hub did not answer. The console reads the object back."
 )
-HAS_REST = (
-    "Accepted. Review again: fields that other managers own are removed "
-    "by a second write."
-)
 
 
 @dataclass
@@ -376,7 +372,13 @@ def sent(page: WritePage, done: AppliedWrite | None) -> HttpResponse:
     elif not await_mirror(page.hub, done):
         messages.success(page.request, "Accepted. The mirror has not caught up yet.")
     elif has_rest:
-        messages.success(page.request, HAS_REST)
+        messages.success(
+            page.request,
+            (
+                "Accepted. Review again: fields that other managers own are removed "
+                "by a second write."
+            ),
+        )
     else:
         messages.success(page.request, "Accepted by the hub.")
     if page.draft and not has_rest:

@@ -58,11 +58,6 @@ from placements.manifests.staged_update import RunState, parse_staged_strategy
 PLACEMENT, NAMESPACED_PLACEMENT = "ClusterResourcePlacement", "ResourcePlacement"
 PLACEMENTS = (PLACEMENT, NAMESPACED_PLACEMENT)
 
-DELETED_AT_ONCE = "Deleted immediately; disruption budgets are not consulted."
-SECOND_WRITE = (
-    "Fields that other managers own are removed by a second write: review again then."
-)
-NO_CLUSTER = "Every cluster is unselected: the placement is removed from all of them."
 SAVED = tuple(kind for kind, one in KINDS.items() if "apply" in OFFERED[one.plural])
 DELETED = tuple(kind for kind, one in KINDS.items() if "delete" in OFFERED[one.plural])
 
@@ -133,7 +128,10 @@ def edited(
     else:
         request = planner.write(Verb.APPLY, live, body.content)
     if foreign:
-        notes = (*notes, SECOND_WRITE)
+        notes = (
+            *notes,
+            "Fields that other managers own are removed by a second write: review again then.",
+        )
     deselection = deselection_of(manifest) if live.get("kind") in PLACEMENTS else None
     if deselection and deselection.clusters:
         notes = (*notes, f"{deselection}.")
@@ -183,7 +181,13 @@ def scale(planner: Planner, fields: dict[str, Any], live: Manifest) -> WritePlan
         )
     draft = deepcopy(dict(live))
     draft["spec"]["policy"]["numberOfClusters"] = fields["numberOfClusters"]
-    notes = () if fields["numberOfClusters"] else (NO_CLUSTER,)
+    notes = (
+        ()
+        if fields["numberOfClusters"]
+        else (
+            "Every cluster is unselected: the placement is removed from all of them.",
+        )
+    )
     return edited(planner, live, live, draft, notes)
 
 
@@ -199,7 +203,10 @@ def delete(planner: Planner, fields: dict[str, Any], live: Manifest) -> WritePla
         }
         clusters = names_and_more(sorted(names - {""}), MOST_LISTED)
         removed_from = f"The placement is removed from {clusters or 'no cluster'}."
-        notes = (removed_from, DELETED_AT_ONCE)
+        notes = (
+            removed_from,
+            "Deleted immediately; disruption budgets are not consulted.",
+        )
     elif kind.endswith("StagedUpdateRun"):
         notes = ("Bindings stay as they are.",)
     conditions = {key: metadata.get(key) for key in ("uid", "resourceVersion")}

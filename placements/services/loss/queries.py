@@ -31,7 +31,6 @@ from placements.services.loss.report import cells_of, changed_placements, latest
 
 TREND = 12
 MOST_LEVELS = 4
-OTHER_FLEET = "Computed for an earlier version of the fleet."
 MOST_ALONE = 40
 """Up to this number, each placement has a separate column."""
 
@@ -79,7 +78,7 @@ def loss_advice() -> dict[str, str] | None:
     age = age_of(report)
     details = " ".join(one.sentence for one in others)
     if age.is_other_fleet:
-        details = OTHER_FLEET
+        details = "Computed for an earlier version of the fleet."
     elif age.changed:
         details = f"Newer decisions since then: {age.changed:,}."
     return {"title": worst.sentence.removesuffix("."), "details": details}

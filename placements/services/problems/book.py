@@ -56,7 +56,6 @@ from placements.services.results import PLACEMENT
 from placements.services.rollout_state import WAITING
 from placements.services.teams import labels_in
 
-NO_RESOURCES = "No resources selected: the selectors match no resources on the hub. Nothing is rolled out."
 _MOST_BINDINGS = 10_000
 _MOST_NAMES = 3
 _MOST_REASONS = 50
@@ -268,7 +267,9 @@ def _why_nothing_is_placed(placement: Any) -> list[str]:
         return [f"Invalid resource selector; not scheduled: {fault}."]
     selects_nothing = placement.selected_count == 0 and not placement.deleting_since
     if selects_nothing and placement.pinned_snapshot is None:
-        return [NO_RESOURCES]
+        return [
+            "No resources selected: the selectors match no resources on the hub. Nothing is rolled out."
+        ]
     return []
 
 
