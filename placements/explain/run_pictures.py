@@ -674,9 +674,12 @@ def stage_columns(
 
 
 def stage_moments(
-    run: StagedRunPlan, *, since: datetime
+    run: StagedRunPlan, parts: Mapping[str, Part], *, since: datetime
 ) -> list[tuple[float, RolloutProgress]]:
-    """Return the progress of a staged run, counted from the starts and ends of its updates."""
+    """Return the progress of a staged run, counted from the starts and ends of its updates.
+
+    Clusters that are updated before their turn are so from the start.
+    """
     steps = [step for stage in run.stages for step in stage.steps]
     number = len(steps)
     changes: list[tuple[float, int, int]] = []
@@ -686,7 +689,10 @@ def stage_moments(
         if step.done_at:
             fewer = 0 if step.started_at else -1
             changes.append((seconds_between(since, step.done_at), fewer, 1))
-    old, new = number, 0
+    new = sum(
+        not step.started_at and parts[step.name] is Part.UPDATED for step in steps
+    )
+    old = number - new
     moments = [(0.0, RolloutProgress(old, new, 0, 0, number, 0, number))]
     for at, fewer, more in sorted(changes):
         old += fewer

@@ -533,7 +533,8 @@ def _stages_picture(
         dots[step.name] = Dot(step.name, LEVELS[part], part, took)
     moments = moments_of(run, since=since)
     if not moments and run.is_mirrored:
-        moments = stage_moments(plan, since=since)  # as the hub observed its steps
+        # As the hub observed its steps.
+        moments = stage_moments(plan, parts, since=since)
     return run_picture(
         stage_columns(plan, dots, since=since, until=until),
         moments,

@@ -1,9 +1,13 @@
 """The picture of a rollout: its columns, the breaks of its axis, the line."""
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
+from placements.engine.rollout.staged_run import ClusterStep, Stage, StagedRunPlan
 from placements.engine.rollout.waves import RolloutProgress
 from placements.explain import run_pictures
+from placements.explain.run_pages import Part
 from placements.explain.run_pictures import (
     MOST_COLUMNS,
     Dot,
@@ -12,6 +16,7 @@ from placements.explain.run_pictures import (
     Start,
     place_of,
     run_picture,
+    stage_moments,
     started_together,
     wave_columns,
 )
@@ -286,3 +291,20 @@ def test_the_minimum_is_that_of_the_stage_in_progress_and_of_what_was_available(
     assert _picture(started, [(0.0, _progress(4, 0, 1))]).limits == (
         "minimum 2 in stage 2 prod: 4 at the start, 2 at a time",
     )
+
+
+def test_a_cluster_that_is_updated_before_its_turn_is_so_from_the_start() -> None:
+    since = datetime(2026, 11, 1, 10, tzinfo=UTC)
+    done = since + timedelta(seconds=15)
+    steps = (ClusterStep("paris", "s1", started_at=since, done_at=done),)
+    stages = (Stage("east", steps), Stage("west", (ClusterStep("rome", "s1"),)))
+    run = StagedRunPlan(stages, Stage("", ()))
+    parts = {"paris": Part.UPDATED, "rome": Part.UPDATED}
+
+    moments = stage_moments(run, parts, since=since)
+
+    assert [(at, one.old, one.new) for at, one in moments] == [
+        (0.0, 1, 1),
+        (0.0, 0, 1),
+        (15.0, 0, 2),
+    ]
