@@ -65,9 +65,8 @@ MARK_WORDS = {
 }
 # The marks that a lane names in a large fleet, too.
 INSIDE = (Mark.PLACED, Mark.NEW, Mark.GONE)
-_MARKS = tuple(Mark)
 # Arrays of these are compared as a whole, those of marks one by one.
-_CODES = {mark: code for code, mark in enumerate(_MARKS)}
+_CODES = {mark: code for code, mark in enumerate(Mark)}
 _INSIDE = [_CODES[mark] for mark in INSIDE]
 BAND_WORDS = "within the limit"
 BLOCKING_WORDS = "blocking domain"
@@ -240,31 +239,29 @@ class _Moment:
     ) -> tuple[LaneBlock, ...]:
         """Return the segments of a lane: the placed by step, then the others by mark.
 
-        In a large fleet clusters are counted where many have the same mark, and the placed where they are not
-        named.
+        In a large fleet many with the same mark are counted, and the placed also where they are not named.
         """
+        most = dict.fromkeys(_CODES, FEW_CLUSTERS if self.is_small else _MOST_NAMED)
+        if not is_named:
+            most[Mark.PLACED] = 0
         segments = []
         codes = marks[positions]
-        for code in np.unique(codes).tolist():
-            mark = _MARKS[code]
+        for mark, code in _CODES.items():
             members = positions[codes == code].tolist()
-            has_many = len(members) > _MOST_NAMED and not self.is_small
-            if has_many or (mark is Mark.PLACED and not is_named):
+            if len(members) > most[mark]:
                 words = f"{len(members):,}"
                 segments.append(LaneBlock(mark, words, size=len(members)))
                 continue
             numbers = self.number_of if mark in (Mark.PLACED, Mark.NEW) else {}
             # The positions ascend, and the order of equal steps stays.
-            for at in sorted(members, key=lambda at: self.number_of.get(at, 0)):
-                name = self.names[at]
-                segments.append(LaneBlock(mark, name, name, numbers.get(at, 0)))
-        inside = [one for one in segments if one.mark in INSIDE]
-        if not is_named or not self.is_small:
-            return tuple(inside)
-        if len(segments) > MOST_SLOTS:
-            kept = max(len(inside), MOST_SLOTS - 1)
-            if rest := segments[kept:]:
-                segments[kept:] = [LaneBlock(rest[0].mark, f"+{len(rest)} more")]
+            members.sort(key=lambda at: self.number_of.get(at, 0))
+            segments += [
+                LaneBlock(mark, self.names[at], self.names[at], numbers.get(at, 0))
+                for at in members
+            ]
+        kept = max(sum(one.mark in INSIDE for one in segments), MOST_SLOTS - 1)
+        if len(segments) > MOST_SLOTS and (rest := segments[kept:]):
+            segments[kept:] = [LaneBlock(rest[0].mark, f"+{len(rest)} more")]
         return tuple(segments)
 
 
@@ -377,7 +374,9 @@ def _panel(
         MOST_SLOTS if moment.is_small else _MOST_NAMED
     )
     total = np.bincount(groups.codes[groups.codes != ABSENT], minlength=len(groups))
-    is_drawn = np.isin(marks, _INSIDE) | (moment.is_small & (marks != moment.hidden))
+    is_drawn = np.isin(marks, _INSIDE)
+    if moment.is_small and is_named:
+        is_drawn |= marks != moment.hidden
     highs = projected.smallest + constraint.max_skew
     lows = projected.smallest
     if moment.round is None and not groups.siblings.any():
@@ -496,8 +495,8 @@ def _others_words(marks: Ints, moment: _Moment, domain: tuple[str, str]) -> str:
         return BLOCKING_WORDS
     if moment.is_small:
         return ""
-    by_code = np.bincount(marks, minlength=len(_MARKS)).tolist()
-    numbers = dict(zip(_MARKS, by_code, strict=True))
+    by_code = np.bincount(marks, minlength=len(_CODES)).tolist()
+    numbers = dict(zip(_CODES, by_code, strict=True))
     if moment.round is None:
         rest = numbers[Mark.REST] * (moment.decision.verdicts is not None)
         return counted(rest, "candidate") if rest else ""
