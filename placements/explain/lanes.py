@@ -1,6 +1,5 @@
 """The domains of a decision as lanes: who is placed, selected, a candidate, blocked."""
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -66,6 +65,9 @@ MARK_WORDS = {
 }
 # The marks that a lane names in a large fleet, too.
 INSIDE = (Mark.PLACED, Mark.NEW, Mark.GONE)
+# Arrays of these are compared as a whole, those of marks one by one.
+_CODES = {mark: code for code, mark in enumerate(Mark)}
+_INSIDE = [_CODES[mark] for mark in INSIDE]
 BAND_WORDS = "within the limit"
 BLOCKING_WORDS = "blocking domain"
 NO_LIMIT = "no limit"
@@ -184,7 +186,7 @@ class _Moment:
         self.lost = np.array(
             [*map(fleet.positions.get, fleet.positions.keys() & lost)], dtype=np.int64
         )
-        self.hidden = Mark.OUT if is_multiple else None
+        self.hidden = _CODES[Mark.OUT] if is_multiple else None
         self.candidates = decision.candidates or candidates_of(decision.cycle)
         self.before: Any = self.candidates.placed
         if before is not None:
@@ -212,62 +214,54 @@ class _Moment:
             return []
         return [(one.topology_key, one.group) for one in pinned_groups(self.decision)]
 
-    def marks(self, place: int) -> Any:
-        """Return the mark of every cluster for the constraint at a place of the policy."""
-        marks = np.empty(len(self.names), dtype=object)
-        marks[:] = Mark.OUT  # numpy.full would make it a plain text
+    def marks(self, place: int) -> Ints:
+        """Return the code of the mark of every cluster for the constraint at a place of the policy."""
+        marks = np.full(len(self.names), _CODES[Mark.OUT])
         if self.round is None:
-            marks[self.candidates.passes] = Mark.REST
+            marks[self.candidates.passes] = _CODES[Mark.REST]
         else:
             left = self.round.is_left
-            marks[left] = Mark.CANDIDATE
-            marks[left & self.round.constraint_scores[place].violates] = Mark.COSTLY
-            marks[left & self.round.is_forbidden] = Mark.BLOCKED
-        marks[self.lost[marks[self.lost] == Mark.OUT]] = Mark.GONE
-        marks[self.placed] = Mark.PLACED
-        marks[self.added] = Mark.NEW
+            marks[left] = _CODES[Mark.CANDIDATE]
+            marks[left & self.round.constraint_scores[place].violates] = _CODES[
+                Mark.COSTLY
+            ]
+            marks[left & self.round.is_forbidden] = _CODES[Mark.BLOCKED]
+        marks[self.lost[marks[self.lost] == _CODES[Mark.OUT]]] = _CODES[Mark.GONE]
+        marks[self.placed] = _CODES[Mark.PLACED]
+        marks[self.added] = _CODES[Mark.NEW]
         if self.round is None and self.before.size:
-            marks[np.setdiff1d(self.placed, self.before)] = Mark.NEW
-            marks[np.setdiff1d(self.before, self.placed)] = Mark.GONE
+            marks[np.setdiff1d(self.placed, self.before)] = _CODES[Mark.NEW]
+            marks[np.setdiff1d(self.before, self.placed)] = _CODES[Mark.GONE]
         return marks
 
     def lane(
-        self,
-        marks: Any,
-        positions: Sequence[int],
-        *,
-        is_named: bool,
+        self, marks: Ints, positions: Ints, *, is_named: bool
     ) -> tuple[LaneBlock, ...]:
-        """Return the segments of a lane: the placed by step, then the others by mark."""
-        sums: tuple[LaneBlock, ...] = ()
-        if (
-            not is_named
-        ):  # those placed before are counted, of which there may be thousands
-            members = np.asarray(positions, dtype=np.int64)
-            is_old = marks[members] == Mark.PLACED
-            positions, size = members[~is_old].tolist(), int(is_old.sum())
-            sums = (LaneBlock(Mark.PLACED, f"{size:,}", size=size),) if size else ()
-        order = list(Mark)
-        segments = []
-        for at in sorted(
-            positions,
-            key=lambda at: (order.index(marks[at]), self.number_of.get(at, 0), at),
-        ):
-            number = (
-                self.number_of.get(at, 0) if marks[at] in (Mark.PLACED, Mark.NEW) else 0
-            )
-            segments.append(
-                LaneBlock(marks[at], self.names[at], self.names[at], number)
-            )
-        inside = [one for one in segments if one.mark in INSIDE]
+        """Return the segments of a lane: the placed by step, then the others by mark.
+
+        In a large fleet many with the same mark are counted, and the placed also where they are not named.
+        """
+        most = dict.fromkeys(_CODES, FEW_CLUSTERS if self.is_small else _MOST_NAMED)
         if not is_named:
-            return (*sums, *inside)
-        if not self.is_small:
-            return tuple(inside)
-        if len(segments) > MOST_SLOTS:
-            kept = max(len(inside), MOST_SLOTS - 1)
-            if rest := segments[kept:]:
-                segments[kept:] = [LaneBlock(rest[0].mark, f"+{len(rest)} more")]
+            most[Mark.PLACED] = 0
+        segments = []
+        codes = marks[positions]
+        for mark, code in _CODES.items():
+            members = positions[codes == code].tolist()
+            if len(members) > most[mark]:
+                words = f"{len(members):,}"
+                segments.append(LaneBlock(mark, words, size=len(members)))
+                continue
+            numbers = self.number_of if mark in (Mark.PLACED, Mark.NEW) else {}
+            # The positions ascend, and the order of equal steps stays.
+            members.sort(key=lambda at: self.number_of.get(at, 0))
+            segments += [
+                LaneBlock(mark, self.names[at], self.names[at], numbers.get(at, 0))
+                for at in members
+            ]
+        kept = max(sum(one.mark in INSIDE for one in segments), MOST_SLOTS - 1)
+        if len(segments) > MOST_SLOTS and (rest := segments[kept:]):
+            segments[kept:] = [LaneBlock(rest[0].mark, f"+{len(rest)} more")]
         return tuple(segments)
 
 
@@ -380,7 +374,9 @@ def _panel(
         MOST_SLOTS if moment.is_small else _MOST_NAMED
     )
     total = np.bincount(groups.codes[groups.codes != ABSENT], minlength=len(groups))
-    is_drawn = np.isin(marks, INSIDE) | (moment.is_small & (marks != moment.hidden))
+    is_drawn = np.isin(marks, _INSIDE)
+    if moment.is_small and is_named:
+        is_drawn |= marks != moment.hidden
     highs = projected.smallest + constraint.max_skew
     lows = projected.smallest
     if moment.round is None and not groups.siblings.any():
@@ -390,7 +386,7 @@ def _panel(
     lanes = []
     for code in shown:
         is_member = groups.codes == code
-        members = np.flatnonzero(is_member & is_drawn).tolist()
+        members = np.flatnonzero(is_member & is_drawn)
         lanes.append(
             Lane(
                 groups.values[code],
@@ -450,7 +446,7 @@ def _panel(
 
 def _keyless_lane(
     moment: _Moment,
-    marks: Any,
+    marks: Ints,
     key: str,
     groups: Groups,
     room: float,
@@ -458,8 +454,8 @@ def _keyless_lane(
     others: str,
 ) -> list[Lane]:
     """Return the lanes of the placed clusters without the key: one, or many."""
-    without = np.flatnonzero((groups.codes == ABSENT) & np.isin(marks, INSIDE)).tolist()
-    if not without:
+    without = np.flatnonzero((groups.codes == ABSENT) & np.isin(marks, _INSIDE))
+    if not len(without):
         return []
     fleet = moment.decision.cycle.fleet
     has_value = any(key in fleet.clusters[at].labels for at in without)
@@ -489,7 +485,7 @@ def _keyless_lane(
     ]
 
 
-def _others_words(marks: Any, moment: _Moment, domain: tuple[str, str]) -> str:
+def _others_words(marks: Ints, moment: _Moment, domain: tuple[str, str]) -> str:
     """Return how many candidates a domain has, and how many a limit costs or blocks.
 
     Nothing of a decision that evaluated none: its lanes would count others than its
@@ -499,7 +495,8 @@ def _others_words(marks: Any, moment: _Moment, domain: tuple[str, str]) -> str:
         return BLOCKING_WORDS
     if moment.is_small:
         return ""
-    numbers = Counter(marks.tolist())
+    by_code = np.bincount(marks, minlength=len(_CODES)).tolist()
+    numbers = dict(zip(_CODES, by_code, strict=True))
     if moment.round is None:
         rest = numbers[Mark.REST] * (moment.decision.verdicts is not None)
         return counted(rest, "candidate") if rest else ""

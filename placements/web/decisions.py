@@ -536,7 +536,7 @@ class DecisionPage(DecisionView):
             ranking_of(self.played_replay, self.step, self.cluster),
         )
 
-    @property
+    @cached_property
     def first_round(self) -> ReplayedRound | None:
         """The step that selected the first cluster, maybe one of an earlier decision."""
         if not self.kept_steps and self.step in (None, 1):

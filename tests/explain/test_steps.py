@@ -406,6 +406,20 @@ def test_a_deselected_cluster_without_the_label_has_a_lane() -> None:
     assert [one.mark for one in lane.segments] == [Mark.GONE]
 
 
+def test_many_deselected_clusters_of_a_domain_are_counted() -> None:
+    names = [f"e{number:02}" for number in range(14)]
+    smaller = decide(
+        fleet(*grouped("region", east=" ".join(names))),
+        pick_n(8, spread=[spread("region")]),
+        *(binding(name, scores=(0, 0)) for name in names),
+    )
+
+    [lane] = lane_panels(smaller)[0].lanes
+
+    blocks = [(one.mark, one.words, one.size) for one in lane.segments]
+    assert blocks == [(Mark.PLACED, "8", 8), (Mark.GONE, "6", 6)]
+
+
 def test_a_blocked_cluster_is_a_candidate_everywhere() -> None:
     one = fleet(*grouped("region", east="e1 e2", west="w1"), "other")
     policy = pick_n(3, required=[labelled(region="east")], spread=[spread("region")])
