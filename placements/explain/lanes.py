@@ -149,6 +149,13 @@ class LanePanel:
         return -(-len(self.lanes) // self.columns)
 
     @property
+    def inside(self) -> int:
+        # The clusters that a lane is wide on a phone, where those not placed are below.
+        return max(
+            1, *(max(one.placed + one.added, one.high or 0) for one in self.lanes)
+        )
+
+    @property
     def is_numbered(self) -> bool:
         return any(one.number for lane in self.lanes for one in lane.segments)
 
@@ -260,10 +267,8 @@ class _Moment:
                 LaneBlock(marks[at], self.names[at], self.names[at], number)
             )
         inside = [one for one in segments if one.mark in INSIDE]
-        if not is_named:
+        if not is_named or not self.is_small:
             return (*sums, *inside)
-        if not self.is_small:
-            return tuple(inside)
         if len(segments) > MOST_SLOTS:
             kept = max(len(inside), MOST_SLOTS - 1)
             if rest := segments[kept:]:
