@@ -151,6 +151,13 @@ class LanePanel:
         return -(-len(self.lanes) // self.columns)
 
     @property
+    def inside(self) -> int:
+        # The clusters that a lane is wide on a phone, where those not placed are below.
+        return max(
+            1, *(max(one.placed + one.added, one.high or 0) for one in self.lanes)
+        )
+
+    @property
     def is_numbered(self) -> bool:
         return any(one.number for lane in self.lanes for one in lane.segments)
 

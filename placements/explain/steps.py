@@ -72,7 +72,8 @@ class HiddenStep:
 class Strip:
     """The steps that fit beside each other, and the skews before the first of all.
 
-    `hidden` are the first of the steps before and after them, of which there are `earlier` and `later`.
+    `hidden` are the first of the steps before and after them, of which there are `earlier` and `later`;
+    `kept` are the first of the clusters that the decision kept, with their domains.
     """
 
     start: tuple[SkewBar, ...]
@@ -80,6 +81,7 @@ class Strip:
     hidden: tuple[HiddenStep, ...]
     earlier: int
     later: int
+    kept: tuple[tuple[str, str], ...]
 
     @property
     def more(self) -> int:
@@ -124,7 +126,17 @@ def strip_of(decision: Decision, current: int, *, most: int = MOST_COLUMNS) -> S
     if first == 1:
         start = tuple(_skew_bars(steps[0], largest, measure, is_start=True))
     hidden = tuple(_hidden_steps(decision, first, last, measure))
-    return Strip(start, tuple(chips), hidden, first - 1, total - last)
+    return Strip(
+        start,
+        tuple(chips),
+        hidden,
+        first - 1,
+        total - last,
+        tuple(
+            (name, domain_words(decision, name))
+            for name in decision.kept[:_HIDDEN_NAMED]
+        ),
+    )
 
 
 def _hidden_steps(
@@ -132,8 +144,9 @@ def _hidden_steps(
 ) -> Iterator[HiddenStep]:
     """Yield the first of the steps that are not from `first` to `last`."""
     names = decision.picked_names
-    outside = [at for at in range(1, len(names) + 1) if not first <= at <= last]
-    shown = outside[:_HIDDEN_NAMED]
+    shown = [
+        number for number in range(1, len(names) + 1) if not first <= number <= last
+    ][:_HIDDEN_NAMED]
     for number, *skews in zip(shown, *_skews_after(decision, shown), strict=True):
         name = names[number - 1]
         after = f"{measure} {', '.join(map(str, skews))}"

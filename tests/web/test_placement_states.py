@@ -11,9 +11,10 @@ from clusters.operations.edit import change_labels
 from placements.engine.rollout.actions import BlockReason
 from placements.engine.rollout.state import Phase
 from placements.engine.status import ClusterFacts, MemberCondition, cluster_status
+from placements.explain.run_pages import Part
 from placements.models import Binding, Rollout
 from placements.services.dashboard import queries
-from placements.services.dashboard.progress import runs_in_progress
+from placements.services.dashboard.progress import RunProgress, runs_in_progress
 from placements.services.resources.operations import apply_resources
 from placements.services.rollouts.controller import sync_due_rollouts
 from placements.services.rollouts.operations import pause
@@ -260,3 +261,19 @@ def test_a_removed_cluster_does_not_count_as_updated() -> None:
     [progress] = runs_in_progress(1, now=datetime.now(UTC))
 
     assert (progress.updated, progress.total) == (0, 3)
+
+
+@pytest.mark.parametrize(
+    ("last", "current"), [(Part.PENDING, 2), (Part.UPDATING, 2), (Part.UPDATED, None)]
+)
+def test_a_rolling_update_is_at_the_wave_after_one_that_is_stuck(
+    last: Part, current: int | None
+) -> None:
+    run = Rollout(waves=[["lion", "otter"], ["tiger"]], sync_result={})
+    parts = [
+        ("lion", Part.NOT_AVAILABLE),
+        ("otter", Part.UPDATED),
+        ("tiger", last),
+    ]
+
+    assert RunProgress.of_rollout(run, parts).current == current

@@ -57,7 +57,8 @@ _HIDDEN = {
     "ticks": "",
     "showline": False,
 }
-_UPRIGHT = {"type": "line", "xref": "x", "yref": "paper", "y0": 0}
+# Where the axis of time is broken: pixels to the right, and shares of the height.
+_ZIGZAG = "M0,0 " + " ".join(f"L{at % 2 * 8 - 4},{(at + 0.5) / 40}" for at in range(40))
 
 
 def picture_figure(picture: RunPicture) -> go.Figure:
@@ -75,7 +76,7 @@ def picture_figure(picture: RunPicture) -> go.Figure:
         *_bar_traces(picture),
         height=plot + _TIMES,
         barmode="overlay",
-        margin={"l": _LEFT, "r": 130, "t": 0, "b": _TIMES},
+        margin={"l": _LEFT, "r": 150, "t": 0, "b": _TIMES},
         xaxis={
             "range": [0, picture.slots],
             "tickvals": [at for at, _ in picture.ticks],
@@ -155,19 +156,24 @@ def lines_of(picture: RunPicture, height: float) -> Iterator[dict[str, Any]]:
         }
     for at, level in picture.break_edges.items():
         yield {
-            **_UPRIGHT,
-            "x0": at,
-            "x1": at,
-            "y1": 1,
+            "type": "path",
+            "path": _ZIGZAG,
+            "xref": "x",
+            "yref": "paper",
+            "xsizemode": "pixel",
+            "xanchor": at,
+            "visible": at < picture.slots,
             "line": {
                 "color": Color.ATTENTION if level else Color.BORDER,
-                "dash": "dashdot",
                 "width": 1.5,
             },
         }
     if picture.now is not None:
         yield {
-            **_UPRIGHT,
+            "type": "line",
+            "xref": "x",
+            "yref": "paper",
+            "y0": 0,
             "x0": picture.now,
             "x1": picture.now,
             "y1": height * _BELOW_WORDS,
@@ -191,6 +197,7 @@ def words_of(picture: RunPicture, height: float) -> Iterator[dict[str, Any]]:
             "y": 0.72 if column.is_break else 1,
             "yanchor": "top",
             "showarrow": False,
+            "bgcolor": Color.PAGE,
             "text": _column_text(column, picture.is_named),
         }
     yield {

@@ -74,7 +74,8 @@ class RunProgress:
         for name, part in parts.items():
             by_wave[waves.get(name, later)][part] += 1
         groups = [_group(counter) for _, counter in sorted(by_wave.items())]
-        return _with_current(run, groups)
+        # The next wave starts although clusters of the one before are stuck.
+        return _with_current(run, groups, (*DONE, Part.FAILED, Part.NOT_AVAILABLE))
 
     @classmethod
     def of_staged_run(cls, run: StagedRun, *, now: datetime) -> "RunProgress":
@@ -85,7 +86,7 @@ class RunProgress:
             for stage in (*plan.stages, plan.deletions)
             if stage.steps
         ]
-        return _with_current(run, groups)
+        return _with_current(run, groups, DONE)
 
 
 def runs_in_progress(most: int, *, now: datetime) -> list[RunProgress]:
@@ -131,11 +132,13 @@ def _of_large(run: Rollout, counts: Mapping[tuple[str, Part], int]) -> Counter[P
     return parts
 
 
-def _with_current(run: Run, groups: list[Group]) -> RunProgress:
+def _with_current(
+    run: Run, groups: list[Group], passed: tuple[Part, ...]
+) -> RunProgress:
     open_groups = (
         at
         for at, group in enumerate(groups, 1)
-        if any(part not in DONE for part, _ in group)
+        if any(part not in passed for part, _ in group)
     )
     return RunProgress(run, tuple(groups), next(open_groups, None))
 

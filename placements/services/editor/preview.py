@@ -626,15 +626,15 @@ def preview_draft(
                         "a name that is not taken",
                     )
                 )
+        try:
+            selection = selection_of(readable, objects)
+        except InvalidManifest as invalid:
+            problems += invalid.errors
         if draft.manifest is not None:
             before = None
             if saved is not None:
                 before = saved.document
                 problems += immutable_field_errors(saved, draft.manifest, draft.data)
-            try:
-                selection = selection_of(draft.manifest, objects)
-            except InvalidManifest as invalid:
-                problems += invalid.errors
             if refusal := placement_refusal(
                 by, draft.manifest, before=before, after=draft.data
             ):
