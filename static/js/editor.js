@@ -28,12 +28,17 @@ function marks() {
   }
 }
 
-/* On a phone the steps are an accordion: the first one and those with a change are open, and all stay as the user left them. */
+/* On a phone the steps are an accordion: the first one is open, the others once they have a change, and all stay as the user left them. */
 const folded = new Set(matchMedia("(max-width: 760px)").matches ? ["where", "how"] : []);
-for (const changed of document.querySelectorAll("details.step:has(.was) > summary > h2")) folded.delete(changed.id);
+const changed = new Set();
 function fold() {
   for (const step of document.querySelectorAll("details.step")) {
-    step.open = !folded.has(step.querySelector("h2").id);
+    const { id } = step.querySelector("h2");
+    if (step.querySelector(".was") && !changed.has(id)) {
+      changed.add(id);
+      folded.delete(id);
+    }
+    step.open = !folded.has(id);
   }
 }
 document.addEventListener(

@@ -284,6 +284,7 @@ def test_a_staged_run_with_an_approval_takes_eight_clicks_for_a_new_placement(
         if approve.is_visible():
             break
         work()
+        page.wait_for_timeout(500)
     clicks.press("button", "Approve stage")
     expect(main).to_contain_text("Approved")
     assert clicks.count <= 8
@@ -341,7 +342,7 @@ def test_a_staged_run_of_a_rolling_placement_starts_from_the_rollouts(
     clicks.press("link", re.compile("^Rollouts"), within="nav")
     clicks.press("link", "Start staged run")
     clicks.press("link", "web")
-    expect(main).to_contain_text("Revision 2 (latest)")
+    expect(main).to_contain_text("Revision 3 (latest)")  # 2, and the change to External
     page.get_by_label(re.compile("^Change the rollout strategy of web")).check()
     clicks.count += 1
     clicks.press("button", "Start run")
@@ -352,6 +353,7 @@ def test_a_staged_run_of_a_rolling_placement_starts_from_the_rollouts(
             break
         work()
         page.reload()
+    expect(main).to_contain_text("revision 3")
     clicks.press("button", "Approve stage")
     expect(main).to_contain_text("Approved")
     assert clicks.count <= 8
