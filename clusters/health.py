@@ -6,7 +6,6 @@ from datetime import datetime, timedelta
 from clusters.fleet import ELIGIBLE, Eligibility, EligibilityKind
 
 FIVE_MINUTES = timedelta(minutes=5)
-_NOT_CONNECTED = "cluster is not connected to the fleet: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +79,7 @@ def with_age(
 
 
 def _not_connected(kind: EligibilityKind, words: str) -> Eligibility:
-    return Eligibility(kind, _NOT_CONNECTED + words)
+    return Eligibility(kind, f"cluster is not connected to the fleet: {words}")
 
 
 def _is_older(moment: datetime | None, now: datetime, limit: timedelta) -> bool:

@@ -404,7 +404,6 @@ def canonical_json(data: object) -> bytes:
 
 _SERVER_ANNOTATIONS = ("deployment.kubernetes.io/revision", LAST_APPLIED)
 _CONTROLLER_LABELS = ("batch.kubernetes.io/controller-uid", "controller-uid")
-_HEADLESS = "None"
 
 
 def sanitised(each: HubObject) -> HubObject:
@@ -424,7 +423,7 @@ def sanitise(content: Content) -> dict[str, Any]:
     match copy.get("apiVersion"), copy.get("kind"):
         case "v1", "Service":
             spec = _object_at(copy, "spec")
-            if _HEADLESS not in (
+            if "None" not in (  # it is headless
                 spec.get("clusterIP"),
                 *items_at(spec, "clusterIPs"),
             ):

@@ -60,7 +60,7 @@ _STEPS = {
 }
 _DRAINS = {
     Drain.State.RUNNING: Badge("progress", "In progress"),
-    Drain.State.DONE: Badge("healthy", "Completed"),
+    Drain.State.DONE: Badge("healthy", "Drained"),
     Drain.State.CANCELLED: Badge("suspended", "Canceled"),
     Drain.State.EXPIRED: Badge("attention", "Deadline exceeded"),
 }

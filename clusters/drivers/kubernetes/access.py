@@ -252,7 +252,6 @@ def items_in_pages(
 
 FIELD_MANAGER = "fleetui"
 LONGEST_MESSAGE = 500
-REMOVED_VALUE = "(redacted)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -415,7 +414,7 @@ def without_secret_values(message: str, manifest: Mapping[str, Any]) -> str:
     forms |= {json.dumps(form)[1:-1] for form in forms}
     # The longest first: a value can be part of another.
     for form in sorted(forms - {""}, key=len, reverse=True):
-        message = message.replace(form, REMOVED_VALUE)
+        message = message.replace(form, "(redacted)")
     return message
 
 
