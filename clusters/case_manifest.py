@@ -221,7 +221,9 @@ def case_of_cluster(cluster: Cluster) -> dict[str, Any]:
     plain: dict[str, Any] = {
         "name": cluster.name,
         "labels": dict(cluster.labels),
-        "taints": [{"key": one.key, "value": one.value} for one in cluster.taints],
+        "taints": [
+            {"key": taint.key, "value": taint.value} for taint in cluster.taints
+        ],
         "properties": dict(cluster.properties),
         "resourceUsage": usage if any(usage.values()) else None,
         "eligible": None

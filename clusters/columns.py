@@ -173,7 +173,9 @@ class PropertyColumn:
     @cached_property
     def distinct(self) -> tuple[int, ...]:
         """Return the values that occur, in units of 10⁻⁹, ascending."""
-        return tuple(sorted({one.nano for one in self.parsed.values() if one}))
+        return tuple(
+            sorted({quantity.nano for quantity in self.parsed.values() if quantity})
+        )
 
     @cached_property
     def ranks(self) -> Codes:
@@ -188,7 +190,9 @@ class PropertyColumn:
     @cached_property
     def approximates(self) -> Floats:
         """Return each value as a double, NaN for none or no quantity."""
-        values = [one and one.approximate for one in self.parsed.values()]
+        values = [
+            quantity and quantity.approximate for quantity in self.parsed.values()
+        ]
         return np.array(values, dtype=np.float64).take(self._places)
 
     def patched(self, texts: Mapping[int, str | None]) -> "PropertyColumn":

@@ -65,8 +65,8 @@ class DatabaseStore:
     def _save_all(self, states: Mapping[str, Stored]) -> bool:
         if len(states) == 1:
             return all(
-                self._save(name, one.content, one.revision)
-                for name, one in states.items()
+                self._save(name, stored.content, stored.revision)
+                for name, stored in states.items()
             )
         with transaction.atomic():
             for name in sorted(

@@ -87,7 +87,10 @@ CLOSED_FILTERS: dict[str, type[StrEnum]] = {
 }
 # The words of pages for each filter value; these are typed, or the values.
 _STATE_WORDS: Mapping[str, str] = {
-    **{one: one.replace("-", " ").capitalize() for one in ClusterFilterState},
+    **{
+        cluster_filter_state: cluster_filter_state.replace("-", " ").capitalize()
+        for cluster_filter_state in ClusterFilterState
+    },
     ClusterFilterState.ELIGIBLE: "Candidate",
     ClusterFilterState.NOT_ELIGIBLE: "Not ready",
 }
@@ -149,10 +152,13 @@ def filter_params(wanted: ClusterFilter) -> dict[str, list[str]]:
 
 def filter_text(wanted: ClusterFilter) -> str:
     labels = [
-        one if one.startswith("!") or ":" in one else f"{one}=*"
-        for one in wanted.labels
+        label if label.startswith("!") or ":" in label else f"{label}=*"
+        for label in wanted.labels
     ]
-    typed = [one if one.startswith("!") else one.replace(":", "=", 1) for one in labels]
+    typed = [
+        label if label.startswith("!") else label.replace(":", "=", 1)
+        for label in labels
+    ]
     closed = {
         "status": _STATE_WORDS.get(wanted.state or "", ""),
         "verdict": wanted.verdict,

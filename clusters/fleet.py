@@ -301,14 +301,20 @@ class Fleet:
         for cluster in self._unsorted:
             if cluster.managed is None or not cluster.managed.taints:
                 continue
-            names = {(one.key, one.value) for one in cluster.taints}
+            names = {(taint.key, taint.value) for taint in cluster.taints}
             known = [
-                one for one in cluster.managed.taints if (one.key, one.value) in names
+                taint
+                for taint in cluster.managed.taints
+                if (taint.key, taint.value) in names
             ]
-            names -= {(one.key, one.value) for one in known}
+            names -= {(taint.key, taint.value) for taint in known}
             taints = (
                 *known,
-                *(one for one in cluster.taints if (one.key, one.value) in names),
+                *(
+                    taint
+                    for taint in cluster.taints
+                    if (taint.key, taint.value) in names
+                ),
             )
             if taints != cluster.taints:
                 changed.append(cluster.with_changes(taints=taints))
@@ -375,11 +381,13 @@ class Fleet:
         if "taint_codes" in self.__dict__:
             sets = tuple(
                 dict.fromkeys(
-                    [*self.taint_sets, *[one.taints for one in after.values()]]
+                    [*self.taint_sets, *[cluster.taints for cluster in after.values()]]
                 )
             )
             codes = self.taint_codes.copy()
-            codes[list(after)] = [sets.index(one.taints) for one in after.values()]
+            codes[list(after)] = [
+                sets.index(cluster.taints) for cluster in after.values()
+            ]
             if np.bincount(codes, minlength=len(sets)).all():
                 fleet.taint_sets, fleet.taint_codes = sets, codes
         fleet.tested = {
@@ -492,8 +500,8 @@ def _texts_reader(sort: _Sort, key: str) -> _Reader:
     if sort is _Sort.PROPERTY:
         return _property_reader(key)
     if sort is _Sort.NAMESPACE:
-        return lambda clusters: (lacks_namespace(one, key) for one in clusters)
-    return lambda clusters: [one.eligibility.kind for one in clusters]
+        return lambda clusters: (lacks_namespace(cluster, key) for cluster in clusters)
+    return lambda clusters: [cluster.eligibility.kind for cluster in clusters]
 
 
 def _property_reader(name: str) -> _Reader:
@@ -519,4 +527,4 @@ def _values_at(key: str, mappings: list[Mapping[str, str]]) -> list[str | None]:
     try:
         return [*map(itemgetter(key), mappings)]
     except KeyError:
-        return [one.get(key) for one in mappings]
+        return [mapping.get(key) for mapping in mappings]

@@ -28,8 +28,8 @@ _CONTENT: Mapping[str, Callable[[Any], Any]] = {
     DECISION_KIND: lambda one: (
         one["metadata"],
         tuple(
-            each["clusterName"]
-            for each in items_at(one.get("status") or {}, "decisions")
+            decision["clusterName"]
+            for decision in items_at(one.get("status") or {}, "decisions")
         ),
     ),
 }

@@ -97,7 +97,7 @@ def hubs_with_role(user: AnyUser, *roles: Role) -> QuerySet[Hub]:
         return hubs.none()
     if user.is_superuser:
         return hubs
-    names = [str(one) for one in roles or Role]
+    names = [str(role) for role in roles or Role]
     of_hub = HubGrant.objects.filter(hub=OuterRef("pk"))
     granted = of_hub.filter(group__user=user, role__in=names)
     return hubs.filter(

@@ -75,8 +75,8 @@ def member_document(plain: Mapping[str, Any]) -> dict[str, Any]:
     fields = {key: value for key, value in plain.items() if value not in (None, {}, [])}
     if isinstance(taints := fields.get("taints"), list):
         fields["taints"] = [
-            {"effect": NO_SCHEDULE, **one} if isinstance(one, dict) else one
-            for one in taints
+            {"effect": NO_SCHEDULE, **taint} if isinstance(taint, dict) else taint
+            for taint in taints
         ]
     if isinstance(properties := fields.get("properties"), dict):
         fields["properties"] = {key: {"value": one} for key, one in properties.items()}
@@ -246,16 +246,18 @@ def read_members(
     all errors and their lines.
     """
     entries = _entries(decoded(source, LARGEST_UPLOAD), name.lower())
-    every = [one for entry in entries for one in entry_members(entry)]
-    names = [one.context for one in every if one.context]
-    if missing := [one for one in choices.contexts if one not in names]:
+    every = [member for entry in entries for member in entry_members(entry)]
+    names = [entry.context for entry in every if entry.context]
+    if missing := [context for context in choices.contexts if context not in names]:
         message = f"Not found: context {quote_value(missing[0])}"
         raise InvalidManifest.of("context", "bad-reference", message, ", ".join(names))
     # Of kubeconfigs the chosen contexts.
     chosen = [
-        one
-        for one in every
-        if not one.context or not choices.contexts or one.context in choices.contexts
+        entry
+        for entry in every
+        if not entry.context
+        or not choices.contexts
+        or entry.context in choices.contexts
     ]
     if not chosen:
         raise InvalidManifest.of(
@@ -278,7 +280,7 @@ def entry_members(entry: ImportEntry) -> list[ImportEntry]:
     unused = [key for key in data if key not in _KUBECONFIG_KEYS]
     what = "field of a kubeconfig"
     notes = tuple(unknown_note(format_path((key,)), what) for key in unused)
-    names = [written_name(one) or "" for one in data["contexts"]]
+    names = [written_name(context) or "" for context in data["contexts"]]
     paths = [format_path(("contexts", at, "name")) for at in range(len(names))]
     return [
         replace(
@@ -334,9 +336,9 @@ def _entries(text: str, name: str) -> list[ImportEntry]:
     ):
         return read_table(text)
     items = (
-        one
+        entry
         for item in items_in(text)
-        for one in (entries_of(item) if isinstance(item.data, list) else [item])
+        for entry in (entries_of(item) if isinstance(item.data, list) else [item])
     )
     return [ImportEntry(item.data, item=item) for item in items]
 
@@ -414,9 +416,11 @@ def parse_entry(entry: ImportEntry, name: str = "") -> MemberRead:
     try:
         member = parse_member(document)
     except InvalidManifest as invalid:
-        pairs = ((one, plain_place(split_path(one.path))) for one in invalid.errors)
+        pairs = (
+            (error, plain_place(split_path(error.path))) for error in invalid.errors
+        )
         raise InvalidManifest(
-            replace(one, path=place_of(keys) if keys else "") for one, keys in pairs
+            replace(error, path=place_of(keys) if keys else "") for error, keys in pairs
         ) from invalid
     return MemberRead(
         document,
@@ -452,7 +456,9 @@ def _parse_leniently(
     try:
         return parse_member(document), document, []
     except InvalidManifest as invalid:
-        paths = [one.path for one in invalid.errors if one.code == "unknown-field"]
+        paths = [
+            error.path for error in invalid.errors if error.code == "unknown-field"
+        ]
         if not paths:
             raise
     document = deepcopy(document)
@@ -482,7 +488,7 @@ class _Reading:
                 self._take(entry)
             else:
                 self.notes |= {note: [] for note in entry.notes}
-        if sum(bool(one.context) for one in self.members) > MOST_CONTEXTS:
+        if sum(bool(member.context) for member in self.members) > MOST_CONTEXTS:
             allowed = f"at most {MOST_CONTEXTS} at a time"
             error = FieldError("context", "too-many", "Too many contexts", allowed)
             self._refuse(ImportEntry(None), error)
@@ -502,7 +508,9 @@ class _Reading:
             errors = [next(placed) if item else error for item, error in self.errors]
             raise InvalidImport(errors, choices)
         notes = [ImportNote(note, tuple(names)) for note, names in self.notes.items()]
-        taken = {one.key: one.name for one in choices if not one.is_left_out}
+        taken = {
+            choice.key: choice.name for choice in choices if not choice.is_left_out
+        }
         scores = {
             taken.get(key, key): of_cluster
             for key, of_cluster in self.scores.items()
@@ -575,7 +583,7 @@ class _Reading:
         short = context if not cluster_name_problem(context) else proposed_name(context)
         numbered = (f"{short[: _LONGEST_NAME - 4]}-{number}" for number in count(2))
         names = chain([short, _as_name(context)], numbered)
-        return next(one for one in names if one and one not in self.kinds)
+        return next(name for name in names if name and name not in self.kinds)
 
     def _refuse(self, entry: ImportEntry, *errors: FieldError) -> None:
         called = (written_name(entry.data) or "")[:63]

@@ -116,7 +116,8 @@ def to_zone(draft: InventoryDraft, target: str, keys: Keys, value: Any) -> None:
     """Use the only zone as a label; several are one property, since a label has one value."""
     entries = [value] if isinstance(value, str) else value
     names = sorted(
-        str(one.get("name") if isinstance(one, Mapping) else one) for one in entries
+        str(entry.get("name") if isinstance(entry, Mapping) else entry)
+        for entry in entries
     )
     if len(names) == 1:
         to_label(draft, target, keys, names[0])
@@ -507,7 +508,14 @@ def inventory_of(data: object) -> InventoryKind | None:
     if not isinstance(data, Mapping):
         return None
     wanted = (str(data.get("apiVersion")).rpartition("/")[0], data.get("kind"))
-    return next((one for one in INVENTORIES if (one.group, one.kind) == wanted), None)
+    return next(
+        (
+            inventory
+            for inventory in INVENTORIES
+            if (inventory.group, inventory.kind) == wanted
+        ),
+        None,
+    )
 
 
 def read_inventory(inventory: InventoryKind, data: Any) -> InventoryDraft:

@@ -222,12 +222,12 @@ def ca_facts(pem: str, *, now: datetime) -> tuple[CertificateFacts, ...]:
     certificates = x509.load_pem_x509_certificates(pem.encode()) if pem else []
     return tuple(
         CertificateFacts(
-            one.subject.rfc4514_string(),
-            one.fingerprint(hashes.SHA256()).hex(":").upper(),
-            one.not_valid_after_utc,
-            one.not_valid_after_utc - now <= EXPIRY_WARNING,
+            certificate.subject.rfc4514_string(),
+            certificate.fingerprint(hashes.SHA256()).hex(":").upper(),
+            certificate.not_valid_after_utc,
+            certificate.not_valid_after_utc - now <= EXPIRY_WARNING,
         )
-        for one in certificates
+        for certificate in certificates
     )
 
 
@@ -270,8 +270,13 @@ def _checked(
         parse_connection(fields, path="")
     except InvalidManifest as error:
         errors += (
-            FieldError(place_of(one.path), one.code, one.message, one.allowed)
-            for one in error.errors
+            FieldError(
+                place_of(field_error.path),
+                field_error.code,
+                field_error.message,
+                field_error.allowed,
+            )
+            for field_error in error.errors
         )
     if fields.get("insecureTLS") is True and not rules.allow_insecure_tls:
         errors.append(
@@ -429,9 +434,9 @@ def _names(entries: object) -> list[str]:
     if not isinstance(entries, list):
         return []
     return [
-        str(one["name"])
-        for one in entries
-        if isinstance(one, Mapping) and one.get("name")
+        str(entry["name"])
+        for entry in entries
+        if isinstance(entry, Mapping) and entry.get("name")
     ]
 
 
@@ -463,8 +468,8 @@ def _entry(
     rows: list[Any] = document[plural]
     at = next(
         at
-        for at, one in enumerate(rows)
-        if isinstance(one, Mapping) and one.get("name") == name
+        for at, row in enumerate(rows)
+        if isinstance(row, Mapping) and row.get("name") == name
     )
     content = rows[at].get(kind)
     place = (path, plural, at, kind)

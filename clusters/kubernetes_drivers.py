@@ -221,8 +221,8 @@ class DriverCache:
             if self._is_cleared:
                 self._is_cleared.set()
                 self._is_cleared = None
-        for one in cached.values():
-            one.client.close()
+        for driver in cached.values():
+            driver.client.close()
 
     def __len__(self) -> int:
         return len(self._cached)
@@ -244,8 +244,8 @@ class DriverCache:
                     daemon=True,
                 )
                 closing.start()
-        for one in replaced:
-            one.client.close()
+        for driver in replaced:
+            driver.client.close()
 
     def close_regularly(self, is_over: threading.Event) -> None:
         while not is_over.wait(REAP_SECONDS):

@@ -41,7 +41,7 @@ def parse_managed_cluster(
         metadata["name"],
         metadata.get("labels") or {},
         managed.taints,
-        {one["name"]: one["value"] for one in claims},
+        {claim["name"]: claim["value"] for claim in claims},
         ResourceUsage(*(_amounts(status, name) for name in _AMOUNTS)),
         managed=managed,
     )
@@ -71,9 +71,9 @@ def parse_scores(status: Mapping[str, Any]) -> AddOnScores:
 def managed_to_plain(managed: ManagedObject) -> dict[str, Any]:
     """Return what a hub has of a cluster as JSON can hold it."""
     scores = {}
-    for name, one in managed.scores.items():
-        end = one.valid_until and one.valid_until.isoformat()
-        scores[name] = {"values": dict(one.values), "validUntil": end}
+    for name, add_on_scores in managed.scores.items():
+        end = add_on_scores.valid_until and add_on_scores.valid_until.isoformat()
+        scores[name] = {"values": dict(add_on_scores.values), "validUntil": end}
     parts = {"document": managed.document, "scores": scores}
     return {name: part for name, part in parts.items() if part}
 
@@ -120,7 +120,7 @@ def managed_cluster(cluster: Cluster) -> dict[str, Any]:
     typed_spec = {
         **spec,
         "taints": [
-            {"timeAdded": None, **_filled(one)} for one in spec.get("taints") or []
+            {"timeAdded": None, **_filled(taint)} for taint in spec.get("taints") or []
         ],
     }
     amounts = {
@@ -152,9 +152,9 @@ def documents_digest(fleet: Fleet) -> str:
     kept = vars(fleet)
     if "documents_digest" not in kept:
         whole = hashlib.sha256()
-        for one in fleet.clusters:
-            managed = managed_to_plain(one.managed or ManagedObject({}))
-            facts = [managed_cluster(one), managed.get("scores")]
+        for cluster in fleet.clusters:
+            managed = managed_to_plain(cluster.managed or ManagedObject({}))
+            facts = [managed_cluster(cluster), managed.get("scores")]
             whole.update(json.dumps(facts, sort_keys=True).encode())
         kept["documents_digest"] = whole.hexdigest()
     return str(kept["documents_digest"])
@@ -171,8 +171,8 @@ def _object_of(cluster: Cluster) -> Mapping[str, Any]:
         document = cluster.managed.document
         return {**document, "metadata": {**document["metadata"], **own}}
     taints = [
-        {"key": one.key, "value": one.value, "effect": _NO_SELECT}
-        for one in cluster.taints
+        {"key": taint.key, "value": taint.value, "effect": _NO_SELECT}
+        for taint in cluster.taints
     ]
     claims = [
         {"name": name, "value": value} for name, value in cluster.properties.items()

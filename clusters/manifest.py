@@ -121,7 +121,9 @@ class AgentStatus(Reported):
     last_received_heartbeat: Moment | None = None
 
     def condition(self, kind: str) -> AgentCondition | None:
-        return next((each for each in self.conditions if each.type == kind), None)
+        return next(
+            (condition for condition in self.conditions if condition.type == kind), None
+        )
 
 
 def _property_values(value: object) -> dict[str, str]:

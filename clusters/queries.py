@@ -224,8 +224,8 @@ def _values(rows: Iterable[tuple[Any, ...]]) -> Iterator[Cluster]:
         managed,
     ) in rows:
         taints = tuple(
-            Taint(one["key"], one.get("value") or "", one["effect"])
-            for one in document["spec"].get("taints") or ()
+            Taint(taint["key"], taint.get("value") or "", taint["effect"])
+            for taint in document["spec"].get("taints") or ()
         )
         yield Cluster(
             name,
@@ -281,7 +281,9 @@ def status_of(cluster: MemberCluster, *, has_address: bool = False) -> dict[str,
         )
         agent = {
             "type": "MemberAgent",
-            "conditions": [_filled(one) for one in conditions if one["status"]],
+            "conditions": [
+                _filled(condition) for condition in conditions if condition["status"]
+            ],
         }
         heartbeat = _filled({"lastReceivedHeartbeat": _written(cluster.heartbeat_at)})
         status["agentStatus"] = [{**agent, **heartbeat}]

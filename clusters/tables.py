@@ -80,7 +80,7 @@ def read_table(text: str) -> list[ImportEntry]:
     line, cells = next(rows, (1, []))
     columns = tuple(cell.strip() for cell in cells)
     counts = Counter(filter(None, columns))
-    faults = {one: error for one in counts for error in _column_errors(one)}
+    faults = {count: error for count in counts for error in _column_errors(count)}
     twice = (
         FieldError(format_path((one,)), "duplicate", "is a column twice", "each once")
         for one, count in counts.items()
@@ -91,14 +91,14 @@ def read_table(text: str) -> list[ImportEntry]:
         line,
         errors=(*faults.values(), *twice),
         notes=tuple(
-            unknown_note(format_path((one,)), "column of clusters")
-            for one in counts
-            if one not in _COLUMNS and not one.startswith((_LABEL, _PROPERTY))
+            unknown_note(format_path((count,)), "column of clusters")
+            for count in counts
+            if count not in _COLUMNS and not count.startswith((_LABEL, _PROPERTY))
         ),
     )
     if "name" not in columns:
         missing = FieldError("", "required", "has no column `name`", COLUMNS)
-        errors = (replace(one, line=line) for one in (missing, *header.errors))
+        errors = (replace(error, line=line) for error in (missing, *header.errors))
         raise InvalidManifest(errors)
     entries = []
     if header.errors or header.notes:

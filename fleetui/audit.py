@@ -58,14 +58,14 @@ def record_event(
 
 def record_all(events: Iterable[AuditEvent], *, by: User | None, now: datetime) -> None:
     name = actor_name(by)
-    Event.objects.bulk_create(_row(one, now, name, by) for one in events)
+    Event.objects.bulk_create(_row(event, now, name, by) for event in events)
 
 
 def record_of_others(
     events: Iterable[tuple[AuditEvent, str]], *, now: datetime
 ) -> None:
     """Write events of actors that are no users of this console, each with the name of the actor."""
-    Event.objects.bulk_create(_row(one, now, name) for one, name in events)
+    Event.objects.bulk_create(_row(event, now, name) for event, name in events)
 
 
 def _row(one: AuditEvent, now: datetime, name: str, by: User | None = None) -> Event:

@@ -162,7 +162,7 @@ def insert_alike(alike: Model, columns: Mapping[str, Sequence[Any]]) -> None:
             continue
         targets.append(quote(str(field.column)))
         values = columns.get(field.attname, [field.pre_save(alike, add=True)])
-        stored = [field.get_db_prep_save(one, connection) for one in values]
+        stored = [field.get_db_prep_save(value, connection) for value in values]
         if field.attname not in columns:
             sources.append("%s")
             shared += stored

@@ -29,7 +29,9 @@ class HubTask(Task[..., Any]):
 def write_problems_once(logger: Logger, **_signal: Any) -> None:
     """Make the handlers of Celery write one line for a stopped database, and not one for each task."""
     for handler in logger.handlers:
-        if not any(isinstance(one, EnvironmentFilter) for one in handler.filters):
+        if not any(
+            isinstance(filter_, EnvironmentFilter) for filter_ in handler.filters
+        ):
             handler.addFilter(_filter)
 
 

@@ -35,7 +35,7 @@ class RevisionConflict(FleetError):
             event.facts for event in events_since(kind, name, expected)
         ]
         changes = (
-            "; ".join(f"{one['by']}: {one['what']}" for one in self.changes)
+            "; ".join(f"{change['by']}: {change['what']}" for change in self.changes)
             or "it was created again"
         )
         super().__init__(

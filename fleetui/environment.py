@@ -119,18 +119,18 @@ _BY_SQLSTATE = {
 
 def environment_problem(error: BaseException | None) -> EnvironmentProblem | None:
     """Return the cause of an error outside of the console; None for any other error."""
-    for one in causes_of(error):
-        if isinstance(one, OSError) and one.errno in _BY_ERRNO:
-            return _BY_ERRNO[one.errno]
-        if isinstance(one, BrokerError) or type(one).__module__.startswith(
+    for cause in causes_of(error):
+        if isinstance(cause, OSError) and cause.errno in _BY_ERRNO:
+            return _BY_ERRNO[cause.errno]
+        if isinstance(cause, BrokerError) or type(cause).__module__.startswith(
             ("redis.exceptions", "amqp.exceptions")
         ):
             return BROKER_STOPPED
-        if not isinstance(one, (DatabaseError, InterfaceError)):
+        if not isinstance(cause, (DatabaseError, InterfaceError)):
             continue
-        if type(one.__cause__).__module__.startswith("psycopg"):
-            return _of_postgresql(one)
-        if problem := _of_sqlite(str(one)):
+        if type(cause.__cause__).__module__.startswith("psycopg"):
+            return _of_postgresql(cause)
+        if problem := _of_sqlite(str(cause)):
             return problem
     return None
 
@@ -158,7 +158,8 @@ def _of_postgresql(error: DatabaseError | InterfaceError) -> EnvironmentProblem 
     if state:
         prefixes = (state[:length] for length in (5, 3, 2))
         return next(
-            (_BY_SQLSTATE[one] for one in prefixes if one in _BY_SQLSTATE), None
+            (_BY_SQLSTATE[prefix] for prefix in prefixes if prefix in _BY_SQLSTATE),
+            None,
         )
     # Errors of connecting have no code: only their text distinguishes a refusal from a stopped server.
     if any(
@@ -197,9 +198,9 @@ def disk_problem() -> EnvironmentProblem | None:
         return environment_problem(error)
     now = monotonic()
     recent = (
-        one
-        for one in (DISK_FULL, READ_ONLY, DISK_ERROR, CORRUPTED)
-        if one in _met_at and now - _met_at[one] < REPEAT_SECONDS
+        problem
+        for problem in (DISK_FULL, READ_ONLY, DISK_ERROR, CORRUPTED)
+        if problem in _met_at and now - _met_at[problem] < REPEAT_SECONDS
     )
     return next(recent, None)
 
@@ -225,9 +226,9 @@ class EnvironmentFilter(logging.Filter):
             else record.args or ()
         )
         errors = [record.exc_info[1]] if record.exc_info else []
-        errors += [one for one in values if isinstance(one, BaseException)]
+        errors += [value for value in values if isinstance(value, BaseException)]
         problem = next(
-            (found for one in errors if (found := environment_problem(one))), None
+            (found for error in errors if (found := environment_problem(error))), None
         )
         if problem not in LASTING:
             return True

@@ -198,7 +198,7 @@ def readyz(request: HttpRequest) -> HttpResponse:
             results.append(
                 ProbeResult(name, *((found,) if isinstance(found, str) else found))
             )
-    is_ready = not any(one.problem for one in results)
+    is_ready = not any(result.problem for result in results)
     lines = [
         *map(str, results),
         f"readyz check {'passed' if is_ready else 'failed'}",

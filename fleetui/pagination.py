@@ -84,7 +84,7 @@ def _written(rows: Sequence[Model], columns: list[str]) -> str | None:
     """Return the cursor of a row; None without one."""
     if not rows:
         return None
-    values = json.dumps([getattr(rows[0], one) for one in columns], default=str)
+    values = json.dumps([getattr(rows[0], column) for column in columns], default=str)
     return base64.urlsafe_b64encode(values.encode()).decode().rstrip("=")
 
 

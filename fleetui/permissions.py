@@ -161,7 +161,9 @@ def _account(*, user: int) -> QuerySet[User]:
         f"has_{number}": Exists(
             of_user.filter(content_type__app_label=app, codename=codename)
         )
-        for number, (app, codename) in enumerate(one.split(".") for one in _PERMISSIONS)
+        for number, (app, codename) in enumerate(
+            permission.split(".") for permission in _PERMISSIONS
+        )
     }
     users = User.objects.filter(pk=user).alias(of_hub=of_hub, of_team=of_team)
     return users.annotate(
@@ -249,7 +251,9 @@ def may_change(
     if user is None or _has_one_of(user, (role,)):
         return True
     teams = teams_of(user, role)
-    return bool(labels) and all(any(team.has(one) for team in teams) for one in labels)
+    return bool(labels) and all(
+        any(team.has(label) for team in teams) for label in labels
+    )
 
 
 def teams_of(user: AnyUser | None, role: Role = Role.OPERATOR) -> frozenset[Team]:
@@ -298,7 +302,7 @@ def check_boundary(
         return
     refusals = []
     for team in sorted(
-        (one for one in teams_of(by, role) if one.has(labels)), key=repr
+        (team for team in teams_of(by, role) if team.has(labels)), key=repr
     ):
         lacking = list(dict.fromkeys(missing(team)))
         if not lacking:

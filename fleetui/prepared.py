@@ -40,7 +40,7 @@ class PreparedQuery:
         compiler = copy(compiler)
         compiler.connection = connections[template.db]
         actual = _adapted({**values, "hub": current_hub_id()}, compiler.connection)
-        compiler.as_sql = lambda: (sql, [actual.get(*one) for one in sources])
+        compiler.as_sql = lambda: (sql, [actual.get(*source) for source in sources])
         queryset = template.all()
         queryset.query.get_compiler = lambda *_, **__: compiler
         return list(queryset)
@@ -57,8 +57,8 @@ class PreparedQuery:
         sql, parameters = compiler.as_sql()
         names = _adapted({**marks, "hub": _HUB}, compiler.connection).items()
         sources = [
-            (next((name for name, mark in names if mark == one), None), one)
-            for one in parameters
+            (next((name for name, mark in names if mark == parameter), None), parameter)
+            for parameter in parameters
         ]
         if unused := marks.keys() - {name for name, _ in sources}:
             raise ValueError(f"the query does not use {', '.join(sorted(unused))}")

@@ -53,7 +53,9 @@ class RemoteErrors(RemoteError):
         return found
 
     def __str__(self) -> str:
-        return "\n".join(str(field_error({**one, "line": None})) for one in self.errors)
+        return "\n".join(
+            str(field_error({**error, "line": None})) for error in self.errors
+        )
 
 
 class ServerRefused(ValueError):

@@ -265,7 +265,7 @@ KEEP_MESSAGES = variables.KEEP_MESSAGES
 # holds one from before the tombstones that are kept.
 FLEET_PATCH_PERCENT = variables.FLEET_PATCH_PERCENT
 # Rules of the checks that are never reported, separated by commas.
-CHECKS_MUTED = [one for one in variables.CHECKS_MUTED.split(",") if one]
+CHECKS_MUTED = [part for part in variables.CHECKS_MUTED.split(",") if part]
 KEEP_TOMBSTONES = variables.KEEP_TOMBSTONES
 
 # Credentials of member clusters (`clusters/credentials.py`), and where connections to them may go

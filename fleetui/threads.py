@@ -50,8 +50,8 @@ def close_connections() -> None:
 
 def close_pools() -> None:
     """Close the connections of this thread and the pools of the process: it waits for other processes now."""
-    for one in connections.all(initialized_only=True):
-        one.close()
-        pooled: Any = one  # that of PostgreSQL
+    for wrapper in connections.all(initialized_only=True):
+        wrapper.close()
+        pooled: Any = wrapper  # that of PostgreSQL
         if getattr(pooled, "pool", None):
             pooled.close_pool()

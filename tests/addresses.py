@@ -32,8 +32,8 @@ class Address:
 def writing_addresses() -> list[Address]:
     """Return the addresses that may change something: methods of REST that do, and POST to all others."""
     found = {
-        Address(route, one.name or "", method): None
-        for route, one, actions in routes(get_resolver().url_patterns, "/")
+        Address(route, pattern.name or "", method): None
+        for route, pattern, actions in routes(get_resolver().url_patterns, "/")
         for method in ([name.upper() for name in actions] if actions else ["POST"])
         if method not in _READING
     }
@@ -43,8 +43,8 @@ def writing_addresses() -> list[Address]:
 def costly_addresses() -> dict[str, bool]:
     """Return whether an address uses the seconds of its user: of pages by route, of REST by method too."""
     found = {}
-    for route, one, actions in routes(get_resolver().url_patterns, "/"):
-        view: Any = one.callback
+    for route, pattern, actions in routes(get_resolver().url_patterns, "/"):
+        view: Any = pattern.callback
         if actions is None:
             found[route] = getattr(view, "is_costly", False)
             continue
@@ -58,8 +58,8 @@ def costly_addresses() -> dict[str, bool]:
 def page_names() -> set[str]:
     """Return the names of the pages."""
     return {
-        one.name or ""
-        for _, one, actions in routes(get_resolver().url_patterns, "/")
+        pattern.name or ""
+        for _, pattern, actions in routes(get_resolver().url_patterns, "/")
         if actions is None
     }
 
@@ -77,11 +77,11 @@ def routes(
     patterns: Any, start: str
 ) -> Iterator[tuple[str, URLPattern, Mapping[str, str] | None]]:
     """Yield the route, the pattern and the actions of every address; pages have no actions."""
-    for one in patterns:
-        if not isinstance(one.pattern, RoutePattern):
+    for pattern in patterns:
+        if not isinstance(pattern.pattern, RoutePattern):
             continue
-        route = f"{start}{one.pattern}"
-        if isinstance(one, URLPattern):
-            yield route, one, getattr(one.callback, "actions", None)
+        route = f"{start}{pattern.pattern}"
+        if isinstance(pattern, URLPattern):
+            yield route, pattern, getattr(pattern.callback, "actions", None)
         else:
-            yield from routes(one.url_patterns, route)
+            yield from routes(pattern.url_patterns, route)

@@ -132,8 +132,10 @@ def _models() -> list[type[Model]]:
 @cache
 def _stored(model: type[Model]) -> list[str]:
     """Return the columns of a model, except those that the database derives."""
-    fields = (one for one in model._meta.local_concrete_fields if not one.generated)
-    return [connection.ops.quote_name(str(one.column)) for one in fields]
+    fields = (
+        field for field in model._meta.local_concrete_fields if not field.generated
+    )
+    return [connection.ops.quote_name(str(field.column)) for field in fields]
 
 
 @cache
@@ -144,7 +146,7 @@ def _columns(model: type[Model]) -> str:
 @cache
 def _which_are_filled() -> str:
     tables = (model._meta.db_table for model in _models())
-    return f"SELECT {', '.join(f'EXISTS (SELECT 1 FROM {one})' for one in tables)}"
+    return f"SELECT {', '.join(f'EXISTS (SELECT 1 FROM {table})' for table in tables)}"
 
 
 def _read_all() -> list[Rows]:
@@ -201,10 +203,10 @@ def _is_compared(model: type[Model]) -> bool:
 
 def _rows_of(model: type[Model]) -> dict[Any, tuple[Any, ...]]:
     table = model._meta.db_table
-    columns = [str(one.column) for one in model._meta.local_concrete_fields]
+    columns = [str(field.column) for field in model._meta.local_concrete_fields]
     names = [
         str(model._meta.pk.column),
-        *(one for one in columns if (table, one) not in COMPUTED),
+        *(column for column in columns if (table, column) not in COMPUTED),
     ]
     with connection.cursor() as cursor:
         cursor.execute(

@@ -41,9 +41,9 @@ def problems_of(migration: Migration, state: ProjectState) -> list[str]:
         model for (app, _), model in state.models.items() if app == migration.app_label
     ]
     before = {
-        one.name: one
+        constraint.name: constraint
         for model in models
-        for one in model.options.get("constraints", ())
+        for constraint in model.options.get("constraints", ())
     }
     created: set[str] = set()
     for operation in migration.operations:
@@ -71,7 +71,7 @@ def _is_wider(operation: AddConstraint, before: Mapping[str, Any]) -> bool:
 
 
 def _problems_of_data(operations: Sequence[Operation]) -> Iterator[str]:
-    data = [one for one in operations if isinstance(one, _DATA)]
+    data = [operation for operation in operations if isinstance(operation, _DATA)]
     if data and len(data) < len(operations):
         yield "data and schema in one migration: on PostgreSQL they need transactions of their own"
     if not all(one.reversible for one in data):
@@ -114,10 +114,10 @@ def _keeps_table(
     tables = [
         {
             model.options.get("db_table") or f"{app}_{name}"
-            for (app, name), model in one.models.items()
+            for (app, name), model in project_state.models.items()
             if app == migration.app_label
         }
-        for one in (state, after)
+        for project_state in (state, after)
     ]
     return tables[0] == tables[1] and not isinstance(operation, RenameField)
 

@@ -97,7 +97,7 @@ def assertion_entry(
     name: str, *asserted: Mapping[str, Any], **fields: Any
 ) -> dict[str, Any]:
     """Make an assertion of a checks file; its fields are as in YAML."""
-    return {"name": name, **fields, "assert": [dict(one) for one in asserted]}
+    return {"name": name, **fields, "assert": [dict(document) for document in asserted]}
 
 
 def checks_file(*entries: Mapping[str, Any]) -> str:

@@ -191,7 +191,7 @@ def _blanket_catches(tree: ast.Module) -> list[int]:
 
 def _named_semantics(tree: ast.Module) -> list[str]:
     """Return the lines that name a set of rules, as a member or as a text to compare with."""
-    texts = {str(one) for one in Semantics}
+    texts = {str(semantics) for semantics in Semantics}
     found = []
     for node in nodes_of(tree):
         if isinstance(node, ast.Attribute | ast.Subscript) and _is_name(
@@ -413,9 +413,9 @@ def _queries_at_import(tree: ast.AST) -> Iterator[str]:
 def test_no_query_is_written_at_import() -> None:
     # It would stay with the hub that was in scope then.
     assert [
-        f"{module.name}:{one}"
+        f"{module.name}:{query}"
         for module in PRODUCT
-        for one in _queries_at_import(module.tree)
+        for query in _queries_at_import(module.tree)
     ] == []
 
 
@@ -568,9 +568,9 @@ def test_only_listed_modules_name_a_set_of_rules() -> None:
         name for name in naming if not name.startswith(tuple(MAY_NAME_SEMANTICS))
     } == set()
     assert [
-        one
-        for one in MAY_NAME_SEMANTICS
-        if not any(name.startswith(one) for name in naming)
+        semantic
+        for semantic in MAY_NAME_SEMANTICS
+        if not any(name.startswith(semantic) for name in naming)
     ] == []
 
 
@@ -605,7 +605,9 @@ def test_no_template_branches_on_the_name_of_a_set_of_rules() -> None:
 
     assert templates
     assert [
-        one.name for one in templates if branch.search(one.read_text(encoding="utf-8"))
+        template.name
+        for template in templates
+        if branch.search(template.read_text(encoding="utf-8"))
     ] == []
 
 
@@ -669,9 +671,9 @@ def test_lock_is_up_to_date_with_the_project() -> None:
     )
 
     assert [
-        one
-        for one in required
-        if pinned.get(one.name.lower(), "0") not in one.specifier
+        requirement
+        for requirement in required
+        if pinned.get(requirement.name.lower(), "0") not in requirement.specifier
     ] == []
 
 

@@ -40,7 +40,7 @@ def grouped(
     with ThreadPoolExecutor(WRITERS) as pool:
         first = pool.submit(writes.run, write_first)
         is_writing.wait(10)
-        running = [pool.submit(writes.run, one) for one in others]
+        running = [pool.submit(writes.run, other) for other in others]
         while len(writes._waiting) < len(others):
             sleep(0.001)
         others_wait.set()
@@ -52,7 +52,7 @@ def test_writes_that_arrive_during_another_share_a_transaction() -> None:
         running,
         groups,
     ):
-        assert [one.result() for one in running] == [*range(2, WRITERS), 1]
+        assert [future.result() for future in running] == [*range(2, WRITERS), 1]
     assert len(groups) == 1
 
 

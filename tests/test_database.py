@@ -22,8 +22,8 @@ def test_what_is_loaded_once_is_the_same_the_next_time_and_can_be_added_to() -> 
 
     def content() -> dict[str, object]:
         return {
-            one.name: (one.pk, one.document, placed(one))
-            for one in Placement.objects.all()
+            placement.name: (placement.pk, placement.document, placed(placement))
+            for placement in Placement.objects.all()
         }
 
     with rolled_back():

@@ -246,7 +246,8 @@ def test_every_score_has_a_row() -> None:
 
 def test_every_spread_strategy_has_a_row() -> None:
     names = {
-        profile_of(Cycle(Fleet(), semantics=each)).strategy.name for each in Semantics
+        profile_of(Cycle(Fleet(), semantics=semantics)).strategy.name
+        for semantics in Semantics
     }
 
     assert set(_rows("reference/plugins.md", "Spread strategies")) == names
@@ -272,7 +273,9 @@ def test_every_kind_has_a_row() -> None:
 def test_every_plugin_module_has_a_row() -> None:
     """A module that the linter knows as shared by a kind of plugin is none."""
     contracts = PROJECT["tool"]["importlinter"]["contracts"]
-    apart = next(one for one in contracts if one["type"] == "independence")
+    apart = next(
+        contract for contract in contracts if contract["type"] == "independence"
+    )
     shared = {
         line.rpartition(" ")[2].rpartition(".")[2] for line in apart["ignore_imports"]
     }
@@ -298,7 +301,9 @@ def test_every_path_of_the_api_has_a_row_with_its_methods_and_parameters() -> No
     schema = SchemaGenerator().get_schema(request=None, public=True)
     there: dict[tuple[str, str], set[str]] = {
         (method, re.sub(r"\{\w+\}", "*", path.removeprefix("/api/v1/"))): {
-            one["name"] for one in request.get("parameters", ()) if one["in"] == "query"
+            parameter["name"]
+            for parameter in request.get("parameters", ())
+            if parameter["in"] == "query"
         }
         for path, requests in schema["paths"].items()
         for method, request in requests.items()
@@ -608,11 +613,11 @@ def _words_of(
         for option in action.option_strings
     }
     own = [
-        one
-        for one in parser._actions
-        if not _is_djangos(one)
-        and not one.dest.startswith(but)
-        and not usual & set(one.option_strings)
+        action
+        for action in parser._actions
+        if not _is_djangos(action)
+        and not action.dest.startswith(but)
+        and not usual & set(action.option_strings)
     ]
     for action in own:
         yield from (

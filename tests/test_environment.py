@@ -313,7 +313,7 @@ def test_each_kind_of_problem_has_a_line_and_other_errors_their_traceback(
 
     assert lines[:2] == [str(environment.STOPPED), str(environment.BROKER_STOPPED)]
     assert len(lines) == 6
-    assert all("Traceback" in one for one in lines[2:])
+    assert all("Traceback" in line for line in lines[2:])
 
 
 def test_handlers_of_celery_have_the_filter() -> None:
@@ -323,10 +323,13 @@ def test_handlers_of_celery_have_the_filter() -> None:
     for signal in (after_setup_logger, after_setup_task_logger):
         signal.send(sender=None, logger=logger)
 
-    assert [type(one) for one in handler.filters] == [environment.EnvironmentFilter]
+    assert [type(filter_) for filter_ in handler.filters] == [
+        environment.EnvironmentFilter
+    ]
     console = logging.getLogger("django").handlers[0]
     assert any(
-        isinstance(one, environment.EnvironmentFilter) for one in console.filters
+        isinstance(filter_, environment.EnvironmentFilter)
+        for filter_ in console.filters
     )
 
 

@@ -121,7 +121,9 @@ def test_a_wheel_has_every_file_of_the_product(wheel: Path) -> None:
     )
     wanted = set()
     for path in listed.stdout.splitlines():
-        source = next(one for one in FOLDERS if f"{path}/".startswith(f"{one}/"))
+        source = next(
+            folder for folder in FOLDERS if f"{path}/".startswith(f"{folder}/")
+        )
         wanted.add(FOLDERS[source] + path.removeprefix(source))
 
     assert len(wanted) > 500
@@ -428,7 +430,9 @@ def github(comments: list[dict[str, Any]]) -> Iterator[tuple[str, list[str]]]:
                 comments.append(found)
             else:
                 found = next(
-                    one for one in comments if str(one["id"]) == path.rpartition("/")[2]
+                    comment
+                    for comment in comments
+                    if str(comment["id"]) == path.rpartition("/")[2]
                 )
                 found |= sent
             body = json.dumps(found).encode()
@@ -594,7 +598,7 @@ def test_the_environment_of_the_source_tree_has_the_command() -> None:
         capture_output=True,
         text=True,
     ).stdout
-    [line] = [one for one in recipe.splitlines() if one.startswith("printf")]
+    [line] = [line for line in recipe.splitlines() if line.startswith("printf")]
     script = run("sh", "-c", line.partition(" > ")[0]).stdout
 
     shown = run("sh", "-c", script.partition("\n")[2], "fleetui", "version")

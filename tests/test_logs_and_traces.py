@@ -127,7 +127,7 @@ def test_a_request_its_log_lines_and_its_task_are_one_trace(
     sent, request, consumed = spans.get_finished_spans()
     names = ["apply_async/tests.traced", "GET placements/<name>", "run/tests.traced"]
     assert [sent.name, request.name, consumed.name] == names
-    assert {f"{one.context.trace_id:032x}" for one in (sent, request, consumed)} == {
+    assert {f"{span.context.trace_id:032x}" for span in (sent, request, consumed)} == {
         TRACE
     }
     assert (parent_of(sent), parent_of(consumed)) == (

@@ -44,7 +44,7 @@ def test_it_reads_the_hub_in_scope() -> None:
 
     with in_hub(live_hub("east").pk):
         assert query.rows(False, **values) == []
-    assert [one.name for one in query.rows(False, **values)] == ["alpha"]
+    assert [row.name for row in query.rows(False, **values)] == ["alpha"]
 
 
 def test_nothing_is_compiled_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -171,7 +171,7 @@ def test_no_command_prints_a_value(places: dict[str, str]) -> None:
                 found[name, example] = f"{status}: {text[:3000]}"
 
     assert found == {}
-    assert len([one for one in lengths.values() if one]) > 40
+    assert len([length for length in lengths.values() if length]) > 40
 
 
 def test_export_prints_values_and_writes_that_down(places: dict[str, str]) -> None:  # noqa: ARG001 -- its rows

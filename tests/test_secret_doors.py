@@ -59,10 +59,10 @@ WITHOUT_VALUES = {
 def callers_of(name: str) -> set[str]:
     """Return module and function of every place that names a function, where it is not imported."""
     return {
-        f"{module.name} {one}"
+        f"{module.name} {user}"
         for module in PRODUCT
         if name in module.text
-        for one in _users(module.tree, name, "")
+        for user in _users(module.tree, name, "")
     }
 
 

@@ -55,8 +55,8 @@ def starts_of(tree: ast.Module) -> list[str]:
     """Return the calls that start threads."""
     calls = (node.func for node in nodes_of(tree) if isinstance(node, ast.Call))
     names = (
-        one.attr if isinstance(one, ast.Attribute) else getattr(one, "id", "")
-        for one in calls
+        call.attr if isinstance(call, ast.Attribute) else getattr(call, "id", "")
+        for call in calls
     )
     return [name for name in names if name in STARTS]
 
@@ -65,7 +65,7 @@ def starting() -> list[Module]:
     return [
         module
         for module in PRODUCT
-        if any(one in module.text for one in STARTS) and starts_of(module.tree)
+        if any(start in module.text for start in STARTS) and starts_of(module.tree)
     ]
 
 
@@ -112,10 +112,10 @@ def opened() -> Iterator[list[Any]]:
 
 def in_threads(number: int, run: Any) -> None:
     several = [Thread(target=copy_context().run, args=(run,)) for _ in range(number)]
-    for one in several:
-        one.start()
-    for one in several:
-        one.join(30)
+    for thread in several:
+        thread.start()
+    for thread in several:
+        thread.join(30)
 
 
 @pytest.mark.servers_only

@@ -95,13 +95,18 @@ def _in_templates() -> list[str]:
 
 def _in_strings() -> list[str]:
     return _matches(
-        ((one.path, text) for one in PRODUCT for text in strings_of(one.tree)), "GDU"
+        ((module.path, text) for module in PRODUCT for text in strings_of(module.tree)),
+        "GDU",
     )
 
 
 def _in_docstrings_and_comments() -> list[str]:
     return _matches(
-        ((one.path, text) for one in PRODUCT for text in docstrings_and_comments(one)),
+        (
+            (module.path, text)
+            for module in PRODUCT
+            for text in docstrings_and_comments(module)
+        ),
         "G",
     )
 
@@ -150,9 +155,9 @@ def test_names_use_the_terms_of_the_glossary():
 
     assert found == set()
     names = {
-        f"{one.name}: {name}"
-        for one in TESTS
-        for name in re.findall(r"\b(?:def|class) (\w+)", one.text)
+        f"{test.name}: {name}"
+        for test in TESTS
+        for name in re.findall(r"\b(?:def|class) (\w+)", test.text)
     }
     assert [
         one for one in names if FORMER_NAMES.search(one.rpartition(" ")[2].lower())
@@ -163,9 +168,9 @@ def test_docstrings_start_with_a_standard_verb():
     former = re.compile(r'^ *"""((?:Ask|Give|Let|Look|Say|Tell)s?\b.*)', re.MULTILINE)
 
     assert [
-        f"{one.name}: {found}"
-        for one in (*PRODUCT, *TESTS)
-        for found in former.findall(one.text)
+        f"{module.name}: {found}"
+        for module in (*PRODUCT, *TESTS)
+        for found in former.findall(module.text)
     ] == []
 
 

@@ -323,7 +323,7 @@ class PlacementSeen:
     @property
     def readiness(self) -> Readiness:
         """Return the readiness of the applied objects; meaningless while there are refusals."""
-        return overall_readiness(one.readiness for one in self.unready)
+        return overall_readiness(seen.readiness for seen in self.unready)
 
 
 @dataclass(frozen=True, slots=True)
@@ -383,7 +383,7 @@ class Observation:
     def of(self, placement: str) -> PlacementSeen | None:
         """Return the state of a placement; None if the cluster has nothing of it."""
         return next(
-            (one for one in self.placements if one.placement == placement), None
+            (seen for seen in self.placements if seen.placement == placement), None
         )
 
 

@@ -76,7 +76,9 @@ def hint_of(live: Live) -> str:
 def overall_readiness(several: Iterable[Readiness]) -> Readiness:
     states = set(several)
     ranked = (Readiness.NOT_YET, Readiness.NOT_TRACKABLE)
-    return next((one for one in ranked if one in states), Readiness.AVAILABLE)
+    return next(
+        (readiness for readiness in ranked if readiness in states), Readiness.AVAILABLE
+    )
 
 
 def _deployment(live: Live) -> ReadinessResult:
@@ -290,7 +292,9 @@ def custom_resource_hint(live: Live) -> str:
 
 def _condition_entry(live: Live, name: str) -> Live:
     conditions = map(mapping_at, items_at(live, "status", "conditions"))
-    return next((one for one in conditions if one.get("type") == name), {})
+    return next(
+        (condition for condition in conditions if condition.get("type") == name), {}
+    )
 
 
 def _reason_and_message(what: str, condition: Live) -> str:

@@ -63,7 +63,9 @@ class Hub(models.Model):
     namespaces = models.JSONField(default=list, blank=True)
     state = models.CharField(
         max_length=11,
-        choices=[(one.value, one.value.capitalize()) for one in HubState],
+        choices=[
+            (hub_state.value, hub_state.value.capitalize()) for hub_state in HubState
+        ],
         default=HubState.NEW,
     )
     state_reason = models.CharField(max_length=500, blank=True)

@@ -131,7 +131,7 @@ class ConnectionExamination(CheckResult):
     def is_passed(self) -> bool:
         left_out = IDENTITY if self.confirm == OTHER_CLUSTER else ""
         return CheckResult(
-            tuple(one for one in self.steps if one.step != left_out)
+            tuple(step for step in self.steps if step.step != left_out)
         ).is_passed
 
 
@@ -162,7 +162,7 @@ def check_new_connections(
 
     with ThreadPoolExecutor(_CHECKS_AT_ONCE) as pool:
         found = dict(zip(wanted, pool.map(examine, wanted), strict=True))
-    return {name: _judged(one, name) for name, one in found.items()}
+    return {name: _judged(examination, name) for name, examination in found.items()}
 
 
 def _examined(
@@ -199,8 +199,8 @@ def _judged(found: ConnectionExamination, name: str) -> ConnectionExamination:
     if not problem:
         return found
     steps = tuple(
-        replace(one, ok=False, message=problem) if one.step == IDENTITY else one
-        for one in found.steps
+        replace(step, ok=False, message=problem) if step.step == IDENTITY else step
+        for step in found.steps
     )
     return replace(found, steps=steps, confirm=confirm)
 
@@ -362,7 +362,7 @@ def connection_facts(owner: Connected, *, now: datetime) -> dict[str, Any]:
     return {
         **connection,
         "insecureTLS": is_insecure,
-        "caFingerprints": [one.fingerprint for one in authorities],
+        "caFingerprints": [authority.fingerprint for authority in authorities],
         "credential": credential
         and {
             **(public_facts(credential) or {}),

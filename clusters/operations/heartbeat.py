@@ -120,11 +120,13 @@ def _write_silence(
     errors: Mapping[MemberCluster, DriverError], *, now: datetime
 ) -> None:
     """Write that clusters did not answer, by the code of the error, and when each is observed next."""
-    codes = {row.pk: str(getattr(one, "code", "")) for row, one in errors.items()}
+    codes = {row.pk: str(getattr(error, "code", "")) for row, error in errors.items()}
     _claimed(now).filter(pk__in=codes, unanswered_since=None).update(
         unanswered_since=now
     )
-    late = {row: str(one) for row, one in errors.items() if not row.unanswered_since}
+    late = {
+        row: str(error) for row, error in errors.items() if not row.unanswered_since
+    }
     _record_heartbeats("heartbeat late", late, is_warning=True, now=now)
     for code in sorted(set(codes.values())):
         pks = [pk for pk, own in codes.items() if own == code]
@@ -321,11 +323,17 @@ def _write_verdicts(suspects: Sequence[int], *, now: datetime) -> int:
 def _write_observations(
     observations: Sequence[tuple[MemberCluster, Observation]], *, now: datetime
 ) -> None:
-    changed = {row.pk: one for row, one in observations if changes_facts(row, one, now)}
+    changed = {
+        row.pk: observation
+        for row, observation in observations
+        if changes_facts(row, observation, now)
+    }
     if changed:
         _write_facts(changed, now=now)
     identities = {
-        row.pk: one.cluster_uid for row, one in observations if one.cluster_uid
+        row.pk: observation.cluster_uid
+        for row, observation in observations
+        if observation.cluster_uid
     }
     if identities:
         record_identities(identities, now=now)

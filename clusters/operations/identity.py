@@ -54,8 +54,8 @@ def judge_identity(found: ServerIdentity, name: str) -> str:
             " is joined once"
         )
     holders = sorted(
-        member_name(one)
-        for one in (found.holders or frozenset()) - {"", member_id(name)}
+        member_name(holder)
+        for holder in (found.holders or frozenset()) - {"", member_id(name)}
     )
     if holders:
         raise AlreadyJoined(
@@ -159,9 +159,9 @@ def refresh_sharing(*, now: datetime) -> None:
     for row in rows:
         other = next(
             (
-                one
-                for one in names[row.cluster_uid]
-                if row.cluster_uid and one != row.name
+                name
+                for name in names[row.cluster_uid]
+                if row.cluster_uid and name != row.name
             ),
             "",
         )

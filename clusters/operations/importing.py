@@ -59,8 +59,8 @@ def put_objects(
     Requires the transaction of an import that has the lock of the fleet, except for a preview.
     """
     scores = dict(found.scores)
-    for one in found.members:
-        scores.pop(one.name, None)
+    for member in found.members:
+        scores.pop(member.name, None)
     specs = []
     for row in MemberCluster.objects.filter(name__in=scores):
         managed = managed_to_plain(ManagedObject({}, scores.pop(row.name)))
@@ -96,15 +96,18 @@ def _put_sets(
         return results
     ClusterSetObject.objects.bulk_create(
         [
-            ClusterSetObject(**dict(zip(_COLUMNS, one, strict=True)))
-            for one, _ in changed
+            ClusterSetObject(**dict(zip(_COLUMNS, ocm_object, strict=True)))
+            for ocm_object, _ in changed
         ],
         update_conflicts=True,
         unique_fields=["hub", *_COLUMNS[:3]],
         update_fields=["selector"],
     )
     log_change(ChangeLogEntry("cluster sets changed", opens=True), changed=())
-    events = (AuditEvent(one.result, "cluster set", one.name) for _, one in changed)
+    events = (
+        AuditEvent(join_result.result, "cluster set", join_result.name)
+        for _, join_result in changed
+    )
     record_all(events, by=by, now=now)
     return results
 
@@ -122,8 +125,8 @@ class ImportCheckFailed(FleetError):
         self.failed = failed
         lines = [
             f"{name}: {step.message.rstrip('.')}"
-            for name, one in failed.items()
-            for step in one.failed
+            for name, examination in failed.items()
+            for step in examination.failed
         ]
         super().__init__("; ".join(lines))
 
@@ -144,7 +147,8 @@ class ImportRow:
         parts = [self.change, self.server]
         if self.check:
             parts += (
-                f"check failed: {one.message.rstrip('.')}" for one in self.check.failed
+                f"check failed: {step.message.rstrip('.')}"
+                for step in self.check.failed
             )
         detail = ", ".join(filter(None, parts))
         return JoinResult(self.row.name, self.did, self.row.revision, detail)
@@ -172,7 +176,7 @@ def check_roles(found: ImportRead, by: User | None) -> None:
     """Raise PermissionDenied to a user who may not add these; None is a command, which may."""
     if by is None:
         return
-    connected = [one for one in found.members if one.kubeconfig]
+    connected = [member for member in found.members if member.kubeconfig]
     others = len(found.members) - len(connected) + len(found.sets) + len(found.scores)
     if connected and not may_administer_clusters(by):
         raise PermissionDenied("A kubeconfig requires the role cluster-administrator.")
@@ -201,7 +205,7 @@ def preview_import(
         for one, (did, row, change) in zip(planned, outcomes, strict=True)
     ]
     objects = put_objects(found, by=by, now=now, is_preview=True)
-    return ImportOutcome([one.result for one in rows], objects, rows)
+    return ImportOutcome([row.result for row in rows], objects, rows)
 
 
 def import_members(
@@ -228,7 +232,11 @@ def import_members(
         name = one.read.name
         with _refusals_at(one.read):
             refuse_unconfirmed(checks[name], name, confirmed=True)
-    failed = {name: one for name, one in checks.items() if not one.is_passed}
+    failed = {
+        name: examination
+        for name, examination in checks.items()
+        if not examination.is_passed
+    }
     if failed and not confirmed:
         raise ImportCheckFailed(failed)
     keep_keys()
@@ -265,35 +273,35 @@ def _planned(
 ) -> list[_Planned]:
     """Return the clusters with their connections. Raise PermissionDenied, InvalidManifest with all errors."""
     check_roles(found, by)
-    names = [one.name for one in found.members if one.kubeconfig]
+    names = [member.name for member in found.members if member.kubeconfig]
     there = {row.name: row for row in MemberCluster.objects.filter(name__in=names)}
     planned = []
     errors: list[FieldError] = []
-    for one in found.members:
-        if one.kubeconfig is None:
-            scores = found.scores.get(one.name, {})
-            managed = managed_to_plain(ManagedObject(one.managed, scores))
-            spec = ClusterSpec(one.document, driver=driver, managed=managed)
-            planned.append(_Planned(one, spec))
+    for member in found.members:
+        if member.kubeconfig is None:
+            scores = found.scores.get(member.name, {})
+            managed = managed_to_plain(ManagedObject(member.managed, scores))
+            spec = ClusterSpec(member.document, driver=driver, managed=managed)
+            planned.append(_Planned(member, spec))
             continue
         try:
             parsed = parse_connection_document(
-                one.kubeconfig.data, context=one.context, now=now
+                member.kubeconfig.data, context=member.context, now=now
             )
-            document = _connectable(one, there.get(one.name), parsed)
+            document = _connectable(member, there.get(member.name), parsed)
         except InvalidManifest as invalid:
             own = (
                 replace(
                     error,
                     path=error.path.removeprefix("kubeconfig").removeprefix("."),
-                    message=f"{one.context}: {error.message}",
+                    message=f"{member.context}: {error.message}",
                 )
                 for error in invalid.errors
             )
-            errors += attach_lines((one.kubeconfig, error) for error in own)
+            errors += attach_lines((member.kubeconfig, error) for error in own)
         else:
             spec = ClusterSpec(document, KUBERNETES, parsed.connection)
-            planned.append(_Planned(one, spec, parsed))
+            planned.append(_Planned(member, spec, parsed))
     raise_errors(errors)
     return planned
 

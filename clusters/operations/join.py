@@ -157,8 +157,8 @@ def replace_clusters(
     as_of = min(newest_heartbeat_of(members) or now, now)
     state = lock_fleet()
     targets = [
-        _target(one, member, rows[member.metadata.name], state, now=now, as_of=as_of)
-        for one, member in zip(wanted, members, strict=True)
+        _target(spec, member, rows[member.metadata.name], state, now=now, as_of=as_of)
+        for spec, member in zip(wanted, members, strict=True)
     ]
     _write(targets, by=by, now=now)
     return [
@@ -186,13 +186,13 @@ def _state() -> FleetState:
 
 def _read(wanted: Sequence[ClusterSpec]) -> list[Member]:
     members = []
-    for one in wanted:
+    for spec in wanted:
         try:
-            members.append(parse_cluster(one.document))
+            members.append(parse_cluster(spec.document))
         except InvalidManifest as invalid:
             if len(wanted) == 1:
                 raise
-            name = one.document["metadata"]["name"]
+            name = spec.document["metadata"]["name"]
             errors = [
                 replace(error, message=f"{name}: {error.message}")
                 for error in invalid.errors
@@ -216,14 +216,14 @@ def _read(wanted: Sequence[ClusterSpec]) -> list[Member]:
 
 def check_drivers(wanted: Sequence[ClusterSpec]) -> None:
     """Raise InvalidManifest for an unknown driver, or a connection that a driver refuses."""
-    odd = sorted({one.driver for one in wanted if one.driver} - set(DRIVERS))
+    odd = sorted({spec.driver for spec in wanted if spec.driver} - set(DRIVERS))
     if odd:
         raise InvalidManifest.of(
             "driver", "not-one-of", f"Unsupported value: {odd[0]!r}", ", ".join(DRIVERS)
         )
-    for one in wanted:
-        if one.driver:
-            DRIVERS[one.driver].check(one.connection)
+    for spec in wanted:
+        if spec.driver:
+            DRIVERS[spec.driver].check(spec.connection)
 
 
 def _targets(
@@ -240,9 +240,9 @@ def _targets(
         there |= {row.name: row for row in MemberCluster.objects.filter(name__in=part)}
     return [
         _target(
-            one, member, there.get(member.metadata.name), state, now=now, as_of=as_of
+            spec, member, there.get(member.metadata.name), state, now=now, as_of=as_of
         )
-        for one, member in zip(wanted, members, strict=True)
+        for spec, member in zip(wanted, members, strict=True)
     ]
 
 
@@ -489,11 +489,11 @@ def _cause(target: _Target) -> str:
     row, before = target.row, target.before
     if before is None or target.did is not JoinOutcome.CHANGED:
         return ""
-    labels = [_labels_in(one.document) for one in (before, row)]
+    labels = [_labels_in(cluster.document) for cluster in (before, row)]
     former, present = taints_in(before.document), taints_in(row.document)
     words = []
     for key in sorted(changed_keys(*labels)):
-        old, new = (each.get(key, "(none)") for each in labels)
+        old, new = (label.get(key, "(none)") for label in labels)
         words.append(f"label {key} {old} → {new}")
     words += _taint_words(present, former, "cordoned", "added")
     words += _taint_words(former, present, "uncordoned", "removed")
@@ -542,6 +542,8 @@ def readings(before: MemberCluster, row: MemberCluster) -> set[str]:
         names |= {f"{RESOURCE_PREFIX}{word}-{resource}" for resource in resources}
     if row.managed != before.managed:
         rows = (before, row)
-        scores = changed_keys(*(mapping_at(one.managed, "scores") for one in rows))
+        scores = changed_keys(
+            *(mapping_at(cluster.managed, "scores") for cluster in rows)
+        )
         names |= {f"{SCORE_PREFIX}{name}" for name in scores} | {ANY_NAME}
     return names

@@ -58,7 +58,9 @@ class RecordedAdmin(SuperusersOnly):
 
     def log_change(self, request: HttpRequest, obj: Any, message: Any) -> Any:
         changes = [one.get("changed", {}) for one in message if isinstance(one, dict)]
-        fields = [str(field) for one in changes for field in one.get("fields", ())]
+        fields = [
+            str(field) for change in changes for field in change.get("fields", ())
+        ]
         record_access(
             self.verb,
             str(obj),

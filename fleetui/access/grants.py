@@ -57,7 +57,7 @@ class Team:
         return labels.get(self.key) == self.value
 
     def names_namespace(self, name: str) -> bool:
-        return any(fnmatchcase(name, one) for one in self.namespaces)
+        return any(fnmatchcase(name, namespace) for namespace in self.namespaces)
 
     def has_kind(self, group: str, kind: str) -> bool:
         """Return whether a kind is granted; a pattern without a slash is of the core group, except `*`."""
@@ -76,16 +76,16 @@ class Team:
     def has_cluster(self, name: str, labels: Labels) -> bool:
         if not self.clusters:
             return True
-        patterns = [one for one in self.clusters if "=" not in one]
+        patterns = [cluster for cluster in self.clusters if "=" not in cluster]
         pairs = {f"{key}={value}" for key, value in labels.items()}
-        return any(fnmatchcase(name, one) for one in patterns) or not pairs.isdisjoint(
-            self.clusters
-        )
+        return any(
+            fnmatchcase(name, pattern) for pattern in patterns
+        ) or not pairs.isdisjoint(self.clusters)
 
     @property
     def cluster_labels(self) -> Mapping[str, frozenset[str]]:
         """Return the values of each label that marks the clusters of the team."""
-        pairs = [one.partition("=") for one in self.clusters if "=" in one]
+        pairs = [cluster.partition("=") for cluster in self.clusters if "=" in cluster]
         keys = {key for key, _, _ in pairs}
         return {
             each: frozenset(value for key, _, value in pairs if key == each)

@@ -74,7 +74,7 @@ def create_token(
             name=name,
             prefix=secret[: len(MARK) + 6],
             digest=digest_of_token(secret),
-            scopes=" ".join(one for one in SCOPES if one in wanted),
+            scopes=" ".join(scope for scope in SCOPES if scope in wanted),
             created_at=now,
             created_by=by.get_username(),
             expires_at=now + timedelta(days=days),
@@ -130,7 +130,7 @@ def _errors(name: str, scopes: list[str], days: int) -> list[FieldError]:
                 f"1 to {LONGEST_TOKEN_NAME} printable characters",
             )
         )
-    unknown = [one for one in scopes if one not in SCOPES]
+    unknown = [scope for scope in scopes if scope not in SCOPES]
     if unknown or not scopes:
         message = (
             f"Unsupported value: {str(unknown[0])[:80]!r}"

@@ -35,7 +35,7 @@ def client_address(peer: str, forwarded: str) -> str:
     What is to the left of it was written by the client and proves nothing.
     """
     address = peer
-    for text in reversed([one.strip() for one in forwarded.split(",")]):
+    for text in reversed([part.strip() for part in forwarded.split(",")]):
         if not _is_trusted(address) or _parsed(text) is None:
             break
         address = str(_parsed(text))
@@ -121,7 +121,9 @@ def _log_in(request: HttpRequest, name: str) -> str:
     if not user.is_active:
         return "An administrator of FleetUI disabled this account."
     groups = request.META.get(settings.PROXY_GROUPS_HEADER, "")
-    apply_roles(user, [one.strip() for one in groups.split(",")], settings.PROXY_ROLES)
+    apply_roles(
+        user, [part.strip() for part in groups.split(",")], settings.PROXY_ROLES
+    )
     if SESSION_KEY in request.session:
         logout(request)
     login(request, user, backend=settings.AUTHENTICATION_BACKENDS[0])

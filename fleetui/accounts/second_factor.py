@@ -115,7 +115,7 @@ def is_due_in_session(request: HttpRequest) -> bool:
         or not lacks_second_factor(user)
     ):
         return False
-    methods = {one["method"] for one in get_authentication_records(request, user)}
+    methods = {record["method"] for record in get_authentication_records(request, user)}
     return "socialaccount" not in methods and not request.session.get(BY_PROXY)
 
 

@@ -86,9 +86,11 @@ def end_sessions(
 ) -> int:
     """Delete sessions of a user: all, all `without` a key, or `only` that with an id; return how many."""
     sessions = [
-        one
-        for one in sessions_of(user)
-        if one.key != without and only in (None, one.id)
+        session
+        for session in sessions_of(user)
+        if session.key != without and only in (None, session.id)
     ]
-    Session.objects.filter(session_key__in=[one.key for one in sessions]).delete()
+    Session.objects.filter(
+        session_key__in=[session.key for session in sessions]
+    ).delete()
     return len(sessions)

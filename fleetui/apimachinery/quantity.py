@@ -157,7 +157,7 @@ def quantity_words(value: str | float, name: str = "", *, exact: bool = False) -
     except QuantityError:
         return str(value)
     units = [1, *(1 << power for power in _BINARY_EXPONENTS.values() if is_binary)]
-    place = max(0, sum(abs(amount) >= one for one in units) - 1)
+    place = max(0, sum(abs(amount) >= unit for unit in units) - 1)
     number = amount / units[place]
     if (isinstance(value, str) and 0 < abs(amount) < 1) or (
         exact and round(number, 2) != number

@@ -267,7 +267,7 @@ class LabelFilter(admin.ListFilter):
         typed = (one.strip() for one in params.pop(self.parameter_name, []))
         labels = (one.replace("=", ":", 1) for one in typed)
         self.labels = tuple(
-            dict.fromkeys(one for one in labels if one and "\0" not in one)
+            dict.fromkeys(label for label in labels if label and "\0" not in label)
         )
         if self.labels:
             self.used_parameters[self.parameter_name] = list(self.labels)
@@ -293,10 +293,10 @@ class LabelFilter(admin.ListFilter):
             "name": self.parameter_name,
             "chosen": [
                 {
-                    "display": one.replace(":", "=", 1),
-                    "query_string": self._link(changelist, without=one),
+                    "display": label.replace(":", "=", 1),
+                    "query_string": self._link(changelist, without=label),
                 }
-                for one in self.labels
+                for label in self.labels
             ],
             "next": list(self._next(changelist)),
             "kept": [
@@ -307,7 +307,7 @@ class LabelFilter(admin.ListFilter):
         }
 
     def _next(self, changelist: ChangeList) -> Iterator[dict[str, str | int]]:
-        keys = [one for one in self.labels if ":" not in one]
+        keys = [label for label in self.labels if ":" not in label]
         for key in keys:
             for value, count in groups_of([key], most=_KEYS_SHOWN)[key]:
                 link = self._link(changelist, without=key, plus=f"{key}:{value}")
@@ -318,7 +318,7 @@ class LabelFilter(admin.ListFilter):
                 }
         if keys:
             return
-        used = {one.partition(":")[0] for one in self.labels}
+        used = {label.partition(":")[0] for label in self.labels}
         by_use = sorted(label_keys(), key=lambda row: (-row[1], row[0]))
         for key, count in [row for row in by_use if row[0] not in used][:_KEYS_SHOWN]:
             yield {
@@ -335,7 +335,7 @@ class LabelFilter(admin.ListFilter):
         plus: str = "",
     ) -> str:
         labels = [
-            *(one for one in self.labels if one != without),
+            *(label for label in self.labels if label != without),
             *([plus] if plus else []),
         ]
         return changelist.get_query_string({self.parameter_name: labels or None})
@@ -745,8 +745,8 @@ class MemberClusterAdmin(RoleAdmin):
     @admin.display(description="status", ordering="verdict")
     def state(self, cluster: MemberCluster) -> SafeString:
         is_cordoned = any(
-            (one.key, one.value) == (CORDON_KEY, CORDON_VALUE)
-            for one in cluster.taints.all()
+            (taint.key, taint.value) == (CORDON_KEY, CORDON_VALUE)
+            for taint in cluster.taints.all()
         )
         level, words = cluster_status(cluster, is_cordoned=is_cordoned)
         why = cluster.health_message if cluster.is_unhealthy else ""
@@ -781,20 +781,22 @@ class MemberClusterAdmin(RoleAdmin):
         url = reverse("admin:clusters_membercluster_changelist")
         links = [
             (
-                f"{url}?{urlencode({'label': f'{one.key}:{one.value}'})}",
-                f"{one.key}={one.value}",
+                f"{url}?{urlencode({'label': f'{label.key}:{label.value}'})}",
+                f"{label.key}={label.value}",
             )
-            for one in labels[:_LABELS_SHOWN]
+            for label in labels[:_LABELS_SHOWN]
         ]
         return chips(links, hidden=max(len(labels) - _LABELS_SHOWN, 0))
 
     @admin.display(description="taints")
     def taint_list(self, cluster: MemberCluster) -> SafeString | str:
         taints = [
-            {"key": one.key, "value": one.value, "effect": one.effect}
-            for one in cluster.taints.all()
+            {"key": taint.key, "value": taint.value, "effect": taint.effect}
+            for taint in cluster.taints.all()
         ]
-        others = ", ".join(taint_text(one) for one in taints if not is_cordon(one))
+        others = ", ".join(
+            taint_text(taint) for taint in taints if not is_cordon(taint)
+        )
         is_cordoned = any(map(is_cordon, taints))
         return badge("off", "Cordoned", others) if is_cordoned else others or NONE
 

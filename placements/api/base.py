@@ -275,7 +275,11 @@ class BaseViewSet(GenericViewSet[Any]):
     def get_parsers(self) -> list[BaseParser]:
         request: Request | None = getattr(self, "request", None)
         is_patch = request is not None and request.method == "PATCH"
-        return [one() for one in PATCH_PARSERS] if is_patch else super().get_parsers()
+        return (
+            [parser() for parser in PATCH_PARSERS]
+            if is_patch
+            else super().get_parsers()
+        )
 
     def get_queryset(self) -> QuerySet[Any]:
         return self.model._default_manager.all()
@@ -355,9 +359,12 @@ class BaseViewSet(GenericViewSet[Any]):
                 transaction.set_rollback(True)
         # As in Kubernetes: warnings are headers, which are ASCII.
         warnings = getattr(saved, "warnings", ())[:_MOST_WARNINGS]
-        texts = [" ".join(f"{one.path}: {one.message}".split()) for one in warnings]
+        texts = [
+            " ".join(f"{warning.path}: {warning.message}".split())
+            for warning in warnings
+        ]
         quoted = [
-            re.sub(r"[^ !#-\[\]-~]", "?", one[:_LONGEST_WARNING]) for one in texts
+            re.sub(r"[^ !#-\[\]-~]", "?", text[:_LONGEST_WARNING]) for text in texts
         ]
         if quoted:
             response.headers["Warning"] = ", ".join(

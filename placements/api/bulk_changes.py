@@ -58,10 +58,11 @@ class ClusterSelectorSerializer(CamelCaseSerializer):
         max_length=20,
     )
     state = serializers.ChoiceField(
-        [str(one) for one in ClusterFilterState], required=False
+        [str(cluster_filter_state) for cluster_filter_state in ClusterFilterState],
+        required=False,
     )
     verdict = serializers.ChoiceField(
-        [str(one) for one in EligibilityKind], required=False
+        [str(kind) for kind in EligibilityKind], required=False
     )
 
 
@@ -235,9 +236,9 @@ class ClusterImportViewSet(BaseViewSet):
         if "dryRun" in params:
             outcome = preview_import(found, **how)
             changed = [
-                one for one in outcome.rows if one.did is not JoinOutcome.UNCHANGED
+                row for row in outcome.rows if row.did is not JoinOutcome.UNCHANGED
             ]
-            decisions = impact_of([cluster_of(one.row) for one in changed]).rows
+            decisions = impact_of([cluster_of(row.row) for row in changed]).rows
         else:
             outcome = import_members(
                 found, driver=params.get("driver"), confirmed="confirm" in params, **how

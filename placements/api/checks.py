@@ -115,8 +115,8 @@ class ChecksViewSet(BaseViewSet):
                 {
                     "fleet_version": report.fleet_version,
                     "items": [
-                        finding_document(name, one)
-                        for name, one in report.findings_of(
+                        finding_document(name, finding)
+                        for name, finding in report.findings_of(
                             placement, rule, params.get("severity", ""), params["q"]
                         )
                     ],

@@ -481,7 +481,9 @@ class DecisionViewSet(BaseViewSet):
                 **comparison_document(
                     sides.comparison, warnings=sides.warnings, write=bounded_document
                 ),
-                "refused": {str(one): why for one, why in sides.refused.items()},
+                "refused": {
+                    str(semantics): why for semantics, why in sides.refused.items()
+                },
             }
         )
 
@@ -542,7 +544,8 @@ class DecisionViewSet(BaseViewSet):
         except IndexError as error:
             raise Http404 from error
         candidates = [
-            candidate_document(one) for one in replay.candidates(number, most=limit)
+            candidate_document(candidate)
+            for candidate in replay.candidates(number, most=limit)
         ]
         shown = round_document(step, most_counts=MOST_FACTS)
         return Response(

@@ -159,11 +159,13 @@ class PreviewViewSet(PlacementViewSet):
             "stays": _first(result.stays),
             "selected_resources": len(result.selection.objects),
             "spread": [
-                _spread(one)
-                for one in (Replay(decision).step(rounds).spreads if rounds else ())
+                _spread(spread)
+                for spread in (Replay(decision).step(rounds).spreads if rounds else ())
             ],
             "warnings": warnings,
-            "findings": [finding_document(manifest.full_name, one) for one in findings],
+            "findings": [
+                finding_document(manifest.full_name, finding) for finding in findings
+            ],
         }
         return Response(PreviewSerializer(document).data)
 
@@ -184,7 +186,9 @@ class PreviewViewSet(PlacementViewSet):
         return Response(
             {
                 **comparison,
-                "refused": {str(one): why for one, why in sides.refused.items()},
+                "refused": {
+                    str(semantics): why for semantics, why in sides.refused.items()
+                },
             }
         )
 

@@ -47,7 +47,7 @@ def _text(**options: Any) -> serializers.CharField:
 
 
 def choice(values: Any, **options: Any) -> serializers.ChoiceField:
-    words = [str(one) for one in values]
+    words = [str(value) for value in values]
     message = f'"{{input}}" is not a valid choice (allowed: {", ".join(words)}).'
     return serializers.ChoiceField(
         words, required=False, error_messages={"invalid_choice": message}, **options

@@ -30,7 +30,7 @@ class HistoryEntrySerializer(CamelCaseSerializer):
     key = serializers.CharField(
         help_text="Its name in a comparison: `p3`, `s3`, or the id of a decision."
     )
-    kind = serializers.ChoiceField([str(one) for one in EntryKind])
+    kind = serializers.ChoiceField([str(entry_kind) for entry_kind in EntryKind])
     number = serializers.IntegerField()
     at = serializers.DateTimeField()
     by = serializers.CharField()
@@ -166,9 +166,9 @@ class HistoryViewSet(FullNameViewSet):
                 "stays": diff.stays,
                 "other_reasons": diff.shifts,
                 "groups": [
-                    {"key": one.key, **asdict(row), "group": row.group or None}
-                    for one in diff.groups
-                    for row in (*one.groups, one.no_label)
+                    {"key": group.key, **asdict(row), "group": row.group or None}
+                    for group in diff.groups
+                    for row in (*group.groups, group.no_label)
                     if row
                 ],
             }

@@ -447,7 +447,8 @@ _MANIFESTS: dict[str, Plain] = {
 @cache
 def manifest_components() -> dict[str, Plain]:
     _, schema = models_json_schema(
-        [(one, "validation") for one in _MODELS], ref_template=f"{_COMPONENT}{{model}}"
+        [(model, "validation") for model in _MODELS],
+        ref_template=f"{_COMPONENT}{{model}}",
     )
     known = _known(ManifestModel)
     open_ones = {_name(one) for one in known if one.allow_unknown or one.ignored_fields}
@@ -507,7 +508,9 @@ def _property(schema: Plain, *, is_required: bool) -> Plain:
 
 
 def _nullable(schema: Plain) -> Plain:
-    options = [one for one in schema.get("anyOf", ()) if one != {"type": "null"}]
+    options = [
+        schema_ for schema_ in schema.get("anyOf", ()) if schema_ != {"type": "null"}
+    ]
     rest = {key: value for key, value in schema.items() if key != "anyOf"}
     if not options:
         return (

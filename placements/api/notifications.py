@@ -79,8 +79,8 @@ class ChannelInputSerializer(CamelCaseSerializer):
             for field in service.fields:
                 used_by = [
                     kind
-                    for kind, one in SERVICES.items()
-                    if field.name in {f.name for f in one.fields}
+                    for kind, other in SERVICES.items()
+                    if field.name in {f.name for f in other.fields}
                 ]
                 text = Text(
                     required=False,

@@ -191,8 +191,8 @@ class OverviewViewSet(BaseViewSet):
         now = datetime.now(UTC)
         causes = attention(user, snoozes={}, now=now).items[:MOST_CAUSES]
         items = [
-            {**asdict(one), "effects": [effect.words for effect in one.effects]}
-            for one in causes
+            {**asdict(cause), "effects": [effect.words for effect in cause.effects]}
+            for cause in causes
         ]
         worker = worker_facts(worker_state(now=now, due_since=waiting_since))
         return Response(
@@ -217,7 +217,9 @@ class OverviewViewSet(BaseViewSet):
                 {
                     "clusters": result.clusters,
                     "placements": result.placements,
-                    "decisions": [one.record.decision_id for one in result.decisions],
+                    "decisions": [
+                        decision.record.decision_id for decision in result.decisions
+                    ],
                     "runs": result.runs,
                     "resources": result.resources,
                     "other_hubs": find_on_hubs(wanted, hubs),

@@ -156,7 +156,7 @@ def read_document(request: Request) -> Iterator[Any]:
         yield document.data
     except InvalidManifest as error:
         raise InvalidManifest(
-            attach_lines((document, one) for one in error.errors)
+            attach_lines((document, field_error) for field_error in error.errors)
         ) from error
 
 

@@ -208,7 +208,7 @@ def _field_errors(
 
 
 def _malformed(error: MalformedBodyError) -> Plain:
-    is_too_large = any(one.code == "too-large" for one in error.errors)
+    is_too_large = any(field_error.code == "too-large" for field_error in error.errors)
     status, kind = (413, "too-large") if is_too_large else (400, "malformed")
     return _field_errors(status, kind, map(error_facts, error.errors), str(error))
 

@@ -183,7 +183,7 @@ class ApplyViewSet(BaseViewSet):
             "decisions": impact.rows,
             "not_evaluated": impact.not_evaluated,
         }
-        findings = [finding_document(*one) for one in preview.findings]
+        findings = [finding_document(*finding) for finding in preview.findings]
         applied |= {"changes": preview.changes, "findings": findings}
         return Response(AppliedSerializer(applied).data)
 

@@ -798,7 +798,7 @@ class ProgressSerializer(CamelCaseSerializer):
 class RunStateInputSerializer(CamelCaseSerializer):
     """The state of a run: `Stop` pauses it, `Run` starts or resumes it."""
 
-    state = serializers.ChoiceField([str(one) for one in RunState])
+    state = serializers.ChoiceField([str(run_state) for run_state in RunState])
 
 
 class StageRefSerializer(CamelCaseSerializer):

@@ -424,7 +424,7 @@ class ClusterSerializer(ObservedClusterSerializer):
         help_text="The number of its placements that a new decision would not select it for."
     )
     state = serializers.ChoiceField(
-        [str(one) for one in ClusterListState],
+        [str(cluster_list_state) for cluster_list_state in ClusterListState],
         source="how",
         help_text="Its status; each cluster has exactly one.",
     )

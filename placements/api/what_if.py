@@ -126,7 +126,7 @@ class ReportInputSerializer(CamelCaseSerializer):
         max_length=20,
     )
     variants = serializers.ListField(
-        child=serializers.ChoiceField([str(one) for one in LossVariant]),
+        child=serializers.ChoiceField([str(variant) for variant in LossVariant]),
         required=False,
         default=list,
     )
@@ -228,7 +228,9 @@ class CellSerializer(CamelCaseSerializer):
 
     level = serializers.CharField()
     value = serializers.CharField()
-    variant = serializers.ChoiceField([str(one) for one in LossVariant])
+    variant = serializers.ChoiceField(
+        [str(loss_variant) for loss_variant in LossVariant]
+    )
 
 
 class PlacementReportSerializer(CamelCaseSerializer):

@@ -532,10 +532,10 @@ def _add_command(group: Any, form: CommandForm, connection: ArgumentParser) -> N
     parser.set_defaults(run=form.run, **form.defaults)
     if form.sources:
         source = parser.add_mutually_exclusive_group()
-        for one in form.sources:
-            one.add_to(source)
-    for one in form.arguments:
-        one.add_to(parser)
+        for argument in form.sources:
+            argument.add_to(source)
+    for argument in form.arguments:
+        argument.add_to(parser)
     if form.formats:
         parser.add_argument(
             "-o",

@@ -47,9 +47,9 @@ def run(console: Console, options: Namespace) -> int:
         about = row["refusal"] or row["conflict"]
         words = f" ({about})" if about else ""
         console.line(f"{row['name']}: {row['change'] or 'unchanged'}{words}")
-    for each in answer["decisions"]:
-        counts = f"{each['placedBefore']} -> {each['placedAfter']}"
+    for decision in answer["decisions"]:
+        counts = f"{decision['placedBefore']} -> {decision['placedAfter']}"
         console.line(
-            f"placement {each['placement']}: {counts} {each['message']}".rstrip()
+            f"placement {decision['placement']}: {counts} {decision['message']}".rstrip()
         )
     return 0

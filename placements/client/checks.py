@@ -32,7 +32,7 @@ class Findings:
 
     def at_least(self, severity: str) -> int:
         failing = _ORDER[: _ORDER.index(severity) + 1]
-        return sum(one["severity"] in failing for one in self.items)
+        return sum(item["severity"] in failing for item in self.items)
 
     def document(self) -> dict[str, Any]:
         document = {

@@ -29,16 +29,21 @@ def examine_files(paths: list[str]) -> Findings:
     notes = [*side.notes, *_without_effect(side)]
     examined = [report.fleet, *report.placements.values()]
     places = {
-        one.manifest.full_name: (one.file, one.line) for one in side.placements.values()
+        placement.manifest.full_name: (placement.file, placement.line)
+        for placement in side.placements.values()
     }
     overrides = {
-        override_name(one.manifest): (one.file, one.line) for one in side.overrides
+        override_name(override.manifest): (override.file, override.line)
+        for override in side.overrides
     }
     return Findings(
-        [finding_document(placement, one) for placement, one in report.findings],
-        sum(one.muted for one in examined),
-        sorted({rule for one in examined for rule in one.not_checked}),
-        notes=[note_document(one) for one in notes],
+        [
+            finding_document(placement, finding)
+            for placement, finding in report.findings
+        ],
+        sum(examination.muted for examination in examined),
+        sorted({rule for examination in examined for rule in examination.not_checked}),
+        notes=[note_document(note) for note in notes],
         sarif=lambda version: findings_sarif(
             report.findings,
             places | overrides,
@@ -64,10 +69,10 @@ def _report_of(side: DiffSide) -> FindingsReport:
     Their assertions are evaluated as decided from nothing; entries are those of the current folder.
     """
     fleet = side.fleet()
-    manifests = [one.manifest for one in side.placements.values()]
+    manifests = [placement.manifest for placement in side.placements.values()]
     cycles = (
-        (one.full_name, one, draft_cycle(one, saved=None, fleet=fleet))
-        for one in manifests
+        (manifest.full_name, manifest, draft_cycle(manifest, saved=None, fleet=fleet))
+        for manifest in manifests
     )
     asserted: dict[str, list[AssertionResult]] = {}
     if len(fleet):
@@ -85,5 +90,8 @@ def _report_of(side: DiffSide) -> FindingsReport:
             if (items := assertions_of(row.where, file))
         }
     return examine(
-        fleet, cycles, [one.manifest for one in side.overrides], asserted=asserted
+        fleet,
+        cycles,
+        [override.manifest for override in side.overrides],
+        asserted=asserted,
     )

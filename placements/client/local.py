@@ -26,7 +26,7 @@ class LocalClient:
 
     def __init__(self, *, hub: str, user: str = "") -> None:
         self._hub_name, self._user_name = hub, user
-        hosts = [one.lstrip(".") for one in settings.ALLOWED_HOSTS if one != "*"]
+        hosts = [host.lstrip(".") for host in settings.ALLOWED_HOSTS if host != "*"]
         self._host = next(iter(hosts), "localhost")
 
     def request(

@@ -135,7 +135,9 @@ def _diff(console: Console, manifests: bytes, query: dict[str, Any]) -> int:
     answer = console.client.request("POST", "apply", query=query, body=manifests)
     for change in answer["changes"]:
         console.line(change["diff"].removesuffix("\n"))
-    return DIFFERENT if any(one["did"] != "unchanged" for one in answer["items"]) else 0
+    return (
+        DIFFERENT if any(item["did"] != "unchanged" for item in answer["items"]) else 0
+    )
 
 
 def _apply(
@@ -154,13 +156,13 @@ def _apply(
     else:
         _print_results(console, answer["items"], options)
     if options.output == "table":
-        for one in answer.get("decisions", ()):
-            console.line(_decision_line(one))
+        for decision in answer.get("decisions", ()):
+            console.line(_decision_line(decision))
         if more := answer.get("notEvaluated"):
             console.line(f"{more} more placements not evaluated")
     if options.prune:
         _prune(
-            console, {(one["kind"], one["name"]) for one in answer["items"]}, options
+            console, {(item["kind"], item["name"]) for item in answer["items"]}, options
         )
 
 
@@ -187,19 +189,21 @@ def _print_results(
     console: Console, results: Sequence[Mapping[str, Any]], options: Namespace
 ) -> None:
     suffix = " (dry run)" if options.query_dryRun else ""
-    for one in results:
+    for result in results:
         if options.output == "name":
-            console.line(f"{one['kind']}/{one['name']}")
+            console.line(f"{result['kind']}/{result['name']}")
             continue
-        detail = f": {one['message']}" if one["message"] else ""
-        console.line(f"{one['kind']} {one['name']} {one['did']}{suffix}{detail}")
-        for warning in one["warnings"]:
+        detail = f": {result['message']}" if result["message"] else ""
+        console.line(
+            f"{result['kind']} {result['name']} {result['did']}{suffix}{detail}"
+        )
+        for warning in result["warnings"]:
             console.err.write(f"  warning: {warning['path']}: {warning['message']}\n")
 
 
 def _prune(console: Console, applied: set[tuple[str, str]], options: Namespace) -> None:
     """Delete what has all labels and was not applied. Raise RemoteError."""
-    pairs = (one.partition("=") for one in options.selector.split(","))
+    pairs = (part.partition("=") for part in options.selector.split(","))
     wanted = {key: value for key, _, value in pairs}
     for noun in map(nouns().__getitem__, _PRUNED):
         for row in list(list_rows(console.client, noun.name, {})):

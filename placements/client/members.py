@@ -58,10 +58,10 @@ def import_clusters(console: Console, options: Namespace) -> None:
         console.err.write(f"note: {note['path']}: {note['message']}{about}\n")
     suffix = " (dry run)" * ("dryRun" in query)
     results = answer["items"] + answer["objects"]
-    for one in results:
-        words = f"{one['name']}: {one['result']}{suffix}: {one['detail']}"
+    for result in results:
+        words = f"{result['name']}: {result['result']}{suffix}: {result['detail']}"
         console.line(words.removesuffix(": "))
-    counts = sorted(Counter(one["result"] for one in results).items())
+    counts = sorted(Counter(result["result"] for result in results).items())
     console.line(", ".join(f"{count} {did}" for did, count in counts) or "no clusters")
 
 
@@ -117,7 +117,7 @@ def join(console: Console, options: Namespace) -> None:
 
 
 def _print_steps(console: Console, steps: Sequence[Mapping[str, Any]]) -> None:
-    for one in steps:
+    for step in steps:
         console.line(
-            CheckStep(one["step"], one["ok"], one["message"], one["hint"]).line
+            CheckStep(step["step"], step["ok"], step["message"], step["hint"]).line
         )

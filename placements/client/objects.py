@@ -122,7 +122,7 @@ def _print_part(
             ["" if row[key] is None else str(row[key]) for key in columns]
             for row in rows
         ]
-        lines = table([one.upper() for one in columns], cells)
+        lines = table([column.upper() for column in columns], cells)
         console.line("\n".join([f"\n{title}:", *(f"  {line}" for line in lines)]))
 
 
@@ -141,7 +141,7 @@ def _export(console: Console, noun: ListedNoun, options: Namespace) -> None:
     ]
     manifests = [manifest_at(console.client, noun, name) for name in names]
     if options.no_status:
-        manifests = [stored(one) for one in manifests]
+        manifests = [stored(manifest) for manifest in manifests]
     if options.output == "json":
         console.document(
             {"apiVersion": "v1", "kind": "List", "items": manifests}, "json"

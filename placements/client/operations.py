@@ -96,7 +96,10 @@ class ListedNoun:
 
     @property
     def aliases(self) -> list[str]:
-        return [self.singular, *(one for one in _ALIASES if _ALIASES[one] == self.name)]
+        return [
+            self.singular,
+            *(alias for alias in _ALIASES if _ALIASES[alias] == self.name),
+        ]
 
     def name_of(self, row: Mapping[str, Any]) -> str:
         """Return the name by which a command names the object of a row of the list."""
@@ -105,7 +108,7 @@ class ListedNoun:
             return f"{row['namespace']}/{row['name']}"
         columns = [_COLUMNS[key] for key in keys or ["name"]]
         return "/".join(
-            str(next((row[one] for one in names if one in row), ""))
+            str(next((row[name] for name in names if name in row), ""))
             for names in columns
         )
 
@@ -118,7 +121,9 @@ def _document() -> Any:
 @cache
 def commands() -> dict[str, list[Operation]]:
     """Return the operations of each command by its words, such as `rollout pause`."""
-    return grouped((one["words"], Operation(**one)) for one in _document()["commands"])
+    return grouped(
+        (command["words"], Operation(**command)) for command in _document()["commands"]
+    )
 
 
 def bulk_actions() -> list[str]:

@@ -76,11 +76,13 @@ class Console:
         elif form in ("json", "yaml"):
             self.document({"apiVersion": "v1", "kind": "List", "items": rows}, form)
         elif rows:
-            columns = [one for one in noun.columns if one not in ("name", "namespace")]
+            columns = [
+                column for column in noun.columns if column not in ("name", "namespace")
+            ]
             if form != "wide":
                 columns = _COLUMNS.get(noun.name, columns[:_FIRST])
             cells = [
-                [noun.name_of(row), *(_cell(row.get(one)) for one in columns)]
+                [noun.name_of(row), *(_cell(row.get(column)) for column in columns)]
                 for row in rows
             ]
             for line in table(["NAME", *map(heading_of, columns)], cells):

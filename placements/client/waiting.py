@@ -88,7 +88,7 @@ def parse_condition(text: str) -> Awaited:
     if not equals:
         return Awaited(short)
     if value.capitalize() not in TRUTHS:
-        allowed = ", ".join(f'"{one}"' for one in TRUTHS)
+        allowed = ", ".join(f'"{truth}"' for truth in TRUTHS)
         raise RemoteError(
             f'--for {sort}: Unsupported value: "{value}": supported values: {allowed}',
             returncode=BAD_INPUT,

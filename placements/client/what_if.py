@@ -48,7 +48,7 @@ def run(console: Console, options: Namespace) -> int:
             body = {"clusters": options.cluster, "labels": labels, "variant": variant}
             print_loss(console, _post(console, "what-if", body))
         return 0
-    keys = [one for one in options.keys.split(",") if one]
+    keys = [part for part in options.keys.split(",") if part]
     report = complete_report(console, {"keys": keys, "variants": list(variants)})
     if options.output == "json":
         console.document(

@@ -17,9 +17,11 @@ Identity: TypeAlias = Sequence[Any]
 def unwrapped(manifests: Iterable[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
     """Return manifests as they are applied: the content of each envelope, by key, in its position."""
     contents: list[Mapping[str, Any]] = []
-    for one in manifests:
+    for manifest in manifests:
         contents += (
-            _content(one) if is_envelope(one["apiVersion"], one["kind"]) else (one,)
+            _content(manifest)
+            if is_envelope(manifest["apiVersion"], manifest["kind"])
+            else (manifest,)
         )
     return tuple(contents)
 
@@ -32,14 +34,28 @@ def _content(envelope: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 def wrapped_identities(objects: Sequence[HubObject]) -> list[list[Any]]:
     """Return the identities of what is in the envelopes among the objects of a snapshot."""
     return [
-        [one.api_version, one.kind, one.namespace, one.name, each.kind, each.name]
-        for each in objects
-        if is_envelope(each.api_version, each.kind)
-        for one in map(HubObject.of, _content(each.content))
+        [
+            hub_object.api_version,
+            hub_object.kind,
+            hub_object.namespace,
+            hub_object.name,
+            envelope.kind,
+            envelope.name,
+        ]
+        for envelope in objects
+        if is_envelope(envelope.api_version, envelope.kind)
+        for hub_object in map(HubObject.of, _content(envelope.content))
     ]
 
 
 def applied_identities(
     identities: Iterable[Identity], wrapped: Iterable[Identity]
 ) -> list[Identity]:
-    return [*(one for one in identities if not is_envelope(one[0], one[1])), *wrapped]
+    return [
+        *(
+            identity
+            for identity in identities
+            if not is_envelope(identity[0], identity[1])
+        ),
+        *wrapped,
+    ]

@@ -349,8 +349,8 @@ def _counts(
     kept = len(before & after)
     moved = len(after) - kept
     skews = [
-        skew_of(fleet, one.topology_key, one.topology_key_type, after)
-        for one in policy.topology_spread_constraints
+        skew_of(fleet, constraint.topology_key, constraint.topology_key_type, after)
+        for constraint in policy.topology_spread_constraints
     ]
     lost = max(0, len(before) - kept - moved)
     # One that has fewer clusters than it wants already loses each further one.
@@ -553,10 +553,10 @@ def level_rank(level: str) -> tuple[bool, int, str]:
 def default_keys(fleet: Fleet, policies: Iterable[PlacementPolicy]) -> tuple[str, ...]:
     """Return the topology keys of the policies, and usual ones that most clusters have."""
     used = {
-        one.topology_key
+        constraint.topology_key
         for policy in policies
-        for one in policy.topology_spread_constraints
-        if one.topology_key_type != "Claim"
+        for constraint in policy.topology_spread_constraints
+        if constraint.topology_key_type != "Claim"
     }
     for key in _USUAL:
         column = fleet.label(key)
@@ -631,7 +631,14 @@ class PlacementIndex:
         for variant in variants:
             change = ChangedFleet(fleet, lost=frozenset(clusters), variant=variant)
             counts = {key: self._placements[key].counts(change) for key in there}
-            yield variant, {key: one for key, one in counts.items() if one is not None}
+            yield (
+                variant,
+                {
+                    key: loss_counts
+                    for key, loss_counts in counts.items()
+                    if loss_counts is not None
+                },
+            )
 
 
 class Weakness(NamedTuple):

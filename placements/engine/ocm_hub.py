@@ -47,7 +47,11 @@ class OcmHub:
 
     def eligible_sets(self, namespace: str, names: Sequence[str]) -> list[str]:
         """Return the sets bound to a namespace that exist and that a placement names, if it names any."""
-        return [one for one in self.bound_sets(namespace) if not names or one in names]
+        return [
+            bound_set
+            for bound_set in self.bound_sets(namespace)
+            if not names or bound_set in names
+        ]
 
     def bound_sets(self, namespace: str) -> list[str]:
         return sorted(self.bindings.get(namespace, set()) & self.sets.keys())
@@ -58,7 +62,7 @@ class OcmHub:
 
     def balance(self, namespace: str, name: str) -> dict[str, int]:
         """Return how many decisions of other placements name each cluster, one of the hub or not."""
-        counts = Counter({one.name: 0 for one in self.clusters})
+        counts = Counter({cluster.name: 0 for cluster in self.clusters})
         for raw, names in self.decisions:
             if not _is_own(raw, namespace, name):
                 counts.update(names)
@@ -89,8 +93,8 @@ class OcmHub:
         """
         namespace, separator, name = full_name.rpartition("/")
         bindings = cycle.bindings or tuple(
-            PlacedBinding(one, state=BindingState.BOUND)
-            for one in self.own_decisions(namespace, name)
+            PlacedBinding(decision, state=BindingState.BOUND)
+            for decision in self.own_decisions(namespace, name)
         )
         placed = replace(cycle, bindings=bindings)
         balanced = placed.with_balance(self.balance(namespace, name))
@@ -107,14 +111,14 @@ def _is_own(metadata: _Raw, namespace: str, name: str) -> bool:
 def parse_hub(documents: Sequence[Any], *, path: str = "objects") -> OcmHub:
     """Return what these objects of a hub hold; other kinds are ignored. Raise InvalidManifest."""
     objects = []
-    for index, one in enumerate(documents):
+    for index, document in enumerate(documents):
         place = format_path((path, index)) if path else ""
-        if not isinstance(one, Mapping):
+        if not isinstance(document, Mapping):
             message = "Invalid value: must be an object"
             raise InvalidManifest.of(place, "wrong-type", message, "an object")
-        if is_hub_object(one):
-            objects.append((place, parse_hub_object(one, place)))
-    hub = hub_of(one for _, one in objects)
+        if is_hub_object(document):
+            objects.append((place, parse_hub_object(document, place)))
+    hub = hub_of(ocm_object for _, ocm_object in objects)
     clusters = []
     for place, one in objects:
         if one.kind != CLUSTER_KIND:

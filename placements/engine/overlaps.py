@@ -67,8 +67,8 @@ def to_place(
 ) -> Placed:
     """Return what a manifest that selects these objects would apply to these clusters."""
     identities = [
-        [one.api_version, one.kind, one.namespace, one.name]
-        for one in selection.objects
+        [hub_object.api_version, hub_object.kind, hub_object.namespace, hub_object.name]
+        for hub_object in selection.objects
     ]
     keys = keys_of(
         applied_identities(identities, wrapped_identities(selection.objects))
@@ -91,4 +91,4 @@ def overlaps_of(mine: Placed, others: Iterable[Placed]) -> tuple[Overlap, ...]:
 
 
 def all_overlaps(several: Sequence[Placed]) -> dict[str, tuple[Overlap, ...]]:
-    return {one.placement: overlaps_of(one, several) for one in several}
+    return {placed.placement: overlaps_of(placed, several) for placed in several}

@@ -100,24 +100,26 @@ def applicable_to_each(
 ) -> dict[str, tuple[OverrideContent, ...]]:
     """Return what `applicable` returns, for every cluster of a fleet to which any snapshot applies."""
     selected = {
-        key for each in objects for key in (_own_key(each), _namespace_key(each))
+        key
+        for hub_object in objects
+        for key in (_own_key(hub_object), _namespace_key(hub_object))
     }
     concerned = [
-        one
-        for one in snapshots
-        if one.override.placement in ("", placement)
-        and not selected.isdisjoint(_selected_keys(one))
+        snapshot
+        for snapshot in snapshots
+        if snapshot.override.placement in ("", placement)
+        and not selected.isdisjoint(_selected_keys(snapshot))
     ]
     by_cluster: dict[str, list[OverrideContent]] = {}
-    for one in sorted(
+    for content in sorted(
         concerned, key=lambda one: (not one.is_for_clusters, one.namespace, one.name)
     ):
-        rules = one.override.spec.policy.override_rules
+        rules = content.override.spec.policy.override_rules
         names = dict.fromkeys(
             name for rule in rules for name in clusters_matching_rule(rule, fleet)
         )
         for name in names:
-            by_cluster.setdefault(name, []).append(one)
+            by_cluster.setdefault(name, []).append(content)
     return {name: tuple(several) for name, several in by_cluster.items()}
 
 
@@ -140,8 +142,14 @@ def _selected_keys(snapshot: OverrideContent) -> frozenset[_Key]:
     else:
         selectors = snapshot.override.spec.resource_selectors
     return frozenset(
-        (snapshot.namespace, one.group, one.version, one.kind, one.name)
-        for one in selectors
+        (
+            snapshot.namespace,
+            selector.group,
+            selector.version,
+            selector.kind,
+            selector.name,
+        )
+        for selector in selectors
     )
 
 
@@ -191,18 +199,18 @@ def override(
     ]
     kept: list[HubObject] = []
     left_out: list[HubObject] = []
-    for each in objects:
+    for hub_object in objects:
         # A cluster override selects an object directly or by its namespace.
-        own, outer = _own_key(each), _namespace_key(each)
+        own, outer = _own_key(hub_object), _namespace_key(hub_object)
         rules = [
             (snapshot, number, rule)
             for snapshot, keys, number, rule in selected_by
             if (outer if snapshot.is_for_clusters else own) in keys
         ]
-        changed = apply_rules(each, rules, cluster)
+        changed = apply_rules(hub_object, rules, cluster)
         if isinstance(changed, OverrideFailed):
             return changed
-        (left_out if changed is None else kept).append(changed or each)
+        (left_out if changed is None else kept).append(changed or hub_object)
     return Overridden(tuple(kept), tuple(left_out))
 
 
@@ -305,7 +313,8 @@ def cluster_version(
     parts = {
         "resources": resources,
         "overrides": [
-            [one.is_for_clusters, one.full_name, one.content_hash] for one in snapshots
+            [snapshot.is_for_clusters, snapshot.full_name, snapshot.content_hash]
+            for snapshot in snapshots
         ],
         "applyStrategy": apply_strategy.effective().to_plain(),
     }

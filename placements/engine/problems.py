@@ -89,7 +89,11 @@ def with_causes(problems: Sequence[ProblemFacts]) -> list[ProblemFacts]:
 
     What waits only for clusters with a problem follows from these.
     """
-    by_cluster = {one.name: one.key for one in problems if one.noun is Noun.CLUSTER}
+    by_cluster = {
+        problem.name: problem.key
+        for problem in problems
+        if problem.noun is Noun.CLUSTER
+    }
     found = []
     for problem in problems:
         blamed = [by_cluster[name] for name in problem.clusters if name in by_cluster]
@@ -151,7 +155,7 @@ class Cause:
             self.level,
             self.message,
             self.summary,
-            *(one.words for one in self.effects),
+            *(effect.words for effect in self.effects),
         )
         return sha256("\0".join(words).encode()).hexdigest()[:12]
 
@@ -203,8 +207,8 @@ def _cause(
     key: str, problems: list[ProblemFacts], following: Mapping[str, list[ProblemFacts]]
 ) -> Cause:
     first, *others = sorted(problems, key=lambda one: LEVELS.index(one.level))
-    effects = [Effect(one.message, one.path) for one in others]
-    after = [one for problem in problems for one in following[problem.key]]
+    effects = [Effect(other.message, other.path) for other in others]
+    after = [facts for problem in problems for facts in following[problem.key]]
     after.sort(key=lambda one: list(_FOLLOWING).index(one.noun))
     groups: dict[tuple[str, str], list[str]] = defaultdict(list)
     for one in after:

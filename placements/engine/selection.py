@@ -97,17 +97,21 @@ class Inventory:
     """An index over objects of which no two have the same key."""
 
     def __init__(self, objects: Iterable[HubObject]) -> None:
-        self.by_key: dict[ObjectKey, HubObject] = {each.key: each for each in objects}
+        self.by_key: dict[ObjectKey, HubObject] = {
+            hub_object.key: hub_object for hub_object in objects
+        }
         self._by_place: defaultdict[tuple[str, str, str], list[HubObject]] = (
             defaultdict(list)
         )
         self._by_namespace: defaultdict[str, list[HubObject]] = defaultdict(list)
         self._namespaced: set[tuple[str, str]] = set()
-        for each in self.by_key.values():
-            self._by_place[each.group, each.kind, each.namespace].append(each)
-            self._by_namespace[each.namespace].append(each)
-            if each.namespace:
-                self._namespaced.add((each.group, each.kind))
+        for hub_object in self.by_key.values():
+            self._by_place[
+                hub_object.group, hub_object.kind, hub_object.namespace
+            ].append(hub_object)
+            self._by_namespace[hub_object.namespace].append(hub_object)
+            if hub_object.namespace:
+                self._namespaced.add((hub_object.group, hub_object.kind))
 
     def is_namespaced(self, group: str, kind: str) -> bool:
         """Return whether a kind is namespaced; for kinds that are not built in, the objects decide."""
@@ -148,9 +152,9 @@ def own_namespace(selectors: tuple[ResourceSelector, ...]) -> str | None:
     """Return the namespace from which the other selectors may select namespaced kinds."""
     own = SelectionScope.NAMESPACE_WITH_RESOURCE_SELECTORS
     names = (
-        each.name
-        for each in selectors
-        if is_namespace_selector(each) and each.selection_scope is own
+        selector.name
+        for selector in selectors
+        if is_namespace_selector(selector) and selector.selection_scope is own
     )
     return next(names, None)
 
@@ -235,8 +239,8 @@ def select(
     problems = [
         *(
             problem.under(index)
-            for index, each in enumerate(findings)
-            for problem in each.problems
+            for index, finding in enumerate(findings)
+            for problem in finding.problems
         ),
         *_duplicates(findings, path),
     ]
@@ -244,15 +248,17 @@ def select(
         raise faults_of(problems, None, path=path)
     remarks = [
         remark.under(index)
-        for index, each in enumerate(findings)
-        for remark in each.remarks
+        for index, finding in enumerate(findings)
+        for remark in finding.remarks
     ]
     outer = split_path(path) if remarks else ()
     return Selection(
-        ordered(each for finding in findings for each in finding.objects),
+        ordered(hub_object for finding in findings for hub_object in finding.objects),
         tuple(
-            ManifestWarning(each.code, format_path((*outer, *each.keys)), each.message)
-            for each in remarks
+            ManifestWarning(
+                remark.code, format_path((*outer, *remark.keys)), remark.message
+            )
+            for remark in remarks
         ),
     )
 
@@ -261,10 +267,10 @@ def _duplicates(findings: Sequence[_Finding], path: str) -> Iterator[ErrorDetail
     owners: dict[ObjectKey, int] = {}
     shared: dict[tuple[int, int], list[HubObject]] = {}
     for index, finding in enumerate(findings):
-        for each in finding.objects:
-            owner = owners.setdefault(each.key, index)
+        for hub_object in finding.objects:
+            owner = owners.setdefault(hub_object.key, index)
             if owner != index:
-                shared.setdefault((owner, index), []).append(each)
+                shared.setdefault((owner, index), []).append(hub_object)
     for (owner, index), twice in shared.items():
         names = names_and_more(map(str, ordered(twice)), 1)
         message = f"Duplicate value: {names}, also selected by {path}[{owner}]"
@@ -309,10 +315,12 @@ def _matches(
         selector.group, selector.kind, namespace=place, name=selector.name
     )
     fits = matcher(selector)
-    matching = [each for each in among if fits(each)]
-    same_version = [each for each in matching if each.version == selector.version]
+    matching = [hub_object for hub_object in among if fits(hub_object)]
+    same_version = [
+        hub_object for hub_object in matching if hub_object.version == selector.version
+    ]
     if len(same_version) < len(matching):
-        versions = Counter(each.api_version for each in matching)
+        versions = Counter(hub_object.api_version for hub_object in matching)
         api_version = f"{selector.group}/{selector.version}".lstrip("/")
         others = ", ".join(
             sorted(version for version in versions if version != api_version)
@@ -321,14 +329,18 @@ def _matches(
         message = f"skips {count} matching objects of kind {selector.kind}: on the hub in version {others}"
         finding.remark("version", "other-version", message)
     if not selector.name:
-        return [each for each in same_version if why_left_out(each, hub.by_key) is None]
+        return [
+            hub_object
+            for hub_object in same_version
+            if why_left_out(hub_object, hub.by_key) is None
+        ]
     if not matching:
         message = f"{selector.kind} {quote_value(selector.name)} is not on the hub"
         finding.remark("name", "not-on-the-hub", message)
-    for each in same_version:
-        reason = why_left_out(each, hub.by_key)
+    for hub_object in same_version:
+        reason = why_left_out(hub_object, hub.by_key)
         if reason:
-            finding.remark("name", "never-placed", f"skips {each}: {reason}")
+            finding.remark("name", "never-placed", f"skips {hub_object}: {reason}")
             return []
     return same_version
 
@@ -339,9 +351,15 @@ def _find_namespaces(selector: ResourceSelector, hub: Inventory) -> _Finding:
         finding.problems.append(reserved_namespace_problem(selector.name))
         return finding
     matching = _matches(selector, hub, "", finding)
-    namespaces = [each for each in matching if not is_reserved_namespace(each.name)]
+    namespaces = [
+        hub_object
+        for hub_object in matching
+        if not is_reserved_namespace(hub_object.name)
+    ]
     if len(namespaces) < len(matching):
-        reserved = {each.name for each in matching} - {each.name for each in namespaces}
+        reserved = {hub_object.name for hub_object in matching} - {
+            namespace.name for namespace in namespaces
+        }
         message = f"skips reserved namespaces: {_listing(reserved)}"
         finding.remark("", "reserved-namespace", message)
     finding.objects += namespaces
@@ -349,18 +367,24 @@ def _find_namespaces(selector: ResourceSelector, hub: Inventory) -> _Finding:
         case SelectionScope.NAMESPACE_WITH_RESOURCES:
             # Add everything inside the namespaces that may leave the hub.
             inside = [
-                each for namespace in namespaces for each in hub.inside(namespace.name)
+                hub_object
+                for namespace in namespaces
+                for hub_object in hub.inside(namespace.name)
             ]
             left_out = {
-                each.kind
-                for each in inside
-                if not is_ever_placed(each.group, each.kind)
+                hub_object.kind
+                for hub_object in inside
+                if not is_ever_placed(hub_object.group, hub_object.kind)
             }
             placeable = [
-                each for each in inside if is_ever_placed(each.group, each.kind)
+                hub_object
+                for hub_object in inside
+                if is_ever_placed(hub_object.group, hub_object.kind)
             ]
             finding.objects += [
-                each for each in placeable if why_left_out(each, hub.by_key) is None
+                hub_object
+                for hub_object in placeable
+                if why_left_out(hub_object, hub.by_key) is None
             ]
             if left_out:
                 message = f"skips kinds that are never placed: {_listing(left_out)}"
@@ -369,9 +393,12 @@ def _find_namespaces(selector: ResourceSelector, hub: Inventory) -> _Finding:
             # Turn what was remarked about the one namespace into errors: the other selectors depend on it.
             finding.problems += [
                 ErrorDetail(
-                    each.keys, "not-on-the-hub", each.message, "a namespace on the hub"
+                    remark.keys,
+                    "not-on-the-hub",
+                    remark.message,
+                    "a namespace on the hub",
                 )
-                for each in finding.remarks
+                for remark in finding.remarks
             ]
     return finding
 
@@ -403,36 +430,46 @@ def _concerns(
         # Without a name the labels of the namespace would have to be known: anything inside any counts.
         fits = matcher(selector)
         if any(
-            fits(each)
-            for each in objects
-            if (each.group, each.kind) == ("", "Namespace")
+            fits(hub_object)
+            for hub_object in objects
+            if (hub_object.group, hub_object.kind) == ("", "Namespace")
         ):
             return True
         if selector.selection_scope is not SelectionScope.NAMESPACE_WITH_RESOURCES:
             return False
-        insides = {each.namespace for each in objects if each.namespace}
+        insides = {
+            hub_object.namespace for hub_object in objects if hub_object.namespace
+        }
         return any(
-            not is_reserved_namespace(each) and selector.name in ("", each)
-            for each in insides
+            not is_reserved_namespace(inside) and selector.name in ("", inside)
+            for inside in insides
         )
     sort, fits = (selector.group, selector.kind), matcher(selector)
-    of_kind = [each for each in objects if (each.group, each.kind) == sort]
+    of_kind = [
+        hub_object
+        for hub_object in objects
+        if (hub_object.group, hub_object.kind) == sort
+    ]
     match scope_of(*sort):
         case None:
             return bool(
                 of_kind
             )  # any of them may be the first to show the scope of the kind
         case KindScope.CLUSTER:
-            return any(fits(each) for each in of_kind)
+            return any(fits(hub_object) for hub_object in of_kind)
     if sort == (
         "",
         "Endpoints",
     ):  # a service decides whether the endpoints of its name are placed
         of_kind += [
-            each for each in objects if (each.group, each.kind) == ("", "Service")
+            hub_object
+            for hub_object in objects
+            if (hub_object.group, hub_object.kind) == ("", "Service")
         ]
-        return any(each.namespace == within for each in of_kind)
-    return any(each.namespace == within and fits(each) for each in of_kind)
+        return any(hub_object.namespace == within for hub_object in of_kind)
+    return any(
+        hub_object.namespace == within and fits(hub_object) for hub_object in of_kind
+    )
 
 
 PART_LIMIT = 800 * 1024
@@ -447,7 +484,7 @@ class SnapshotPart:
 
     @property
     def size(self) -> int:
-        return sum(each.size for each in self.objects)
+        return sum(hub_object.size for hub_object in self.objects)
 
 
 def parts(
@@ -456,12 +493,12 @@ def parts(
     """Return sanitized objects in parts of at most `limit` bytes, in order; a larger object is a part."""
     groups: list[list[HubObject]] = [[]]
     size = 0
-    for each in objects:
-        if groups[-1] and size + each.size > limit:
+    for hub_object in objects:
+        if groups[-1] and size + hub_object.size > limit:
             groups.append([])
             size = 0
-        groups[-1].append(each)
-        size += each.size
+        groups[-1].append(hub_object)
+        size += hub_object.size
     return tuple(
         SnapshotPart(index, tuple(group)) for index, group in enumerate(groups)
     )
@@ -470,5 +507,7 @@ def parts(
 def content_hash(objects: Iterable[HubObject]) -> str:
     """Return the SHA-256, in hexadecimal, of sanitized objects as one JSON list."""
     return sha256(
-        b"[" + b",".join(canonical_json(each.content) for each in objects) + b"]"
+        b"["
+        + b",".join(canonical_json(hub_object.content) for hub_object in objects)
+        + b"]"
     ).hexdigest()

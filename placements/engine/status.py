@@ -295,7 +295,7 @@ def _degraded(facts: HealthFacts, counts: HealthCounts) -> _Status:
 def _out_of_balance(facts: HealthFacts, counts: HealthCounts) -> _Status:
     if not facts.exceeded or facts.awaits_decision or not counts.scheduled:
         return None
-    words = [limit_words(one) for one in facts.exceeded]
+    words = [limit_words(limit) for limit in facts.exceeded]
     return HealthLevel.ATTENTION, _UNBALANCED, "; ".join(words)
 
 

@@ -71,15 +71,19 @@ class FixLine:
 def fix_lines(suggestions: Sequence[Suggestion], new_clusters: str) -> list[FixLine]:
     """Return the changes that fulfil a placement, and clusters that would have to join, in one order."""
     lines = list[FixLine]()
-    for one in suggestions:
-        selected = names_and_more(one.gains, NAMES_SHOWN) or "none"
-        if len(one.gains) > NAMES_SHOWN:
-            selected = f"{len(one.gains):,} clusters: {selected}"
-        gives_up = _GIVES_UP.get(one.change.kind, "nothing")
-        lines.append(FixLine(change_words(one.change), selected, gives_up, one))
+    for suggestion in suggestions:
+        selected = names_and_more(suggestion.gains, NAMES_SHOWN) or "none"
+        if len(suggestion.gains) > NAMES_SHOWN:
+            selected = f"{len(suggestion.gains):,} clusters: {selected}"
+        gives_up = _GIVES_UP.get(suggestion.change.kind, "nothing")
+        lines.append(
+            FixLine(change_words(suggestion.change), selected, gives_up, suggestion)
+        )
     if new_clusters:
         # They come after what adds as well, such as a label, and before what weakens the policy.
-        adds = sum(one.change.acceptance <= WHAT_ADDS for one in suggestions)
+        adds = sum(
+            suggestion.change.acceptance <= WHAT_ADDS for suggestion in suggestions
+        )
         lines.insert(adds, FixLine(new_clusters, "what joins", "nothing"))
     return lines
 
@@ -113,30 +117,36 @@ def plausible(suggestions: Iterable[Suggestion]) -> list[Suggestion]:
             or (value * today >= 0 and abs(value) <= 10 * max(1, abs(today)))
         )
 
-    return [one for one in suggestions if is_near(one.change.facts)]
+    return [
+        suggestion for suggestion in suggestions if is_near(suggestion.change.facts)
+    ]
 
 
 def failure_sentences(suggestions: Sequence[Suggestion]) -> list[str]:
     """Return the changes that do not help; those that differ only in a cluster or a label share a line."""
     sentences = []
-    for one in suggestions:
-        change = one.change
+    for suggestion in suggestions:
+        change = suggestion.change
         if change.kind is ChangeKind.LABEL:
             continue
-        if one.furthest is not None and change.kind in _VALUE_OF:
+        if suggestion.furthest is not None and change.kind in _VALUE_OF:
             field = _VALUE_OF[change.kind]
-            first, last = change.facts[field], one.furthest.facts[field]
+            first, last = change.facts[field], suggestion.furthest.facts[field]
             joint = "or" if isinstance(first, str) else "to"
             change = replace(
                 change, facts={**change.facts, field: f"{first} {joint} {last}"}
             )
         sentences.append(change_words(change))
-    return sentences + _grouped_sentences([one.change for one in suggestions])
+    return sentences + _grouped_sentences(
+        [suggestion.change for suggestion in suggestions]
+    )
 
 
 def untried_sentences(changes: Sequence[Change]) -> list[str]:
     return [
-        change_words(one) for one in changes if one.kind is not ChangeKind.LABEL
+        change_words(change)
+        for change in changes
+        if change.kind is not ChangeKind.LABEL
     ] + _grouped_sentences(changes)
 
 
@@ -147,9 +157,9 @@ def _grouped_sentences(changes: Sequence[Change]) -> list[str]:
         return joined([*names[:_ALTERNATIVES_SHOWN], *more], "or")
 
     labels = grouped(
-        (one.facts["key"], one.facts["value"])
-        for one in changes
-        if one.kind is ChangeKind.LABEL
+        (change.facts["key"], change.facts["value"])
+        for change in changes
+        if change.kind is ChangeKind.LABEL
     )
     return [f"another label {key}: {either(values)}" for key, values in labels.items()]
 
@@ -166,7 +176,7 @@ def trap_sentences(
         pinned_groups(decision),
         key=attrgetter("topology_key", "count", "has_candidates"),
     ):
-        blocking = [f"{key}={one.group}" for one in pinned]
+        blocking = [f"{key}={domain.group}" for domain in pinned]
         has = f"{names_and_more(blocking, NAMES_SHOWN)} {verb(len(blocking), 'has')}"
         selected = f"{count:,} selected clusters and " * (not has_candidates)
         yield (
@@ -201,7 +211,7 @@ def over_limit_sentences(decision: Decision) -> Iterator[str]:
         was = f"the skew was {over.skew}"
         if over.lacks_domains:
             was = f"the fullest domain was {over.skew} above 0 (fewer than {over.lacks_domains} domains)"
-        elif not all(each.limits_skew for each in Replay(decision).step(1).spreads):
+        elif not all(spread.limits_skew for spread in Replay(decision).step(1).spreads):
             was = f"the fullest domain was {over.skew} above the emptiest"
         yield f"{over.topology_key}: {was} before the first step (maxSkew {over.max_skew}){allowed}"
 
@@ -252,7 +262,9 @@ _CHANGES: dict[ChangeKind, str | Callable[[Facts], str]] = {
     ),
     ChangeKind.PREFER_TERMS: lambda facts: (
         "prefer "
-        + joined([_term({"selector": each}) for each in facts["selectors"]], "or")
+        + joined(
+            [_term({"selector": selector}) for selector in facts["selectors"]], "or"
+        )
         + " instead of requiring it"
     ),
     ChangeKind.DROP_TERM: lambda facts: f"without the required term {_term(facts)}",

@@ -23,9 +23,9 @@ SARIF_LEVELS = {
     Severity.WARNING: "warning",
     Severity.INFO: "note",
 }
-OF_OVERRIDES = frozenset(one.id for one in OVERRIDES)
+OF_OVERRIDES = frozenset(override.id for override in OVERRIDES)
 """Rules whose findings are about an override, which is the key of their first evidence."""
-TITLES = {one.id: one.title for one in RULES.values()}
+TITLES = {rule.id: rule.title for rule in RULES.values()}
 
 
 def fix_document(fix: Fix | None) -> dict[str, Any] | None:
@@ -62,14 +62,17 @@ def finding_document(placement: str, finding: Finding) -> dict[str, Any]:
 def document_lines(documents: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return a line for each finding, and one for each that has the same cause."""
     lines = []
-    for one in documents:
-        subject = one["placement"] or "fleet"
-        lines.append(f"{one['severity']:<8} {one['rule']}  {subject}: {one['message']}")
+    for document in documents:
+        subject = document["placement"] or "fleet"
+        lines.append(
+            f"{document['severity']:<8} {document['rule']}  {subject}: {document['message']}"
+        )
         lines += [
-            f"{'':<13} {other['rule']}: {other['message']}" for other in one["caused"]
+            f"{'':<13} {other['rule']}: {other['message']}"
+            for other in document["caused"]
         ]
-        if one["fix"]:
-            lines.append(f"{'':<13} Fix: {one['fix']['words']}")
+        if document["fix"]:
+            lines.append(f"{'':<13} Fix: {document['fix']['words']}")
     return lines
 
 
@@ -77,11 +80,11 @@ def documents_sarif(documents: Iterable[Mapping[str, Any]], version: str) -> str
     """Return SARIF of findings about a hub, which are in no file."""
     results = [
         SarifResult(
-            one["rule"],
-            SARIF_LEVELS[Severity(one["severity"])],
-            f"{one['placement']}: {one['message']}".removeprefix(": "),
+            document["rule"],
+            SARIF_LEVELS[Severity(document["severity"])],
+            f"{document['placement']}: {document['message']}".removeprefix(": "),
         )
-        for one in documents
+        for document in documents
     ]
     return sarif_text(results, TITLES, version=version)
 
@@ -101,8 +104,8 @@ def labels_sarif(findings: Iterable[Finding], files: MemberFiles) -> list[SarifR
         next(iter(files), ""),
     )
     places = list[tuple[str, int]]()
-    for one in several:
-        labels = one.fix.labels if one.fix else ()
+    for finding in several:
+        labels = finding.fix.labels if finding.fix else ()
         name, key = next(
             ((name, key) for name, key, _ in labels if name in files), (first, "")
         )
@@ -114,8 +117,14 @@ def labels_sarif(findings: Iterable[Finding], files: MemberFiles) -> list[SarifR
         places.append((file, at))
     lines = [1, *(line or 1 for line in lines_of(fields))]
     return [
-        SarifResult(one.rule, SARIF_LEVELS[one.severity], one.message, file, lines[at])
-        for one, (file, at) in zip(several, places, strict=True)
+        SarifResult(
+            finding.rule,
+            SARIF_LEVELS[finding.severity],
+            finding.message,
+            file,
+            lines[at],
+        )
+        for finding, (file, at) in zip(several, places, strict=True)
     ]
 
 
@@ -130,18 +139,20 @@ def findings_sarif(
     """Return SARIF; `places` are the file and line of placements and overrides, `notes` what was not read."""
     several = list(findings)
     labels = [
-        one
-        for placement, one in several
-        if not placement and one.rule not in OF_OVERRIDES
+        finding
+        for placement, finding in several
+        if not placement and finding.rule not in OF_OVERRIDES
     ]
     results = labels_sarif(labels, member_files)
-    for placement, one in several:
-        name, message = placement, f"{placement}: {one.message}"
-        if one.rule in OF_OVERRIDES:
-            name, message = one.evidence[0][0], one.message
+    for placement, finding in several:
+        name, message = placement, f"{placement}: {finding.message}"
+        if finding.rule in OF_OVERRIDES:
+            name, message = finding.evidence[0][0], finding.message
         if name:
             place = places.get(name, ("", 1))
             results.append(
-                SarifResult(one.rule, SARIF_LEVELS[one.severity], message, *place)
+                SarifResult(
+                    finding.rule, SARIF_LEVELS[finding.severity], message, *place
+                )
             )
     return sarif_text([*results, *notes], TITLES, version=version)

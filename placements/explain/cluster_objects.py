@@ -136,7 +136,7 @@ class Difference:
             row["generation"],
             datetime.fromisoformat(row["since"]),
             datetime.fromisoformat(row["observed"]),
-            tuple(FieldValues(*one) for one in row["fields"]),
+            tuple(FieldValues(*field) for field in row["fields"]),
             row["isDegraded"],
             row["isTruncated"],
         )
@@ -148,10 +148,10 @@ class Difference:
     def concerns(self, path: str) -> bool:
         """Return whether the field at this JSON pointer differs, or one below or above it."""
         return any(
-            one.path in ("/", path)
-            or one.path.startswith(f"{path}/")
-            or path.startswith(f"{one.path}/")
-            for one in self.fields
+            field.path in ("/", path)
+            or field.path.startswith(f"{path}/")
+            or path.startswith(f"{field.path}/")
+            for field in self.fields
         )
 
 
@@ -253,10 +253,16 @@ def cluster_objects(
 
     `is_nothing_sent`: the version was not sent at all, as an override failed or the call was rejected.
     """
-    errors = {(one.group, one.kind, one.namespace, one.name): one for one in failed}
+    errors = {
+        (fault.group, fault.kind, fault.namespace, fault.name): fault
+        for fault in failed
+    }
     by_object = grouped(
-        ((each.group, each.kind, each.namespace, each.name), each)
-        for each in differences
+        (
+            (difference.group, difference.kind, difference.namespace, difference.name),
+            difference,
+        )
+        for difference in differences
     )
     usual = (
         ObjectState.PENDING
@@ -269,9 +275,17 @@ def cluster_objects(
         usual = ObjectState.UNKNOWN
     versions = {
         **{key: several[0].version for key, several in by_object.items()},
-        **{key: one.version for key, one in errors.items()},
+        **{key: fault.version for key, fault in errors.items()},
     }
-    states = {(one.group, one.kind, one.namespace, one.name): one for one in live}
+    states = {
+        (
+            live_state.group,
+            live_state.kind,
+            live_state.namespace,
+            live_state.name,
+        ): live_state
+        for live_state in live
+    }
     is_settled = usual in (
         ObjectState.APPLIED,
         ObjectState.AVAILABLE,

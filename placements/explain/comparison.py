@@ -100,7 +100,9 @@ def later_divergences(comparison: SemanticsComparison) -> list[Divergence]:
     difference = comparison.first_difference
     first = difference.place if difference else None
     return [
-        one for one in divergences(comparison) if one.place != first or one.is_by_name
+        divergence
+        for divergence in divergences(comparison)
+        if divergence.place != first or divergence.is_by_name
     ]
 
 
@@ -185,8 +187,13 @@ def _side_words(
     comparison: SemanticsComparison, difference: SemanticsDifference
 ) -> list[tuple[str, str]]:
     sides = [
-        _Side(one, comparison.decisions[one], difference.steps[one], choice)
-        for one, choice in difference.choices.items()
+        _Side(
+            semantics,
+            comparison.decisions[semantics],
+            difference.steps[semantics],
+            choice,
+        )
+        for semantics, choice in difference.choices.items()
     ]
     alike: dict[str, list[tuple[_Side, _Side]]] = {}
     for side in sides:
@@ -195,7 +202,7 @@ def _side_words(
         alike.setdefault(side.words(rival), []).append((side, rival))
     return [
         (
-            joined([str(one.semantics) for one, _ in those]),
+            joined([str(side.semantics) for side, _ in those]),
             those[0][0].words(those[0][1], many=len(those)),
         )
         for those in sorted(
@@ -300,12 +307,15 @@ class _Side:
         for score, own in zip(step.constraint_scores, ours, strict=True):
             key = (own.topology_key, own.is_claim)
             their = [
-                one
-                for one in theirs
-                if (one.topology_key, one.is_claim) == key and one.is_forbidden
+                check
+                for check in theirs
+                if (check.topology_key, check.is_claim) == key and check.is_forbidden
             ]
             if their and own.is_hard:
-                above = [one.topology_key for one in ours[: ours.index(own)]]
+                above = [
+                    constraint_check.topology_key
+                    for constraint_check in ours[: ours.index(own)]
+                ]
                 if own.is_nested and not their[0].is_nested and above:
                     yield nesting_words(own.topology_key, above[-1])
                 yield allowed_words(own)
@@ -319,9 +329,9 @@ def _uncounted(score: ConstraintScore, fits: Bools, rival: Round) -> Iterator[st
         {_last(value) for value in score.groups.values},
     )
     theirs = [
-        one.groups
-        for one in rival.constraint_scores
-        if one.constraint.topology_key == key
+        constraint_score.groups
+        for constraint_score in rival.constraint_scores
+        if constraint_score.constraint.topology_key == key
     ]
     passing = {
         _last(value): bool(fits[groups.codes == code].any())

@@ -103,20 +103,20 @@ def check_report(
     result: CheckResult, permissions: Sequence[PermissionRow] = ()
 ) -> CheckReport:
     """Return a check for pages; `permissions` are those that are no steps of their own."""
-    ahead = [(_STEPS[one.step], one) for one in result.steps if one.step in _STEPS]
+    ahead = [(_STEPS[step.step], step) for step in result.steps if step.step in _STEPS]
     by_resource: dict[str, list[CheckStep]] = {}
     rows = list(permissions)
-    for one in result.steps:
-        if one.access:
-            resource = one.access.name.partition(" ")[2]
-            by_resource.setdefault(resource, []).append(one)
-        elif one.step not in _STEPS:  # a kind that the cluster does not serve
+    for step in result.steps:
+        if step.access:
+            resource = step.access.name.partition(" ")[2]
+            by_resource.setdefault(resource, []).append(step)
+        elif step.step not in _STEPS:  # a kind that the cluster does not serve
             rows.append(
                 PermissionRow(
-                    one.step,
+                    step.step,
                     tuple((verb, None) for verb in VERBS),
-                    one.message,
-                    one.hint,
+                    step.message,
+                    step.hint,
                 )
             )
     reviewed = [
@@ -129,16 +129,20 @@ def check_report(
 
 
 def _permission_row(resource: str, steps: Sequence[CheckStep]) -> PermissionRow:
-    allowed = {one.access.verb: one.ok for one in steps if one.access}
-    failed = [one for one in steps if not one.ok]
+    allowed = {step.access.verb: step.ok for step in steps if step.access}
+    failed = [step for step in steps if not step.ok]
     verbs = ", ".join(
-        one.access.verb for one in failed if one.access and one.message == "not allowed"
+        step.access.verb
+        for step in failed
+        if step.access and step.message == "not allowed"
     )
-    unknown = next((one.message for one in failed if one.message != "not allowed"), "")
+    unknown = next(
+        (step.message for step in failed if step.message != "not allowed"), ""
+    )
     return PermissionRow(
         resource,
         tuple((verb, allowed.get(verb)) for verb in VERBS),
         "; ".join(filter(None, (verbs, unknown))),
         failed[0].hint if failed else "",
-        "attention" if all(one.is_optional for one in steps) else "failed",
+        "attention" if all(step.is_optional for step in steps) else "failed",
     )

@@ -68,7 +68,7 @@ def decision_diff(
     old, new = before.placed_after, after.placed_after
     stays = tuple(sorted(old & new))
     by_name_before, by_name_after = (
-        {one.cluster: one for one in outcomes}
+        {outcome.cluster: outcome for outcome in outcomes}
         for outcomes in (outcomes_before, outcomes_after)
     )
     shifts = []
@@ -76,19 +76,20 @@ def decision_diff(
         if name in by_name_before and name in by_name_after:
             pair = (by_name_before[name], by_name_after[name])
             words = [
-                f"{OUTCOME_WORDS[one.state]}: {outcome_sentences(one)[0]}"
-                for one in pair
+                f"{OUTCOME_WORDS[outcome.state]}: {outcome_sentences(outcome)[0]}"
+                for outcome in pair
             ]
             if words[0] != words[1]:
                 shifts.append(Shift(name, *words))
     several = [
-        one
-        for each in (after, before)
-        for one in each.cycle.policy.topology_spread_constraints
+        constraint
+        for decision in (after, before)
+        for constraint in decision.cycle.policy.topology_spread_constraints
     ]
     groups = []
     for key, sort in dict.fromkeys(
-        (one.topology_key, one.topology_key_type) for one in reversed(several)
+        (constraint.topology_key, constraint.topology_key_type)
+        for constraint in reversed(several)
     ):
         was, now = (
             _by_group(before.cycle.fleet, old, key, sort),

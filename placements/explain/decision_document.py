@@ -56,23 +56,27 @@ def decision_document(
         left_out.append(
             ManifestWarning("shortened", "outcomes", f"Left out: {clusters:,} outcomes")
         )
-    paths = {one.path for one in left_out}
-    documents = None if "rounds" in paths else [round_document(one) for one in replay]
+    paths = {warning.path for warning in left_out}
+    documents = (
+        None if "rounds" in paths else [round_document(summary) for summary in replay]
+    )
     if step is not None:
         shown = round_document(replay.step(step), most_counts=most_facts)
         most = None if most_facts is None else most_facts // facts_of_cluster
         shown["candidates"] = [
-            candidate_document(one) for one in replay.candidates(step, most=most)
+            candidate_document(candidate)
+            for candidate in replay.candidates(step, most=most)
         ]
         documents = [
-            shown if one["round"] == step else one for one in documents or [shown]
+            shown if document["round"] == step else document
+            for document in documents or [shown]
         ]
     return {
         **summary_document(decision, warnings=(*warnings, *left_out)),
         "rounds": documents,
         "outcomes": None
         if "outcomes" in paths
-        else [outcome_document(one) for one in Outcomes(decision)],
+        else [outcome_document(outcome) for outcome in Outcomes(decision)],
     }
 
 
@@ -88,10 +92,10 @@ def bounded_document(
         **summary_document(decision, warnings=warnings),
         "numberOfRounds": rounds,
         "numberOfClusters": clusters,
-        "rounds": [round_document(one) for one in Replay(decision)]
+        "rounds": [round_document(summary) for summary in Replay(decision)]
         if has_rounds
         else None,
-        "outcomes": [outcome_document(one) for one in Outcomes(decision)]
+        "outcomes": [outcome_document(outcome) for outcome in Outcomes(decision)]
         if clusters <= MANY_CLUSTERS
         else None,
     }
@@ -115,20 +119,20 @@ def summary_document(
         "scores": scores_of(decision),
         "condition": None if condition is None else {"type": "Scheduled", **condition},
         "warnings": [
-            {"code": one.code, "path": one.path, "message": one.message}
-            for one in warnings
+            {"code": warning.code, "path": warning.path, "message": warning.message}
+            for warning in warnings
         ],
     }
 
 
 def scores_of(decision: Decision) -> Plain:
     return {
-        one.cluster: {
-            "topologySpreadScore": _plain(one.topology_spread_score),
-            "affinityScore": one.affinity_score,
+        picked.cluster: {
+            "topologySpreadScore": _plain(picked.topology_spread_score),
+            "affinityScore": picked.affinity_score,
         }
-        for one in decision.picked
-        if one.topology_spread_score is not None
+        for picked in decision.picked
+        if picked.topology_spread_score is not None
     }
 
 
@@ -139,7 +143,7 @@ def round_document(step: RoundSummary, *, most_counts: int | None = None) -> Pla
     Of more groups than `most_counts` the smallest are left out, and `groupsCount` has their numbers.
     """
     # By its key, and by its place as well where several constraints have one key.
-    keys = [one.topology_key for one in step.spreads]
+    keys = [spread.topology_key for spread in step.spreads]
     names = [
         f"{key}[{index}]" if keys.count(key) > 1 else key
         for index, key in enumerate(keys)
@@ -227,9 +231,9 @@ def advice_document(advice: Advice, decision: Decision) -> Plain:
         "outcome": outcome_document(advice.outcome),
         "course": course_sentences(evaluated_decision(decision, cluster), cluster),
         "isRescheduled": advice.is_rescheduled,
-        "wouldHelp": [_suggestion(one) for one in advice.helps],
-        "wouldNotHelp": [_suggestion(one) for one in advice.fails],
-        "notTried": [_change_document(one) for one in advice.not_tried],
+        "wouldHelp": [_suggestion(suggestion) for suggestion in advice.helps],
+        "wouldNotHelp": [_suggestion(suggestion) for suggestion in advice.fails],
+        "notTried": [_change_document(change) for change in advice.not_tried],
     }
 
 
@@ -278,11 +282,11 @@ def comparison_document(
         "comparedWith": str(comparison.base),
         "partings": [
             {
-                "semantics": str(one.semantics),
-                "place": one.place,
-                "byName": one.is_by_name,
-                "words": one.words,
+                "semantics": str(divergence.semantics),
+                "place": divergence.place,
+                "byName": divergence.is_by_name,
+                "words": divergence.words,
             }
-            for one in divergences(comparison)
+            for divergence in divergences(comparison)
         ],
     }

@@ -321,9 +321,9 @@ def _rank_row(
         ),
         words="; ".join(
             [
-                blocked_words(one)
-                for one in candidate.constraints
-                if one.is_forbidden and not one.has_key
+                blocked_words(constraint)
+                for constraint in candidate.constraints
+                if constraint.is_forbidden and not constraint.has_key
             ]
         ),
         is_in=candidate.rank is not None and candidate.rank <= size,
@@ -509,8 +509,8 @@ def composition(decision: Decision, cluster: str) -> Composition:
     position = fleet.positions[cluster]
     if candidates is None or candidates.preference is candidates.affinity:
         rows = [
-            (_term(one, fleet), term_scores(one, fleet)[position].item())
-            for one in decision.cycle.policy.preferred_terms
+            (_term(term, fleet), term_scores(term, fleet)[position].item())
+            for term in decision.cycle.policy.preferred_terms
         ]
         return Composition(
             "affinity score",
@@ -523,23 +523,23 @@ def composition(decision: Decision, cluster: str) -> Composition:
         return int(points) if points == int(points) else points
 
     rows = []
-    for one in profile_of(decision.cycle).preference.addends(
+    for addend in profile_of(decision.cycle).preference.addends(
         decision.cycle, candidates.passes
     ):
-        if one.term is not None:
-            words = _term(one.term, fleet)
-        elif one.raw is not None:
+        if addend.term is not None:
+            words = _term(addend.term, fleet)
+        elif addend.raw is not None:
             # The rows before they were scaled over the candidates to −100 to 100.
-            among = one.raw[candidates.passes]
-            words = f"affinity rows: {score_text(one.raw[position].item())}"
+            among = addend.raw[candidates.passes]
+            words = f"affinity rows: {score_text(addend.raw[position].item())}"
             if len(np.unique(among)) < 2:
                 words += ", as for every candidate"
             else:
                 words += f"; candidates {score_text(among.min().item())} to {score_text(among.max().item())}"
             words = minus_signs(words)
         else:
-            words = f"{_OTHERS[one.source]} (weight {score_text(one.weight)})"
-        rows.append((words, whole(one.points[position].item())))
+            words = f"{_OTHERS[addend.source]} (weight {score_text(addend.weight)})"
+        rows.append((words, whole(addend.points[position].item())))
     return Composition(
         "preference",
         "score",
@@ -551,7 +551,7 @@ def composition(decision: Decision, cluster: str) -> Composition:
 def _term(term: PreferredTerm, fleet: Fleet) -> str:
     words, sorter = preference_words(term), term.preference.property_sorter
     if sorter and (bounds := observed_range(sorter.name, fleet)):
-        low, high = (quantity_words(one, sorter.name) for one in bounds)
+        low, high = (quantity_words(bound, sorter.name) for bound in bounds)
         words += f", observed from {low} to {high}"
     return words
 
@@ -596,24 +596,24 @@ def rows_of(
     decision: Decision, outcomes: Iterable[ClusterOutcome]
 ) -> Iterator[tuple[object, ...]]:
     scores = {
-        one.cluster: (one.topology_spread_score, one.affinity_score)
-        for one in decision.picked
+        picked.cluster: (picked.topology_spread_score, picked.affinity_score)
+        for picked in decision.picked
     }
-    for one in outcomes:
+    for outcome in outcomes:
         # A score of several levels has spaces: a spreadsheet takes 1/2 for a date.
         cells = [
             " ".join(map(str, score)) if isinstance(score, tuple) else score
-            for score in scores.get(one.cluster, (None, None))
+            for score in scores.get(outcome.cluster, (None, None))
         ]
         yield (
-            one.cluster,
-            str(one.outcome),
-            one.round,
-            _YES[one.stays],
+            outcome.cluster,
+            str(outcome.outcome),
+            outcome.round,
+            _YES[outcome.stays],
             *cells,
-            next(str(reason.code) for reason in one.reasons if reason.is_deciding),
-            " ".join(str(reason.code) for reason in one.reasons),
-            "; ".join(outcome_sentences(one)),
+            next(str(reason.code) for reason in outcome.reasons if reason.is_deciding),
+            " ".join(str(reason.code) for reason in outcome.reasons),
+            "; ".join(outcome_sentences(outcome)),
         )
 
 
@@ -627,8 +627,8 @@ def rows_csv(rows: Iterable[tuple[object, ...]]) -> str:
 
 def comparison_csv(comparison: SemanticsComparison) -> str:
     columns = [
-        {one.cluster: str(one.outcome) for one in Outcomes(each)}
-        for each in comparison.decisions.values()
+        {outcome.cluster: str(outcome.outcome) for outcome in Outcomes(decision)}
+        for decision in comparison.decisions.values()
     ]
     return csv_text(
         ("cluster", *map(str, comparison.decisions)),

@@ -220,7 +220,7 @@ def deciding_words(replay: Replay, step: RoundSummary) -> tuple[str, str, str]:
     values = ""
     if column not in (NAME_COLUMN, "was-here"):
         pair = (replay.candidate(step.number, name) for name in (winner, second))
-        values = " vs. ".join(_ranked_value(column, each) for each in pair)
+        values = " vs. ".join(_ranked_value(column, candidate) for candidate in pair)
     return _SHORT_WORDS[column], second, values
 
 
@@ -279,9 +279,9 @@ def course_sentences(decision: Decision, cluster: str) -> list[str]:
     ]
     if forbidden:
         lacking = [
-            one.topology_key
-            for one in Replay(decision).verdicts(forbidden[0], cluster)
-            if one.is_forbidden and one.lacks_key
+            verdict.topology_key
+            for verdict in Replay(decision).verdicts(forbidden[0], cluster)
+            if verdict.is_forbidden and verdict.lacks_key
         ]
         cause = f"its missing label {joined(lacking)}" if lacking else "a hard limit"
         blocked = f"blocked in {len(forbidden):,} by {cause}"
@@ -345,12 +345,15 @@ def explain_rank(
     notes: list[str] = []
     if with_rules and decided_by in _AFTER_SPREAD:
         above = ""
-        for one, other in pair.pairs:
-            notes += _notes(pair.semantics, one, other)
-            parents = {(each.group or "").rpartition("/")[0] for each in (one, other)}
-            if one.is_nested and one.group and other.group and len(parents) == 2:
-                notes.append(nesting_words(one.topology_key, above))
-            above = one.topology_key
+        for check, other in pair.pairs:
+            notes += _notes(pair.semantics, check, other)
+            parents = {
+                (constraint_check.group or "").rpartition("/")[0]
+                for constraint_check in (check, other)
+            }
+            if check.is_nested and check.group and other.group and len(parents) == 2:
+                notes.append(nesting_words(check.topology_key, above))
+            above = check.topology_key
     return "; ".join([*notes, words])
 
 
@@ -358,7 +361,9 @@ def out_words(decision: Decision, step: Round, cluster: str) -> str:
     """Return what keeps a cluster out of a step: a hard limit, or a filter. Raise KeyError."""
     one = Replay(decision).candidate_in(step, cluster)
     broken = [
-        each for each in one.constraints if each.is_forbidden and not each.has_key
+        constraint
+        for constraint in one.constraints
+        if constraint.is_forbidden and not constraint.has_key
     ]
     if not broken:
         return passed_over_words(decision, cluster)
@@ -425,13 +430,15 @@ def _topology_words(pair: RankComparison) -> str:
     """Return what the selections do to the skew (`fleet`), or how far the domains are apart (`ocm`)."""
     groups = pair.round.candidates.groups
     if pair.semantics is Semantics.OCM:
-        for (one, other), domains in zip(pair.pairs, groups, strict=True):
-            if one.score != other.score:
-                return f"{_gap(one, domains)}, {_gap(other, domains)}{_spread_first(pair, 'preference')}"
+        for (check, other), domains in zip(pair.pairs, groups, strict=True):
+            if check.score != other.score:
+                return f"{_gap(check, domains)}, {_gap(other, domains)}{_spread_first(pair, 'preference')}"
         return COLUMN_WORDS["topology"]
-    unlike = [(one, other) for one, other in pair.pairs if one.score != other.score]
+    unlike = [
+        (check, other) for check, other in pair.pairs if check.score != other.score
+    ]
     effects = [
-        f"{_skew_effect(one)}, where {_skew_effect(other)}" for one, other in unlike
+        f"{_skew_effect(check)}, where {_skew_effect(other)}" for check, other in unlike
     ]
     return "; ".join(effects) + _spread_first(pair, "affinity")
 
@@ -480,16 +487,16 @@ def _sum_words(
 ) -> str:
     """Write both sums, the weighted spread and what is added, and whether the latter decided."""
     first, second = (
-        f"{score_text(one.combined[column])} = {score_text(factor)} {TIMES}"
-        f" {_bracketed(one.topology_spread_score)} + {added(pair.replay, one)}"
-        for one in (pair.ahead, pair.behind)
+        f"{score_text(candidate.combined[column])} = {score_text(factor)} {TIMES}"
+        f" {_bracketed(candidate.topology_spread_score)} + {added(pair.replay, candidate)}"
+        for candidate in (pair.ahead, pair.behind)
     )
     words = f"{COLUMN_WORDS[column]} is {first} against {second}"
     ahead, behind = (
-        one.topology_spread_score
-        if isinstance(one.topology_spread_score, int | float)
+        candidate.topology_spread_score
+        if isinstance(candidate.topology_spread_score, int | float)
         else 0
-        for one in (pair.ahead, pair.behind)
+        for candidate in (pair.ahead, pair.behind)
     )
     return f"{words}: the {what} outweighs the spread" if behind > ahead else words
 
@@ -501,11 +508,11 @@ def preference_words(replay: Replay, one: Candidate) -> str:
     if decision.candidates is not None:
         position = decision.cycle.fleet.positions[one.cluster]
         parts |= {
-            _PRIORITIZERS[each.source]: each.points[position].item()
-            for each in profile_of(decision.cycle).preference.addends(
+            _PRIORITIZERS[addend.source]: addend.points[position].item()
+            for addend in profile_of(decision.cycle).preference.addends(
                 decision.cycle, decision.candidates.passes
             )
-            if each.source in _PRIORITIZERS
+            if addend.source in _PRIORITIZERS
         }
     made_of = ", ".join(f"{name} {score_text(part)}" for name, part in parts.items())
     return f"{_bracketed(one.combined['preference'])} ({made_of})"
@@ -529,7 +536,8 @@ def _bracketed(value: SpreadScore | None) -> str:
 def tied_words(one: Candidate, other: Candidate) -> str:
     """Return what is the same where the name decides: every score, or only what they add up to."""
     scores = [
-        (each.topology_spread_score, each.affinity_score) for each in (one, other)
+        (candidate.topology_spread_score, candidate.affinity_score)
+        for candidate in (one, other)
     ]
     if scores[0] != scores[1]:
         *_, column = one.combined

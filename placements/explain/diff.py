@@ -37,8 +37,12 @@ def cause_words(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
     """Return what an edit of an object changed, as the cause of what follows: "numberOfClusters 5 → 6"."""
     specs = before.get("spec"), after.get("spec")
     words = []
-    for one in differences(*specs) or differences(before, after):
-        place, old, new = one.path.removeprefix("policy."), one.before, one.after
+    for difference in differences(*specs) or differences(before, after):
+        place, old, new = (
+            difference.path.removeprefix("policy."),
+            difference.before,
+            difference.after,
+        )
         if old is None or new is None:
             words.append(f"{place} {'added' if old is None else 'removed'}")
         elif max(len(old), len(new)) > _CAUSE_VALUE:
@@ -181,13 +185,15 @@ def side_by_side(lines: Iterable[Piece]) -> Iterator[LinePair]:
         pieces = list(several)
         if is_kept:
             same = (
-                None if one.sign else [one]
-                for one in pieces
-                if not one.text.startswith(_FIRST_LINES)
+                None if piece.sign else [piece]
+                for piece in pieces
+                if not piece.text.startswith(_FIRST_LINES)
             )
             yield from (LinePair(one, one) for one in same)
             continue
-        removed, added = ([one for one in pieces if one.sign == sign] for sign in "−+")
+        removed, added = (
+            [piece for piece in pieces if piece.sign == sign] for sign in "−+"
+        )
         for old, new in zip_longest(removed, added):
             if old is None or new is None:
                 yield LinePair([old] if old else None, [new] if new else None)
@@ -199,8 +205,8 @@ def side_by_side(lines: Iterable[Piece]) -> Iterator[LinePair]:
                 continue
             marked = _pieces(words, left, right, "")
             yield LinePair(
-                [one for one in marked if one.sign != "+"],
-                [one for one in marked if one.sign != "−"],
+                [piece for piece in marked if piece.sign != "+"],
+                [piece for piece in marked if piece.sign != "−"],
             )
 
 
@@ -249,6 +255,6 @@ def unified_text(change: ObjectChange) -> str:
         [
             f"--- {title} (hub)",
             f"+++ {title} (applied)",
-            *(f"{_PREFIXES[one.sign]}{one.text}" for one in lines),
+            *(f"{_PREFIXES[line.sign]}{line.text}" for line in lines),
         ]
     )

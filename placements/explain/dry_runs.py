@@ -53,7 +53,7 @@ class DryRunAnswer:
 
     @property
     def created(self) -> int:
-        return sum(1 for one in self.changes if one.is_missing)
+        return sum(1 for change in self.changes if change.is_missing)
 
     @property
     def words(self) -> str:
@@ -90,7 +90,7 @@ class DryRunResult:
     def sentences(self) -> list[DryRunSentence]:
         """Return what the dry run found, the worst first."""
         by_outcome: dict[DryRunOutcome, list[DryRunAnswer]] = {
-            one: [] for one in DryRunOutcome
+            outcome: [] for outcome in DryRunOutcome
         }
         for answer in self.answers:
             by_outcome[answer.outcome].append(answer)
@@ -98,10 +98,12 @@ class DryRunResult:
         silent = by_outcome[DryRunOutcome.NOT_REACHED]
         changed = by_outcome[DryRunOutcome.CHANGED]
         same = by_outcome[DryRunOutcome.UNCHANGED]
-        warned = [one for one in self.answers if one.warnings]
-        changes = sum(len(one.changes) + len(one.removed) for one in changed)
-        unchecked = counted(sum(len(one.unchecked) for one in self.answers), "object")
-        warnings = counted(sum(len(one.warnings) for one in warned), "object")
+        warned = [answer for answer in self.answers if answer.warnings]
+        changes = sum(len(answer.changes) + len(answer.removed) for answer in changed)
+        unchecked = counted(
+            sum(len(answer.unchecked) for answer in self.answers), "object"
+        )
+        warnings = counted(sum(len(answer.warnings) for answer in warned), "object")
         left_out = counted(self.left_out, "cluster")
         rows = (
             (
@@ -117,7 +119,7 @@ class DryRunResult:
             ),
             (same, "pending", f"Would change nothing on {_clusters(same)}."),
             (
-                any(one.unchecked for one in self.answers),
+                any(answer.unchecked for answer in self.answers),
                 "pending",
                 f"{unchecked} not tried before what they need exists, such as a Namespace.",
             ),
@@ -147,8 +149,8 @@ _WHY_NOT = {SIMULATED: "simulated"}
 
 
 def _clusters(answers: Sequence[DryRunAnswer]) -> str:
-    return counted(len({one.cluster for one in answers}), "cluster")
+    return counted(len({answer.cluster for answer in answers}), "cluster")
 
 
 def _cluster_names(answers: Sequence[DryRunAnswer]) -> str:
-    return names_and_more(sorted({one.cluster for one in answers}), MOST_NAMES)
+    return names_and_more(sorted({answer.cluster for answer in answers}), MOST_NAMES)

@@ -82,7 +82,7 @@ def exact_sentences(record: ExactRecord, policy: PlacementPolicy) -> Iterator[st
 def conflict_sentences(record: ExactRecord, policy: PlacementPolicy) -> Iterator[str]:
     if record.conflict:
         conflicts = [
-            joined([one.words(policy) for one in elements], "with")
+            joined([element.words(policy) for element in elements], "with")
             for elements in record.conflict[:_MOST_ITEMS]
         ]
         yield f"conflict: {'; '.join(conflicts)}"
@@ -91,13 +91,13 @@ def conflict_sentences(record: ExactRecord, policy: PlacementPolicy) -> Iterator
 
 
 def shopping_sentence(items: tuple[ShoppingItem, ...]) -> str:
-    places = [one.words for one in items[:_MOST_ITEMS]]
+    places = [item.words for item in items[:_MOST_ITEMS]]
     more = (
         [f"{len(items) - _MOST_ITEMS:,} more places"]
         if len(items) > _MOST_ITEMS
         else []
     )
-    added = counted(sum(one.count for one in items), "more cluster")
+    added = counted(sum(item.count for item in items), "more cluster")
     return f"possible with {added}: {'; '.join(places + more)}"
 
 
@@ -150,8 +150,8 @@ def exact_text(
         if record.sequence and record.missed:
             lines.append(f"one order: {', '.join(record.sequence)}")
         lines += [
-            f"{one.name}: {one.greedy:,} → {one.exact:,}"
-            for one in compared_numbers(record)
+            f"{number.name}: {number.greedy:,} → {number.exact:,}"
+            for number in compared_numbers(record)
         ]
     elif "conflict" in parts:
         lines += conflict_sentences(record, policy)

@@ -254,7 +254,7 @@ def conditions_of_hub(
 
     `current` has the values of those about the present generation: a hub copies no others.
     """
-    by_sort = {one["type"]: one for one in stated}
+    by_sort = {document["type"]: document for document in stated}
     conditions = [picked]
     for sort in SORTS:
         if sort not in current or sort not in by_sort:
@@ -313,26 +313,31 @@ def conditions_in_all(
 
     See `rules/lifecycle.md#placement-status`.
     """
-    by_cluster = [{one.sort: one for one in conditions} for conditions in clusters]
+    by_cluster = [
+        {condition.sort: condition for condition in conditions}
+        for conditions in clusters
+    ]
     summary: list[Condition] = []
     for sort in SORTS if by_cluster else ():
-        each = [one[sort] for one in by_cluster if sort in one]
+        each = [document[sort] for document in by_cluster if sort in document]
         if not each:
             continue
         status = next(
             truth
             for truth in (Truth.UNKNOWN, Truth.FALSE, Truth.TRUE)
-            if any(one.status is truth for one in each)
+            if any(condition.status is truth for condition in each)
         )
-        each = [one for one in each if one.status is status]
+        each = [condition for condition in each if condition.status is status]
         reason, words = _IN_ALL[sort, status]
-        if any(one.reason == _OVERRIDDEN for one in each):
+        if any(condition.reason == _OVERRIDDEN for condition in each):
             reason = _OVERRIDDEN
             words = (
                 "The selected resources are successfully overridden in {} cluster(s)"
             )
         before = noted.get(sort)
-        since = max((one.since for one in each if one.since), default=None)
+        since = max(
+            (condition.since for condition in each if condition.since), default=None
+        )
         if before and before[0] == status.value:
             since = datetime.fromisoformat(before[1])
         summary.append(Condition(sort, status, reason, words.format(len(each)), since))
@@ -344,9 +349,9 @@ def conditions_in_all(
 def noted_of(conditions: Iterable[Condition]) -> dict[str, list[str]]:
     """Return conditions as rows keep them, without the first: that one is the scheduler's."""
     return {
-        one.sort: [one.status.value, one.since.isoformat()]
-        for one in conditions
-        if one.since and one.sort != "Scheduled"
+        condition.sort: [condition.status.value, condition.since.isoformat()]
+        for condition in conditions
+        if condition.since and condition.sort != "Scheduled"
     }
 
 
@@ -395,22 +400,32 @@ def failed_objects(
 
     `wrapped` are the identities of those in envelopes, each with kind and name of its envelope.
     """
-    envelopes = {tuple(one[:4]): one[4:] for one in wrapped}
+    envelopes = {tuple(sequence[:4]): sequence[4:] for sequence in wrapped}
     documents = []
-    for one in islice(objects, _MOST_FAILED):
-        place = filled(namespace=one.namespace)
+    for object_fault in islice(objects, _MOST_FAILED):
+        place = filled(namespace=object_fault.namespace)
         identity: Plain = {
-            "group": one.group,
-            "version": one.version,
-            "kind": one.kind,
-            "name": one.name,
+            "group": object_fault.group,
+            "version": object_fault.version,
+            "kind": object_fault.kind,
+            "name": object_fault.name,
             **place,
         }
         # KubeFleet has one reason for whatever a report lacks.
-        reason = "FailedToReportDiff" if condition.sort == "DiffReported" else one.code
-        failed = replace(condition, reason=reason, message=one.message)
-        version = f"{one.group}/{one.version}" if one.group else one.version
-        if envelope := envelopes.get((version, one.kind, one.namespace, one.name)):
+        reason = (
+            "FailedToReportDiff"
+            if condition.sort == "DiffReported"
+            else object_fault.code
+        )
+        failed = replace(condition, reason=reason, message=object_fault.message)
+        version = (
+            f"{object_fault.group}/{object_fault.version}"
+            if object_fault.group
+            else object_fault.version
+        )
+        if envelope := envelopes.get(
+            (version, object_fault.kind, object_fault.namespace, object_fault.name)
+        ):
             kind, name = envelope
             identity["envelope"] = {"type": kind, "name": name, **place}
         documents.append({**identity, "condition": failed.plain(generation=generation)})
@@ -449,8 +464,8 @@ def not_scheduled(
     """
     failed = replace(scheduled, status=Truth.FALSE, reason="ScheduleFailed")
     return [
-        {"conditions": [replace(failed, message=one).plain(generation=generation)]}
-        for one in reasons
+        {"conditions": [replace(failed, message=reason).plain(generation=generation)]}
+        for reason in reasons
     ]
 
 
@@ -465,4 +480,6 @@ def plain_in_all(
     conditions: Iterable[Condition], *, generation: int, kind: str
 ) -> list[Plain]:
     """Return the conditions of a placement as a hub writes them, named after its kind."""
-    return [one.plain(generation=generation, prefix=kind) for one in conditions]
+    return [
+        condition.plain(generation=generation, prefix=kind) for condition in conditions
+    ]

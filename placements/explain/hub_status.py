@@ -80,16 +80,16 @@ def hub_status(decision: Decision) -> HubStatus | None:
     ]
     for state in (BindingState.SCHEDULED, BindingState.BOUND):
         placed += [binding for binding in kept if binding.state is state]
-    for one in placed:
-        affinity = integer_score(one.affinity_score)
-        spread = integer_score(one.topology_spread_score)
+    for binding in placed:
+        affinity = integer_score(binding.affinity_score)
+        spread = integer_score(binding.topology_spread_score)
         selected.append(
             _decision(
-                one.cluster,
+                binding.cluster,
                 selected=True,
                 affinity=affinity,
                 spread=spread,
-                reason=why_selected(one.cluster, affinity, spread),
+                reason=why_selected(binding.cluster, affinity, spread),
             )
         )
     not_found = [

@@ -51,21 +51,25 @@ def impact_document(impact: Any, gates: Sequence[Any]) -> dict[str, Any]:
                 ],
                 "rolloutSeconds": row.rollout_seconds,
                 "fresh": {"joins": row.fresh_joins, "leaves": row.fresh_leaves},
-                "findings": [finding_document(row.name, one) for one in row.findings],
+                "findings": [
+                    finding_document(row.name, finding) for finding in row.findings
+                ],
             }
             for row in impact.changed
         ],
-        "incomplete": any(one.is_incomplete for one in impact.notes),
-        "notes": [note_document(one) for one in impact.notes],
-        "fleetFindings": [finding_document("", one) for one in impact.fleet_findings],
+        "incomplete": any(note.is_incomplete for note in impact.notes),
+        "notes": [note_document(note) for note in impact.notes],
+        "fleetFindings": [
+            finding_document("", finding) for finding in impact.fleet_findings
+        ],
         "gates": [
             {
-                "gate": one.gate,
-                "state": str(one.state),
-                "placement": one.row.name if one.row else None,
-                "message": one.message,
+                "gate": gate.gate,
+                "state": str(gate.state),
+                "placement": gate.row.name if gate.row else None,
+                "message": gate.message,
             }
-            for one in gates
+            for gate in gates
         ],
     }
 
@@ -82,13 +86,13 @@ def note_document(one: Any) -> dict[str, Any]:
 def notes_sarif(notes: Sequence[Any]) -> list[SarifResult]:
     return [
         SarifResult(
-            "not-rendered" if one.is_incomplete else "not-read",
+            "not-rendered" if note.is_incomplete else "not-read",
             "warning",
-            one.message,
-            one.file,
-            one.line,
+            note.message,
+            note.file,
+            note.line,
         )
-        for one in notes
+        for note in notes
     ]
 
 
@@ -123,7 +127,7 @@ def impact_markdown(
         f"{marked[one.is_incomplete]} {_short(f'{one.file}:{one.line}: {one.message}')}"
         for one in sorted(impact.notes, key=lambda one: not one.is_incomplete)
     )
-    failed = [one for one in gates if one.state != "passed"]
+    failed = [gate for gate in gates if gate.state != "passed"]
     marks = {"broken": "❌", "undetermined": "❔"}
     gate_lines = (
         f"{marks[one.state]} `{one.gate}` {_short(one.message)}" for one in failed
@@ -132,9 +136,11 @@ def impact_markdown(
     lines += [f"- {line}" for line in shown]
     if gates and not failed:
         lines.append(f"✅ {len(gates)} gates passed.")
-    findings = [(row.name, one) for row in impact.changed for one in row.findings]
     findings = [
-        *(("labels of the fleet", one) for one in impact.fleet_findings),
+        (row.name, finding) for row in impact.changed for finding in row.findings
+    ]
+    findings = [
+        *(("labels of the fleet", finding) for finding in impact.fleet_findings),
         *findings,
     ]
     if findings:
@@ -229,24 +235,24 @@ def impact_sarif(impact: Any, gates: Sequence[Any], *, version: str) -> str:
     results += notes_sarif(impact.notes)
     results += [
         SarifResult(
-            one.rule,
-            SARIF_LEVELS[one.severity],
-            f"{row.name}: {one.message}",
+            finding.rule,
+            SARIF_LEVELS[finding.severity],
+            f"{row.name}: {finding.message}",
             row.where.file,
             row.where.line,
         )
         for row in impact.changed
-        for one in row.findings
+        for finding in row.findings
     ]
     results += [
         SarifResult(
-            one.gate,
-            "error" if one.state == "broken" else "warning",
-            one.message,
-            *((one.row.where.file, one.row.where.line) if one.row else (NAME, 1)),
+            gate.gate,
+            "error" if gate.state == "broken" else "warning",
+            gate.message,
+            *((gate.row.where.file, gate.row.where.line) if gate.row else (NAME, 1)),
         )
-        for one in gates
-        if one.state == "undetermined"
-        or (one.state == "broken" and one.gate != "checks")
+        for gate in gates
+        if gate.state == "undetermined"
+        or (gate.state == "broken" and gate.gate != "checks")
     ]
     return sarif_text(results, TITLES, version=version)

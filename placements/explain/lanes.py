@@ -121,7 +121,7 @@ class Lane:
 
     @property
     def end(self) -> float:
-        size = sum(one.size for one in self.segments)
+        size = sum(segment.size for segment in self.segments)
         # The words of a domain that blocks are in its band, where it has room.
         if self.others == BLOCKING_WORDS:
             return size
@@ -154,12 +154,12 @@ class LanePanel:
     def inside(self) -> int:
         # The clusters that a lane is wide on a phone, where those not placed are below.
         return max(
-            1, *(max(one.placed + one.added, one.high or 0) for one in self.lanes)
+            1, *(max(lane.placed + lane.added, lane.high or 0) for lane in self.lanes)
         )
 
     @property
     def is_numbered(self) -> bool:
-        return any(one.number for lane in self.lanes for one in lane.segments)
+        return any(segment.number for lane in self.lanes for segment in lane.segments)
 
     @property
     def marks(self) -> set[Mark]:
@@ -219,7 +219,9 @@ class _Moment:
         """Key and value of what ended an unfulfilled decision, from its last step on."""
         if self.round and self.round.number < self.decision.number_of_rounds:
             return []
-        return [(one.topology_key, one.group) for one in pinned_groups(self.decision)]
+        return [
+            (group.topology_key, group.group) for group in pinned_groups(self.decision)
+        ]
 
     def marks(self, place: int) -> Ints:
         """Return the code of the mark of every cluster for the constraint at a place of the policy."""
@@ -266,7 +268,7 @@ class _Moment:
                 LaneBlock(mark, self.names[at], self.names[at], numbers.get(at, 0))
                 for at in members
             ]
-        kept = max(sum(one.mark in INSIDE for one in segments), MOST_SLOTS - 1)
+        kept = max(sum(segment.mark in INSIDE for segment in segments), MOST_SLOTS - 1)
         if len(segments) > MOST_SLOTS and (rest := segments[kept:]):
             segments[kept:] = [LaneBlock(rest[0].mark, f"+{len(rest)} more")]
         return tuple(segments)
@@ -323,8 +325,8 @@ def placed_panels(
     panels = lane_panels(decision, before=before)
     if panels or decision.is_failed:
         return tuple(
-            replace(one, note=f"{one.measure} {one.skew}" * one.is_limited)
-            for one in panels
+            replace(panel, note=f"{panel.measure} {panel.skew}" * panel.is_limited)
+            for panel in panels
         )
     key = dividing_key(decision)
     if not key:
@@ -339,7 +341,9 @@ def placed_panels(
 def dividing_key(decision: Decision) -> str:
     """Return the region, else the first label with several values, some of them shared."""
     fleet = decision.cycle.fleet
-    known = sorted({key for one in fleet.clusters[:_SAMPLE] for key in one.labels})
+    known = sorted(
+        {key for cluster in fleet.clusters[:_SAMPLE] for key in cluster.labels}
+    )
     known.sort(key=lambda key: key.rpartition("/")[2] != "region")
     for key in known:
         if 1 < len(fleet.label(key).values) <= _MOST_GROUPS:
@@ -476,9 +480,11 @@ def _keyless_lane(
             None,
             tuple(
                 replace(
-                    one, size=one.size * min(1, room / sum(each.size for each in line))
+                    block,
+                    size=block.size
+                    * min(1, room / sum(lane_block.size for lane_block in line)),
                 )
-                for one in line
+                for block in line
             ),
             others,
             int(np.count_nonzero(groups.codes[moment.placed] == ABSENT)),
@@ -510,7 +516,7 @@ def _others_words(marks: Ints, moment: _Moment, domain: tuple[str, str]) -> str:
     blocked = numbers[Mark.BLOCKED]
     # With the selected one, as the ranking counts.
     marks_of_candidates = (Mark.CANDIDATE, Mark.COSTLY, Mark.BLOCKED, Mark.NEW)
-    candidates = sum(numbers[one] for one in marks_of_candidates)
+    candidates = sum(numbers[mark] for mark in marks_of_candidates)
     words = counted(candidates, "candidate")
     if blocked:
         first = f"{words}, " * (blocked < candidates)

@@ -73,8 +73,8 @@ def stuck_words(decision: Decision) -> str:
     if decision.is_failed:
         return headline(decision)
     by_count = grouped(
-        ((one.count, one.has_candidates), f"{one.topology_key}={one.group}")
-        for one in pinned_groups(decision)
+        ((group.count, group.has_candidates), f"{group.topology_key}={group.group}")
+        for group in pinned_groups(decision)
     )
     sentences = []
     for (count, has_candidates), groups in by_count.items():
@@ -237,12 +237,12 @@ def _sentence(
 def loss_name(level: str, value: str) -> str:
     """Return a loss in words: "cluster bravelion", "region=east", "region=east and region=west"."""
     key = pair_key(level) or level
-    domains = " and ".join(f"{key}={one}" for one in value.split(AND))
+    domains = " and ".join(f"{key}={part}" for part in value.split(AND))
     return f"cluster {value}" if level == CLUSTER else domains
 
 
 def what_if_query(level: str, value: str, variant: str) -> dict[str, str]:
-    labels = " ".join(f"{pair_key(level) or level}:{one}" for one in value.split(AND))
+    labels = " ".join(f"{pair_key(level) or level}:{part}" for part in value.split(AND))
     chosen = {"cluster": value} if level == CLUSTER else {"label": labels}
     return {**chosen, "variant": variant}
 

@@ -26,18 +26,20 @@ def decision_groups(
     strategy = spec.decision_strategy and spec.decision_strategy.group_strategy
     strategy = strategy or DecisionGroupStrategy()
     length = _length(strategy, len(selected))
-    rest = {one.name: one for one in sorted(selected, key=lambda one: one.name)}
+    rest = {
+        cluster.name: cluster for cluster in sorted(selected, key=lambda one: one.name)
+    }
     pieces: list[tuple[str, list[str]]] = []
     for group in strategy.decision_groups:
         selector = group.group_cluster_selector or RequiredClusterSelector()
         names = [
-            one.name
-            for one in rest.values()
-            if selects(selector.label_selector, one.labels)
-            and selects(selector.claim_selector, one.properties)
+            cluster.name
+            for cluster in rest.values()
+            if selects(selector.label_selector, cluster.labels)
+            and selects(selector.claim_selector, cluster.properties)
         ]
         pieces += [(group.group_name, piece) for piece in _pieces(names, length)]
-        rest = {key: one for key, one in rest.items() if key not in names}
+        rest = {key: cluster for key, cluster in rest.items() if key not in names}
     pieces += [("", piece) for piece in _pieces(list(rest), length)]
 
     groups = []

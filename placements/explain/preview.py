@@ -86,7 +86,9 @@ def removal_sentences(decision: Decision, names: Sequence[str]) -> list[str]:
     if decision.kind is not CycleKind.SCALE_DOWN:
         return []
     outcomes = map(Outcomes(decision).of, names[:MOST_REMOVALS])
-    return [f"{one.cluster}: {outcome_sentences(one)[0]}" for one in outcomes]
+    return [
+        f"{outcome.cluster}: {outcome_sentences(outcome)[0]}" for outcome in outcomes
+    ]
 
 
 def pick_lines(decision: Decision) -> Iterator[PickLine]:

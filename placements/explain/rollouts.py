@@ -53,14 +53,14 @@ RELEASED = "released on all clusters; the resources stay there"
 def finished_reason(state: RolloutState) -> str:
     """Return how a rollout ended that had nothing more to do: complete, or which clusters are missing."""
     if state.deletion:
-        holding = sum(one.has_resources for one in state.clusters)
+        holding = sum(cluster.has_resources for cluster in state.clusters)
         complete = RELEASED if state.deletion.abandons else REMOVED
         return (
             f"{counted(holding, 'cluster')} may still hold resources"
             if holding
             else complete
         )
-    selected = [one for one in state.clusters if one.wanted is not None]
+    selected = [cluster for cluster in state.clusters if cluster.wanted is not None]
     available = sum(map(state.is_available, selected))
     required = max(state.number_required, len(selected))
     if len(selected) == available == required:
@@ -70,7 +70,7 @@ def finished_reason(state: RolloutState) -> str:
 
 def phase_sentence(result: RollingUpdateResult) -> str:
     """Return what a rollout does now; that it is paused or stopped comes before everything else."""
-    reasons = {one.reason for one in result.blocked}
+    reasons = {cluster.reason for cluster in result.blocked}
     if BlockReason.PAUSED in reasons or BlockReason.STOPPED in reasons:
         word = "Paused" if BlockReason.PAUSED in reasons else "Stopped"
         return f"{word}: no new updates start{', running updates finish' if result.in_progress else ''}"
@@ -184,7 +184,9 @@ def unblock_sentence(blocked: BlockedCluster, result: RollingUpdateResult) -> st
             sentence = _becoming_available(result)
         case BlockReason.CEILING | BlockReason.DELETION_LIMIT:
             names = [
-                one.cluster for one in result.in_progress if one.phase is Phase.REMOVING
+                cluster.cluster
+                for cluster in result.in_progress
+                if cluster.phase is Phase.REMOVING
             ]
             names += [
                 action.cluster
@@ -230,13 +232,17 @@ def away_sentence(
     result: RollingUpdateResult, reason: BlockReason = BlockReason.UNREACHABLE
 ) -> str:
     """Return the unreachable, or not available, clusters of a result, and since when; empty without one."""
-    away = [one for one in result.blocked if one.reason is reason]
+    away = [cluster for cluster in result.blocked if cluster.reason is reason]
     if not away:
         return ""
-    since = _since(min((one.since for one in away if one.since), default=None))
-    first = ", the first" if len({one.since for one in away}) > 1 else ""
+    since = _since(
+        min((cluster.since for cluster in away if cluster.since), default=None)
+    )
+    first = ", the first" if len({cluster.since for cluster in away}) > 1 else ""
     word = "Unreachable" if reason is BlockReason.UNREACHABLE else "Not available"
-    return f"{word}{first}{since}: {first_names([one.cluster for one in away])}."
+    return (
+        f"{word}{first}{since}: {first_names([cluster.cluster for cluster in away])}."
+    )
 
 
 def _since(moment: datetime | None) -> str:
@@ -271,15 +277,17 @@ _WHY_BLOCKED = {
 
 
 def _becoming_available(result: RollingUpdateResult) -> str:
-    starting = [one.cluster for one in result.actions if not isinstance(one, Remove)]
+    starting = [
+        action.cluster for action in result.actions if not isinstance(action, Remove)
+    ]
     blocked: dict[BlockReason, list[str]] = {reason: [] for reason in BlockReason}
-    for one in result.blocked:
-        blocked[one.reason].append(one.cluster)
+    for cluster in result.blocked:
+        blocked[cluster.reason].append(cluster.cluster)
     clauses = [
-        f"{one.cluster} is available"
-        + (f" at {moment_words(one.available_at)}" if one.available_at else "")
-        for one in result.in_progress
-        if one.phase is not Phase.REMOVING
+        f"{cluster.cluster} is available"
+        + (f" at {moment_words(cluster.available_at)}" if cluster.available_at else "")
+        for cluster in result.in_progress
+        if cluster.phase is not Phase.REMOVING
     ]
     late = blocked[BlockReason.NOT_AVAILABLE]
     clauses += [f"{name} is available" for name in (*starting, *late)]
@@ -329,13 +337,13 @@ def blocked_groups(result: RollingUpdateResult) -> list[BlockedGroup]:
             ),
         )
         why = blocked_sentence(first, result, clusters=len(group))
-        if len({one.since for one in group}) > 1:
+        if len({cluster.since for cluster in group}) > 1:
             why = why.replace(" since", ", the first since")
         groups.append(
             BlockedGroup(
                 first.reason,
                 len(group),
-                tuple(one.cluster for one in group[:MOST_SHOWN]),
+                tuple(cluster.cluster for cluster in group[:MOST_SHOWN]),
                 why,
                 unblock_sentence(first, result),
                 first.retry_at,
@@ -346,7 +354,7 @@ def blocked_groups(result: RollingUpdateResult) -> list[BlockedGroup]:
 
 def wave_counts(waves: Sequence[Sequence[str]]) -> str:
     """Return how many clusters each wave has: "3, 3, 3, 1"."""
-    counts = [str(len(one)) for one in waves]
+    counts = [str(len(wave)) for wave in waves]
     return (
         ", ".join(counts)
         if len(counts) <= MOST_SHOWN
@@ -374,11 +382,11 @@ def with_names(
     """Return a result with the names of versions in place of the versions."""
     blocked = [
         replace(
-            one,
-            running=version_name(one.running, names),
-            wanted=wanted_name(one.wanted, one.running, names),
+            cluster,
+            running=version_name(cluster.running, names),
+            wanted=wanted_name(cluster.wanted, cluster.running, names),
         )
-        for one in result.blocked
+        for cluster in result.blocked
     ]
     return replace(result, blocked=tuple(blocked))
 
@@ -391,34 +399,36 @@ def result_document(result: RollingUpdateResult) -> dict[str, Any]:
     removals = result.blocked_removals
     return {
         "verdict": str(result.phase),
-        "actions": [action_document(one) for one in result.actions],
+        "actions": [action_document(action) for action in result.actions],
         "budgets": budget_document(result.budgets),
         "waiting": [
             {
-                "cluster": one.cluster,
-                "block": str(one.reason),
-                "action": action_document(one.action) if one.action else None,
-                "running": one.running,
-                "wanted": one.wanted,
-                "until": _timestamp(one.retry_at),
-                "forgettableFrom": _timestamp(one.abandonable_from),
-                "since": _timestamp(one.since),
+                "cluster": cluster.cluster,
+                "block": str(cluster.reason),
+                "action": action_document(cluster.action) if cluster.action else None,
+                "running": cluster.running,
+                "wanted": cluster.wanted,
+                "until": _timestamp(cluster.retry_at),
+                "forgettableFrom": _timestamp(cluster.abandonable_from),
+                "since": _timestamp(cluster.since),
             }
-            for one in result.blocked[:MOST_LISTED]
+            for cluster in result.blocked[:MOST_LISTED]
         ],
         "waitingCounts": dict(
-            sorted(Counter(str(one.reason) for one in result.blocked).items())
+            sorted(Counter(str(cluster.reason) for cluster in result.blocked).items())
         ),
         "underWay": [
             {
-                "cluster": one.cluster,
-                "phase": str(one.phase),
-                "until": _timestamp(one.available_at),
+                "cluster": cluster.cluster,
+                "phase": str(cluster.phase),
+                "until": _timestamp(cluster.available_at),
             }
-            for one in result.in_progress[:MOST_LISTED]
+            for cluster in result.in_progress[:MOST_LISTED]
         ],
         "underWayCounts": dict(
-            sorted(Counter(str(one.phase) for one in result.in_progress).items())
+            sorted(
+                Counter(str(cluster.phase) for cluster in result.in_progress).items()
+            )
         ),
         "until": _timestamp(result.requeue_at),
         "unreachable": list(result.unreachable),
@@ -475,7 +485,7 @@ def result_from_document(
         ),
         tuple(document["unreachable"]),
         tuple(document["mayStillHold"]),
-        actions=tuple(_action(one) for one in document["actions"]),
+        actions=tuple(_action(action) for action in document["actions"]),
         requeue_at=_moment(document["until"]),
     )
     return with_names(result, names or {})
@@ -504,7 +514,7 @@ def _action(document: Document) -> Action:
 
 
 _REASONS = {
-    str(one): one for one in UpdateReason
+    str(update_reason): update_reason for update_reason in UpdateReason
 }  # a rollout may have thousands of actions
 
 
@@ -534,17 +544,17 @@ def result_sentences(
         "budgets": budget_sentences(result.budgets, is_initial=is_initial),
         "waiting": [
             {
-                "block": str(one.reason),
-                "count": one.count,
-                "clusters": list(one.clusters),
-                "why": one.why,
-                "freedBy": one.unblocks_when,
+                "block": str(group.reason),
+                "count": group.count,
+                "clusters": list(group.clusters),
+                "why": group.why,
+                "freedBy": group.unblocks_when,
             }
-            for one in blocked_groups(result)
+            for group in blocked_groups(result)
         ],
         "underWay": [
-            f"{one.cluster}: {in_progress_sentence(one)}"
-            for one in result.in_progress[:MOST_SHOWN]
+            f"{cluster.cluster}: {in_progress_sentence(cluster)}"
+            for cluster in result.in_progress[:MOST_SHOWN]
         ],
         "heldBack": blocked_removals_sentence(removals) if removals else None,
     }
@@ -603,7 +613,7 @@ def plan_document(
             {
                 "number": wave.number,
                 "count": len(wave.actions),
-                "actions": [planned_action(one) for one in wave.actions],
+                "actions": [planned_action(action) for action in wave.actions],
                 "budgets": budget_document(wave.budgets),
             }
             for wave in plan.waves

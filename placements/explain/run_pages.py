@@ -78,7 +78,9 @@ def with_troubles(
     """Return how far clusters have come, where those that are not available by the last sync say so."""
     if result is None:
         return dict(parts)
-    late = {one.cluster for one in result.blocked if one.reason in OWN_REASONS}
+    late = {
+        cluster.cluster for cluster in result.blocked if cluster.reason in OWN_REASONS
+    }
     found = {**dict.fromkeys(late, _OPEN), **dict.fromkeys(result.unreachable, _SOUND)}
     troubles = {
         name: Part.NOT_AVAILABLE
@@ -162,13 +164,13 @@ def wait_rows(
     alike: dict[tuple[str, str, datetime | None], list[str]] = {}
     if result.actions:
         alike["starting", "", None] = [action.cluster for action in result.actions]
-    for one in result.in_progress:
+    for cluster in result.in_progress:
         key = (
-            in_progress_sentence(one),
-            messages.get(one.cluster, ""),
-            one.available_at,
+            in_progress_sentence(cluster),
+            messages.get(cluster.cluster, ""),
+            cluster.available_at,
         )
-        alike.setdefault(key, []).append(one.cluster)
+        alike.setdefault(key, []).append(cluster.cluster)
     for (words, message, until), clusters in alike.items():
         state = words.partition(" until")[0]
         why = message and f"{message.removesuffix('.')}."
@@ -320,17 +322,19 @@ def _facts_of(
     available_since: datetime | None,
 ) -> Sequence[tuple[str, str, datetime | None]]:
     """Return how many of the updated clusters are available, and how their updates went."""
-    available = sum(parts[one.name] is Part.UPDATED for one in done)
+    available = sum(parts[step.name] is Part.UPDATED for step in done)
     level, words = "attention", f"{available:,} of {len(done):,} updated are available"
     if available == len(done):
         level = "healthy"
-    failed = sum(parts[one.name] is Part.FAILED for one in done)
-    retries = counted(sum(one.failures for one in done), "retry").replace("rys", "ries")
+    failed = sum(parts[step.name] is Part.FAILED for step in done)
+    retries = counted(sum(step.failures for step in done), "retry").replace(
+        "rys", "ries"
+    )
     went = f"{failed:,} failed, {retries}"
     spans = sorted(
-        seconds_between(one.started_at, one.done_at)
-        for one in done
-        if one.started_at and one.done_at
+        seconds_between(step.started_at, step.done_at)
+        for step in done
+        if step.started_at and step.done_at
     )
     if spans:
         ends = dict.fromkeys((duration_text(spans[0]), duration_text(spans[-1])))

@@ -78,12 +78,12 @@ class RunColumn:
 
     @property
     def troubled(self) -> list[Dot]:
-        return [one for one in self.dots if one.level in ("attention", "failed")]
+        return [dot for dot in self.dots if dot.level in ("attention", "failed")]
 
     @property
     def counts(self) -> list[tuple[str, str, int]]:
         """The level, the words and the number of clusters of each state."""
-        states = Counter((one.level, one.words) for one in self.dots)
+        states = Counter((dot.level, dot.words) for dot in self.dots)
         return [(level, words, count) for (level, words), count in states.items()]
 
 
@@ -136,7 +136,9 @@ class RunPicture:
     @property
     def rows(self) -> int:
         """How many rows of dots the fullest column has; a bar is as high as five."""
-        shown = [len(one.dots) for one in self.columns if not self.has_bar(one)]
+        shown = [
+            len(column.dots) for column in self.columns if not self.has_bar(column)
+        ]
         if len(shown) < len(self.columns):
             shown.append(BAR_ROWS * 2)
         rows = max(shown, default=0)
@@ -147,7 +149,7 @@ class RunPicture:
     @property
     def most(self) -> int:
         """How many clusters the highest bar has; joined columns have a scale of their own."""
-        apart = (len(one.dots) for one in self.columns if not one.is_joined)
+        apart = (len(column.dots) for column in self.columns if not column.is_joined)
         return max(apart, default=1)
 
     @property
@@ -160,7 +162,7 @@ class RunPicture:
 
     @property
     def barred_columns(self) -> list[tuple[float, RunColumn]]:
-        return [one for one in self.placed_columns if self.has_bar(one[1])]
+        return [column for column in self.placed_columns if self.has_bar(column[1])]
 
     @property
     def is_named(self) -> bool:
@@ -181,9 +183,9 @@ class RunPicture:
     def marks(self) -> list[tuple[int, float]]:
         """The numbers at the start of the line, from below, with heights in percent."""
         marks = [(0, 0.0)]
-        for one in reversed(self.labels):
-            if one.height - marks[-1][1] >= _LETTERS:
-                marks.append((one.value, one.height))
+        for label in reversed(self.labels):
+            if label.height - marks[-1][1] >= _LETTERS:
+                marks.append((label.value, label.height))
         return marks
 
     @property
@@ -312,16 +314,18 @@ def wave_columns(
     for number, (wave, end) in enumerate(zip(waves, ends, strict=False), 1):
         is_active = is_running and number == len(waves)
         moves = [
-            one.ended for one in wave if one.ended is not None and one.ended <= end
+            start.ended
+            for start in wave
+            if start.ended is not None and start.ended <= end
         ]
-        moved = max([*moves, *(one.at for one in wave)])
+        moved = max([*moves, *(start.at for start in wave)])
         pause: tuple[str, ...] | None = None
         if is_active:
             pause = rest
         elif number < len(waves) and end - moved > gap:
             pause = ("No start",)
         column = replace(
-            _column(f"{number}", [one.cluster for one in wave], dots),
+            _column(f"{number}", [start.cluster for start in wave], dots),
             start=wave[0].at,
             end=end,
             is_current=is_active,
@@ -362,15 +366,15 @@ def _column(
     *,
     note: str = "",
 ) -> RunColumn:
-    own = [dots[one] for one in clusters if one in dots]
+    own = [dots[cluster] for cluster in clusters if cluster in dots]
     own.sort(key=lambda one: _WORST_FIRST[one.level])
     return RunColumn(name, note or _done_words(own), tuple(own))
 
 
 def _done_words(dots: Sequence[Dot], words: str = "{done:,} of {kept:,}") -> str:
     """Return how many of the clusters that stay are done, and how many were removed."""
-    kept = [one for one in dots if one.words != Part.REMOVED]
-    done = sum(one.level == "healthy" for one in kept)
+    kept = [dot for dot in dots if dot.words != Part.REMOVED]
+    done = sum(dot.level == "healthy" for dot in kept)
     removed = len(dots) - len(kept)
     parts = [words.format(done=done, kept=len(kept))] * bool(kept)
     return ", ".join(parts + [f"{removed:,} removed"] * bool(removed))
@@ -442,8 +446,8 @@ def run_picture(
     """
     drawn = RunPicture(tuple(columns), (), (), (), 1, None, "", unit)
     placed = drawn.placed_columns
-    size = sum(len(one.dots) for one in columns)
-    known = [one for _, one in moments] or [
+    size = sum(len(column.dots) for column in columns)
+    known = [rollout_progress for _, rollout_progress in moments] or [
         RolloutProgress(size, 0, 0, 0, size, 0, size)
     ]
     first = known[0]
@@ -453,14 +457,18 @@ def run_picture(
     minimum = progress.min_available * bool(first.available)
     missing = max(0, first.number - first.available)
     now = None
-    if is_running and any(one.start is not None for one in columns):
+    if is_running and any(column.start is not None for column in columns):
         now = place_of(until, placed)
     # What a run ends with has a piece of the axis, too.
     last = drawn.slots * (0.95 + 0.05 * is_running)
     # What a run finds is so from its start, also where its first column took no time.
     points = [
-        LinePoint((turn > 0) * min(place_of(at, placed), last), one.old, one.new)
-        for turn, (at, one) in enumerate(_thinned(moments))
+        LinePoint(
+            (turn > 0) * min(place_of(at, placed), last),
+            rollout_progress.old,
+            rollout_progress.new,
+        )
+        for turn, (at, rollout_progress) in enumerate(_thinned(moments))
     ]
     planned: list[LinePoint] = []
     if is_running or not moments:
@@ -487,7 +495,12 @@ def run_picture(
     ]
     if lowest or not moments:
         labels.append((f"all {number:,}", number))
-    heights = (1, number, *(one.available for one in points), *dict(labels).values())
+    heights = (
+        1,
+        number,
+        *(point.available for point in points),
+        *dict(labels).values(),
+    )
     top = max(heights) * 1.25  # with room for the title
     if planned:
         labels.append((f"{points[-1].available:,} expected", points[-1].available))
@@ -509,7 +522,11 @@ def run_picture(
             [
                 counted(sum(bool(column.dots) for column in columns), unit),
                 f"{available} clusters available",
-                *(f"{one.name} {one.lasting}" for one in columns if one.is_break),
+                *(
+                    f"{column.name} {column.lasting}"
+                    for column in columns
+                    if column.is_break
+                ),
             ]
         ),
         available=available,
@@ -551,11 +568,11 @@ def _planned_points(
     old, new, number = progress.old, progress.new, progress.number
     points = []
     for place, column in placed:
-        left = [one for one in column.dots if one.level != "healthy"]
+        left = [dot for dot in column.dots if dot.level != "healthy"]
         # What the plan ends with has a piece of the axis, too.
         width = column.width * (0.95 if column is placed[-1][1] else 1.0)
         if column.is_current:
-            new += sum(one.level == "progress" for one in left)
+            new += sum(dot.level == "progress" for dot in left)
             points.append(LinePoint(place + width, old, new, is_planned=True))
         elif column.start is None and left:
             # A stage updates as many clusters at once as its minimum leaves; a wave all of them.
@@ -581,14 +598,16 @@ def _ticks(
     placed: Sequence[tuple[float, RunColumn]], now: float | None, until: float
 ) -> list[tuple[float, str]]:
     """Return the times of the starts, or of a plan how many clusters are updated after each wave."""
-    started = [(place, one) for place, one in placed if one.start is not None]
+    started = [(place, column) for place, column in placed if column.start is not None]
     if not started:
         counts, ticks = 0, [(0.0, "0")]
         for place, column in placed:
             counts += len(column.dots)
             ticks.append((place + column.width, f"{counts:,}"))
         return ticks
-    starts = {duration_text(one.start or 0): place for place, one in reversed(started)}
+    starts = {
+        duration_text(column.start or 0): place for place, column in reversed(started)
+    }
     ticks = [(place, words) for words, place in reversed(starts.items())]
     place, last = started[-1]
     if now is not None:
@@ -626,7 +645,9 @@ def stage_columns(
     def approval(asked: datetime | None, given: datetime | None, stage: Stage) -> None:
         if asked is None:
             return
-        start = max([seconds(asked), *(one.end or 0.0 for one in columns[-1:])])
+        start = max(
+            [seconds(asked), *(run_column.end or 0.0 for run_column in columns[-1:])]
+        )
         column = RunColumn(
             f"Approval of {stage.name}",
             start=start,

@@ -23,7 +23,7 @@ def sarif_text(
 ) -> str:
     """Return a document with the rules that found something; `titles` has what is known about rules."""
     several = list(results)
-    rules = list(dict.fromkeys(one.rule for one in several))
+    rules = list(dict.fromkeys(result.rule for result in several))
     descriptions = [
         {"id": rule}
         | ({"shortDescription": {"text": titles[rule]}} if rule in titles else {})
@@ -33,7 +33,7 @@ def sarif_text(
         "tool": {
             "driver": {"name": "FleetUI", "version": version, "rules": descriptions}
         },
-        "results": [_result_document(one, rules) for one in several],
+        "results": [_result_document(result, rules) for result in several],
     }
     return (
         json.dumps({"version": "2.1.0", "runs": [run]}, ensure_ascii=False, indent=2)

@@ -82,9 +82,9 @@ _LONGEST_MESSAGE = 4096
 def hub_run_sentences(status: Mapping[str, Any]) -> list[str]:
     """Return the status of a run on a live hub: the message of the condition that counts now."""
     by_type = {
-        one.get("type"): one
-        for one in status.get("conditions") or ()
-        if isinstance(one, Mapping)
+        condition.get("type"): condition
+        for condition in status.get("conditions") or ()
+        if isinstance(condition, Mapping)
     }
     order = ("Succeeded", "Progressing", "Initialized")
     return [_condition_sentence(by_type[kind]) for kind in order if kind in by_type][:1]
@@ -168,7 +168,7 @@ def override_sentence(failure: OverrideFailed, cluster: str) -> str:
 
 def hub_eviction_sentence(conditions: Sequence[Mapping[str, Any]]) -> str:
     """Return the result of an eviction on a live hub: the message of the condition that decides."""
-    by_type = {one.get("type"): one for one in conditions}
+    by_type = {condition.get("type"): condition for condition in conditions}
     one = by_type.get("Executed") or by_type.get("Valid")
     return _condition_sentence(one) if one else "The hub has not decided yet."
 
@@ -361,12 +361,12 @@ def progress_facts(result: StagedUpdateResult) -> dict[str, Any]:
         "stage": None if run.outcome else run.current.name,
         "waits": [
             {
-                "for": str(one.reason),
-                "stage": one.stage,
-                "clusters": list(one.names),
-                "until": moment(one.until),
+                "for": str(wait.reason),
+                "stage": wait.stage,
+                "clusters": list(wait.names),
+                "until": moment(wait.until),
             }
-            for one in result.waits
+            for wait in result.waits
         ],
         "stuck": list(result.stuck),
         "mayStillHold": list(run.may_still_hold),

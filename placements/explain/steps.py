@@ -100,11 +100,13 @@ def strip_of(decision: Decision, current: int, *, most: int = MOST_COLUMNS) -> S
             1,
             spread.max_skew,
             spread.skew_before,
-            *(each.spreads[place].skew_after for each in steps),
+            *(step.spreads[place].skew_after for step in steps),
         )
         for place, spread in enumerate(steps[0].spreads)
     ]
-    before = {one.cluster for one in decision.cycle.live_bindings if one.is_active}
+    before = {
+        binding.cluster for binding in decision.cycle.live_bindings if binding.is_active
+    }
     measure = measure_word(decision.cycle.semantics)
     chips = []
     for step in steps:
@@ -167,7 +169,7 @@ def _skews_after(decision: Decision, numbers: Sequence[int]) -> Iterator[list[in
         strict=True,
     ):
         counts = [start + groups.count(decision.chosen[:number]) for number in numbers]
-        yield [imbalance(one, project(constraint, groups, one)) for one in counts]
+        yield [imbalance(count, project(constraint, groups, count)) for count in counts]
 
 
 def _skew_bars(
@@ -203,10 +205,10 @@ def domains_of(decision: Decision, cluster: str) -> tuple[str, ...]:
     fleet = decision.cycle.fleet
     position = fleet.positions[cluster]
     values = {
-        one.topology_key: fleet.topology(
-            one.topology_key, one.topology_key_type
+        constraint.topology_key: fleet.topology(
+            constraint.topology_key, constraint.topology_key_type
         ).value_at(position)
-        for one in decision.cycle.policy.topology_spread_constraints
+        for constraint in decision.cycle.policy.topology_spread_constraints
     }
     return tuple(
         value or f"no {key.rpartition('/')[2]}" for key, value in values.items()
@@ -287,7 +289,11 @@ def cluster_steps(decision: Decision, cluster: str, current: int) -> ClusterStep
         if is_selected:
             words = "selected"
         elif is_left and candidate.rank is None:
-            checks = (one for one in candidate.constraints if one.is_forbidden)
+            checks = (
+                constraint
+                for constraint in candidate.constraints
+                if constraint.is_forbidden
+            )
             words = f"blocked: {'; '.join(map(blocked_words, checks))}"
         elif not is_left and cluster in decision.picked_names[: number - 1]:
             words = f"selected in step {decision.picked_names.index(cluster) + 1}"

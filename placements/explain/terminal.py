@@ -74,7 +74,10 @@ def decision_text(
     head += trap_sentences(decision, exact=exact)
     # No advice to weaken a policy that can be satisfied as it is.
     if exact is None or not exact.is_possible:
-        ways = [change_words(one.change) for one in plausible(how_to_fulfil(decision))]
+        ways = [
+            change_words(suggestion.change)
+            for suggestion in plausible(how_to_fulfil(decision))
+        ]
         if ways:
             head.append(
                 f"fulfilled by any of these changes: {'; '.join(ways[:_WAYS_SHOWN])}"
@@ -157,8 +160,12 @@ def _candidate_table(
     candidates: Sequence[Candidate], step: RoundSummary, decision: Decision
 ) -> list[str]:
     rank_names = profile_of(decision.cycle).strategy.rank_names
-    has_history = "was-here" in rank_names and any(one.was_here for one in candidates)
-    combined = list(dict.fromkeys(name for one in candidates for name in one.combined))
+    has_history = "was-here" in rank_names and any(
+        candidate.was_here for candidate in candidates
+    )
+    combined = list(
+        dict.fromkeys(name for candidate in candidates for name in candidate.combined)
+    )
     scored = (
         scored_heading(spread.topology_key, decision.cycle.semantics)
         for spread in step.spreads
@@ -166,9 +173,9 @@ def _candidate_table(
     headings = (HEADINGS.get(name, name) for name in combined)
     header = ["rank", "cluster", *scored, "topology", "affinity", *headings]
     rows = [[*header, *(["previously placed"] if has_history else []), "decided by"]]
-    for one in candidates:
-        row = [score_text(one.rank), one.cluster]
-        for verdict in one.constraints:
+    for candidate in candidates:
+        row = [score_text(candidate.rank), candidate.cluster]
+        for verdict in candidate.constraints:
             is_cost = isinstance(
                 verdict.score, float
             )  # of `kubernetes`: the more, the worse
@@ -178,17 +185,24 @@ def _candidate_table(
                 if verdict.is_forbidden
                 else f"{sign}{score_text(verdict.score)}"
             )
-        row += [score_text(one.topology_spread_score), score_text(one.affinity_score)]
-        row += [score_text(one.combined.get(name)) for name in combined]
-        row += [str(one.was_here)] if has_history else []
-        if one.rank is None:
+        row += [
+            score_text(candidate.topology_spread_score),
+            score_text(candidate.affinity_score),
+        ]
+        row += [score_text(candidate.combined.get(name)) for name in combined]
+        row += [str(candidate.was_here)] if has_history else []
+        if candidate.rank is None:
             decided = "spread limit"
         elif step.cut is not None:
-            decided = "selected" if one.rank <= step.cut.size else "below the cut-off"
-        elif one.rank == 1:
+            decided = (
+                "selected" if candidate.rank <= step.cut.size else "below the cut-off"
+            )
+        elif candidate.rank == 1:
             decided = "selected"
         else:
-            decided = HEADINGS.get(one.decided_by or "", COLUMN_WORDS[one.decided_by])
+            decided = HEADINGS.get(
+                candidate.decided_by or "", COLUMN_WORDS[candidate.decided_by]
+            )
         rows.append([*row, decided])
     return table(rows)
 
@@ -201,14 +215,17 @@ def _placed_lines(decision: Decision) -> list[str]:
     before = {binding.cluster: binding for binding in decision.cycle.live_bindings}
     active = {name: binding.is_active for name, binding in before.items()}
     placed: list[tuple[str, Picked | PlacedBinding]] = [
-        *((_SELECTED[active.get(one.cluster)], one) for one in decision.picked),
+        *(
+            (_SELECTED[active.get(picked.cluster)], picked)
+            for picked in decision.picked
+        ),
         *(("kept", before[name]) for name in decision.kept),
     ]
     if not placed:
         return []
     scores = [(row.topology_spread_score, row.affinity_score) for _, row in placed]
     has_scores = decision.kind is not CycleKind.PICK_ALL and any(
-        one != (None, None) for one in scores
+        score != (None, None) for score in scores
     )
     rows = [
         ["cluster", "how", *(["topology", "affinity"] if has_scores else [])],
@@ -223,9 +240,9 @@ def _placed_lines(decision: Decision) -> list[str]:
 
 def _not_placed(decision: Decision) -> list[str]:
     others = [
-        one
-        for one in Outcomes(decision)
-        if one.outcome not in (Outcome.PICKED, Outcome.KEPT)
+        outcome
+        for outcome in Outcomes(decision)
+        if outcome.outcome not in (Outcome.PICKED, Outcome.KEPT)
     ]
     removed = [
         name
@@ -236,12 +253,15 @@ def _not_placed(decision: Decision) -> list[str]:
         return []
     title = "NOT PLACED"
     if len(others) > _CLUSTERS_SHOWN:
-        counts = Counter(f"{one.state} ({one.reasons[0].code})" for one in others)
+        counts = Counter(f"{other.state} ({other.reasons[0].code})" for other in others)
         title += ": " + ", ".join(
             f"{count} {what}" for what, count in counts.most_common()
         )
     others.sort(key=lambda one: one.reasons[0].facts.get("rank") or 1 << 62)
-    rows = [[one.cluster, one.state, _reasons(one)] for one in others[:_CLUSTERS_SHOWN]]
+    rows = [
+        [other.cluster, other.state, _reasons(other)]
+        for other in others[:_CLUSTERS_SHOWN]
+    ]
     return [
         title,
         *(f"  {name}: unscheduled, no longer in the fleet" for name in removed),
@@ -284,7 +304,7 @@ def _advice(advice: Advice, decision: Decision) -> list[str]:
             "Each change was evaluated alone by running the scheduler, without combinations."
         )
     if decision.cycle.bindings and any(
-        one.change.kind in POLICY_CHANGES for one in (*helps, *fails)
+        suggestion.change.kind in POLICY_CHANGES for suggestion in (*helps, *fails)
     ):
         lines.append(
             "A change of the policy creates a new policy snapshot: to repeat one with the same --bindings,"
@@ -302,15 +322,15 @@ def comparison_text(
     sentence = difference_sentence(comparison)
     paragraphs = [sentence or difference_head(comparison)]
     paragraphs += (
-        f"{one.semantics} {one.words}"
-        for one in later_divergences(comparison)
+        f"{divergence.semantics} {divergence.words}"
+        for divergence in later_divergences(comparison)
         if sentence
     )
     for words in paragraphs:
-        for place, one in enumerate(words.split(". ")):
+        for place, part in enumerate(words.split(". ")):
             indent = "  " * bool(place)
             lines += wrap(
-                one,
+                part,
                 _WIDTH,
                 initial_indent=indent,
                 subsequent_indent=f"{indent}  ",
@@ -327,15 +347,20 @@ def comparison_text(
             for decision, name in zip(decisions.values(), picked, strict=True)
         ]
         rows.append([str(place), *names, mark])
-    if any(one.unscheduled for one in decisions.values()):
+    if any(decision.unscheduled for decision in decisions.values()):
         rows.append(
             [
                 "",
-                *(f"{len(one.unscheduled)} unscheduled" for one in decisions.values()),
+                *(
+                    f"{len(decision.unscheduled)} unscheduled"
+                    for decision in decisions.values()
+                ),
                 "",
             ]
         )
-    rows.append(["", *(_RESULTS[one.is_fulfilled] for one in decisions.values()), ""])
+    rows.append(
+        ["", *(_RESULTS[decision.is_fulfilled] for decision in decisions.values()), ""]
+    )
     lines += [
         *notes,
         "",

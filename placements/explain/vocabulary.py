@@ -148,7 +148,11 @@ def headline(decision: Decision) -> str:
     )
     wanted = policy.number_of_clusters
     if kind in (CycleKind.PICK, CycleKind.PICK_ALL):
-        active = {one.cluster for one in decision.cycle.live_bindings if one.is_active}
+        active = {
+            binding.cluster
+            for binding in decision.cycle.live_bindings
+            if binding.is_active
+        }
         again = sum(name in active for name in decision.picked_names)
         of = (
             "All matching clusters"
@@ -225,7 +229,9 @@ def only_words(step: RoundSummary) -> str:
 
 def change_of_clusters(decision: Decision) -> str:
     """Return what a decision did to the clusters that were placed before; empty where none was."""
-    before = {one.cluster for one in decision.cycle.live_bindings if one.is_active}
+    before = {
+        binding.cluster for binding in decision.cycle.live_bindings if binding.is_active
+    }
     if not before or not decision.picked_names:
         return ""
     again = sum(name in before for name in decision.picked_names)
@@ -242,10 +248,12 @@ def change_of_clusters(decision: Decision) -> str:
 def round_sentence(step: RoundSummary) -> str:
     if step.winner is None:
         limits = [
-            spread_limit(one) for one in step.spreads if one.forbids > one.without_key
+            spread_limit(spread)
+            for spread in step.spreads
+            if spread.forbids > spread.without_key
         ]
         keys = joined(
-            [one.topology_key for one in step.spreads if one.without_key], "or"
+            [spread.topology_key for spread in step.spreads if spread.without_key], "or"
         )
         if limits:
             without = f", or the cluster has no label {keys}" * bool(keys)
@@ -344,9 +352,9 @@ def taint_words(facts: Facts) -> str:
 
 def _untolerated(taints: Sequence[Facts]) -> str:
     others = [
-        taint_words(one)
-        for one in taints
-        if (one["key"], one["value"]) != (CORDON_KEY, CORDON_VALUE)
+        taint_words(taint)
+        for taint in taints
+        if (taint["key"], taint["value"]) != (CORDON_KEY, CORDON_VALUE)
     ]
     plural = "s" if len(others) > 1 else ""
     words = f"Untolerated taint{plural}: {joined(others)}"
@@ -445,7 +453,7 @@ def _compared(
     scores = [facts[one] for one in (own, best)]
     if isinstance(scores[0], list | tuple):
         what = "the gap"
-        scores = [tuple(one) for one in scores]
+        scores = [tuple(score) for score in scores]
     return f"{what} ({score_text(scores[0])} vs. {score_text(scores[1])})"
 
 
@@ -562,11 +570,15 @@ def policy_sentence(
     elif semantics is Semantics.KUBERNETES:
         spread = map(_limit_by_count, policy.topology_spread_constraints)
     tolerations = []
-    for one in policy.tolerations:
-        is_any = one.operator is TolerationOperator.EXISTS
-        words = f"any {one.key}" if one.key else "every taint"
+    for toleration in policy.tolerations:
+        is_any = toleration.operator is TolerationOperator.EXISTS
+        words = f"any {toleration.key}" if toleration.key else "every taint"
         tolerations.append(
-            words if is_any else f"{one.key}={one.value}" if one.value else one.key
+            words
+            if is_any
+            else f"{toleration.key}={toleration.value}"
+            if toleration.value
+            else toleration.key
         )
     tolerate = [f"tolerate {joined(tolerations)}"] if tolerations else []
     return "; ".join([select, *spread, *preferred, *tolerate]) + "."
@@ -575,9 +587,9 @@ def policy_sentence(
 def _conditions(term: ClusterSelectorTerm) -> Iterator[str]:
     yield from _selector(term.label_selector)
     if term.property_selector is not None:
-        for one in term.property_selector.match_expressions:
-            value = quantity_words(one.values[0], one.name, exact=True)
-            yield f"{one.name} {OPERATOR_WORDS[one.operator]} {value}"
+        for expression in term.property_selector.match_expressions:
+            value = quantity_words(expression.values[0], expression.name, exact=True)
+            yield f"{expression.name} {OPERATOR_WORDS[expression.operator]} {value}"
     yield from (f"claim {words}" for words in _selector(term.claim_selector))
     yield from (f"CEL {text}" for text in term.cel_expressions)
     if term.property_sorter is not None:
@@ -633,11 +645,15 @@ def _key(constraint: TopologySpreadConstraint) -> str:
 
 def _spread_by_skew(policy: PlacementPolicy) -> list[str]:
     limits: list[str] = []
-    for one in policy.topology_spread_constraints:
-        domains = f", at least {one.min_domains} domains" if one.min_domains else ""
+    for constraint in policy.topology_spread_constraints:
+        domains = (
+            f", at least {constraint.min_domains} domains"
+            if constraint.min_domains
+            else ""
+        )
         apart = "" if limits else " apart"
         limits.append(
-            f"{one.max_skew}{apart} across {_key(one)} ({SORTS[is_hard(one)]}{domains})"
+            f"{constraint.max_skew}{apart} across {_key(constraint)} ({SORTS[is_hard(constraint)]}{domains})"
         )
     return [f"at most {joined(limits)}"] if limits else []
 
@@ -660,17 +676,17 @@ def _limit_by_count(constraint: TopologySpreadConstraint) -> str:
 
 def _spread_by_level(policy: PlacementPolicy, options: OcmOptions) -> Iterator[str]:
     levels = []
-    for one in policy.topology_spread_constraints:
-        weights = options.domain_weights.get(one.topology_key, {})
+    for constraint in policy.topology_spread_constraints:
+        weights = options.domain_weights.get(constraint.topology_key, {})
         if weights:
             shares = ", ".join(f"{value} {weight}" for value, weight in weights.items())
-            levels.append(f"across {_key(one)} by weight ({shares}, others 1)")
-        elif is_hard(one):
+            levels.append(f"across {_key(constraint)} by weight ({shares}, others 1)")
+        elif is_hard(constraint):
             levels.append(
-                f"at most {one.max_skew} above the emptiest {_key(one)} (hard)"
+                f"at most {constraint.max_skew} above the emptiest {_key(constraint)} (hard)"
             )
         else:
-            levels.append(f"evenly across {_key(one)} (soft)")
+            levels.append(f"evenly across {_key(constraint)} (soft)")
     if levels:
         yield (", and within it " if options.nested else " and ").join(levels)
         if options.unset_policy is UnsetPolicy.EXCLUDE:

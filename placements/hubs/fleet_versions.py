@@ -68,7 +68,12 @@ def version_at(resource_version: str, at: datetime) -> FleetVersion | None:
     """Return the newest version at a moment; None if the mirror is younger."""
     versions = FleetVersion.objects.order_by("-number").iterator(chunk_size=20)
     return next(
-        (one for one in versions if is_at_or_before(one, resource_version, at)), None
+        (
+            version
+            for version in versions
+            if is_at_or_before(version, resource_version, at)
+        ),
+        None,
     )
 
 

@@ -91,9 +91,9 @@ def summaries_of(hubs: Iterable[Hub], *, now: datetime) -> list[HubSummary]:
     summaries = []
     for hub in hubs:
         counts: Counter[str] = Counter()
-        for one in streams[hub.pk]:  # a namespaced kind may have several
-            counts[one.kind] += one.object_count
-        required = [one for one in streams[hub.pk] if one.is_required]
+        for hub_stream in streams[hub.pk]:  # a namespaced kind may have several
+            counts[hub_stream.kind] += hub_stream.object_count
+        required = [stream for stream in streams[hub.pk] if stream.is_required]
         state, reason, since = state_of(hub, now=now)
         summaries.append(
             HubSummary(
@@ -102,13 +102,15 @@ def summaries_of(hubs: Iterable[Hub], *, now: datetime) -> list[HubSummary]:
                 reason,
                 since,
                 heard_at=min(
-                    (one.heard_at for one in required if one.heard_at), default=None
+                    (stream.heard_at for stream in required if stream.heard_at),
+                    default=None,
                 ),
                 clusters=counts["MemberCluster"],
                 placements=counts["ClusterResourcePlacement"]
                 + counts["ResourcePlacement"],
                 retry_at=min(
-                    (one.retry_at for one in required if one.retry_at), default=None
+                    (stream.retry_at for stream in required if stream.retry_at),
+                    default=None,
                 ),
                 silent_since=silences.get(hub.pk),
             )
@@ -216,7 +218,7 @@ def mirrored_objects(hub: Hub, kind: str, **columns: object) -> list[dict[str, o
         rows = MirroredObject.objects.filter(kind=kind, **columns).order_by(
             "namespace", "name"
         )
-        return [unpack(bytes(one.manifest)) for one in rows]
+        return [unpack(bytes(row.manifest)) for row in rows]
 
 
 def removed_hubs_with_rows() -> list[int]:

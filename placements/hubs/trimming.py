@@ -161,9 +161,9 @@ def trim(stream: StreamKind, manifest: Manifest) -> dict[str, Any]:
     metadata = dict(copy["metadata"])
     if "managedFields" in metadata:
         metadata["managedFields"] = [
-            _manager(one)
-            for one in items_at(metadata, "managedFields")
-            if isinstance(one, dict)
+            _manager(field)
+            for field in items_at(metadata, "managedFields")
+            if isinstance(field, dict)
         ]
     annotations = mapping_at(metadata, "annotations")
     if LAST_APPLIED in annotations:
@@ -219,8 +219,8 @@ def without_secret_differences(status: Mapping[str, Any]) -> dict[str, Any]:
             if mapping_at(one).get("kind") == "Secret":
                 known = {key: value for key, value in one.items() if key in _IDENTITY}
                 known[differences] = [
-                    {"path": mapping_at(each).get("path")}
-                    for each in items_at(one, differences)
+                    {"path": mapping_at(item).get("path")}
+                    for item in items_at(one, differences)
                 ]
                 copy[name][at] = known
     if "placementStatuses" in status:

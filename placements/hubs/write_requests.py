@@ -182,7 +182,9 @@ def complete_items(path: Path, items: Any, live: Any) -> Any:
         if isinstance(item, Mapping) and item not in live:
             most = {**defaults, **item}.items()
             same = (
-                deepcopy(one) for one in present if item.items() <= one.items() <= most
+                deepcopy(document)
+                for document in present
+                if item.items() <= document.items() <= most
             )
             whole = next(same, item)
         completed.append(whole)
@@ -199,7 +201,7 @@ def owned_paths(live: Manifest, manager: str) -> frozenset[Path]:
         if owner == (manager, "Apply", ""):
             paths.update(_field_paths(mapping_at(entry, "fieldsV1"), ()))
     return frozenset(
-        one for one in paths if any(one[: len(root)] == root for root in WRITABLE)
+        path for path in paths if any(path[: len(root)] == root for root in WRITABLE)
     )
 
 
@@ -262,8 +264,8 @@ def edit_body(
 def is_ours_alone(live: Manifest, path: Path, manager: str) -> bool:
     owners = owners_of(live, path)
     return bool(owners) and all(
-        (one.get("manager"), one.get("operation")) == (manager, "Apply")
-        for one in owners
+        (owner.get("manager"), owner.get("operation")) == (manager, "Apply")
+        for owner in owners
     )
 
 
@@ -369,9 +371,9 @@ def written_parts(
         **{f"spec.{key}": one for key, one in mapping_at(live, "spec").items()},
     }
     types = set(conditions)
-    for one in map(mapping_at, items_at(live, "status", "conditions")):
-        if one.get("type") in types:
-            parts[f"status.conditions.{one['type']}"] = one
+    for condition in map(mapping_at, items_at(live, "status", "conditions")):
+        if condition.get("type") in types:
+            parts[f"status.conditions.{condition['type']}"] = condition
     present = {path: one for path, one in parts.items() if one not in (None, {})}
     return {
         path: hashlib.sha256(canonical_json(one)).hexdigest()[:16]
@@ -422,7 +424,7 @@ OFFERED: Mapping[str, frozenset[str]] = {
 }
 """What is offered by plural; everything else, such as snapshots, bindings and Works, is never written."""
 KINDS: Mapping[str, StreamKind] = {
-    one.kind: one for one in STREAMS if one.plural in OFFERED
+    stream.kind: stream for stream in STREAMS if stream.plural in OFFERED
 }
 
 
@@ -532,7 +534,7 @@ class WriteRequest:
     @property
     def written_conditions(self) -> tuple[str, ...]:
         conditions = map(mapping_at, items_at(self.body, "status", "conditions"))
-        return tuple(str(one.get("type")) for one in conditions)
+        return tuple(str(condition.get("type")) for condition in conditions)
 
     def at_version(self, resource_version: str) -> "WriteRequest":
         part = "preconditions" if self.verb is Verb.DELETE else "metadata"

@@ -78,7 +78,7 @@ def run_diff(options: dict[str, Any], stderr: OutputWrapper) -> tuple[str, int]:
     if (
         options["require_render"]
         and status == 0
-        and any(one.is_incomplete for one in impact.notes)
+        and any(source_note.is_incomplete for source_note in impact.notes)
     ):
         status = _NOT_DETERMINED
     note = ""
@@ -87,8 +87,8 @@ def run_diff(options: dict[str, Any], stderr: OutputWrapper) -> tuple[str, int]:
             "The broken gates were approved by the label `placement-impact-approved`."
         )
         status = 0
-    for one in impact.notes:
-        stderr.write(f"{one.file}:{one.line}: {one.message}")
+    for source_note in impact.notes:
+        stderr.write(f"{source_note.file}:{source_note.line}: {source_note.message}")
     match options["output"]:
         case "json":
             document = impact_document(impact, results)
@@ -109,7 +109,7 @@ def _read_sides(options: dict[str, Any]) -> list[DiffSide]:
     ]
     files = [PurePath(name) for side in sides for name in side.files]
     for path in options["path"] or ():
-        if not any(one.is_relative_to(path) for one in files):
+        if not any(file.is_relative_to(path) for file in files):
             raise UnreadableSourceError(
                 f"--path {path}: no file there in BASE and HEAD"
             )

@@ -53,7 +53,7 @@ def assertions_in(value: Any, entry: str = "") -> tuple[Assertion, ...]:
     if isinstance(value, dict):
         predicates = value["assert"]
         refuses = value.get("onBreak") == "refuse"
-    written = (next(iter(one.items())) for one in predicates)
+    written = (next(iter(predicate.items())) for predicate in predicates)
     return tuple(
         Assertion(predicate, argument, entry, refuses)
         for predicate, argument in written
@@ -94,8 +94,10 @@ def assertion_problems(value: Any) -> Iterator[ErrorDetail]:
             "a list",
         )
         return
-    for at, one in enumerate(predicates):
-        yield from (problem.under(*path, at) for problem in predicate_problems(one))
+    for at, predicate in enumerate(predicates):
+        yield from (
+            problem.under(*path, at) for problem in predicate_problems(predicate)
+        )
 
 
 def predicate_problems(predicate: Any) -> Iterator[ErrorDetail]:

@@ -242,7 +242,7 @@ def parse_case_bindings(raw: object, *, path: str = "") -> tuple[PlacedBinding, 
     parsed = parse_manifest(
         CaseBindings, {"bindings": raw}, semantics=DEFAULT_SEMANTICS, path=path
     )
-    return tuple(one.binding() for one in parsed.bindings)
+    return tuple(binding.binding() for binding in parsed.bindings)
 
 
 def case_of_binding(one: PlacedBinding) -> dict[str, Any]:
@@ -270,7 +270,9 @@ def parse_binding(document: object) -> BindingDocument:
 
 def newest_snapshot(bindings: Iterable[BindingDocument]) -> str:
     """Return the newest policy snapshot that the bindings name: `<placement>-<index>`, by index."""
-    matches = {one.snapshot: _INDEX.fullmatch(one.snapshot) for one in bindings}
+    matches = {
+        binding.snapshot: _INDEX.fullmatch(binding.snapshot) for binding in bindings
+    }
     indexed = (
         (int(match[1]) if match else -1, name) for name, match in matches.items()
     )

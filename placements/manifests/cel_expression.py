@@ -123,7 +123,7 @@ def compile_cel(text: str) -> "Expression":
     tokens = tuple(tokens_of(text))
     brackets = brackets_of(tokens)
     logging.getLogger("cel").setLevel(logging.CRITICAL)
-    words = {one.text for one in tokens}
+    words = {token.text for token in tokens}
     if words & {".?", "[?"}:
         text = _with_optionals(tokens)
     try:
@@ -132,16 +132,16 @@ def compile_cel(text: str) -> "Expression":
         reason = str(error).partition("ERROR: ")[2].splitlines()
         raise CelError(next(iter(reason), "syntax error")) from error
     bound = {
-        _at(tokens, one.opening + 1).text
-        for one in brackets
-        if _is_macro(tokens, one.opening)
+        _at(tokens, bracket.opening + 1).text
+        for bracket in brackets
+        if _is_macro(tokens, bracket.opening)
     }
     for name in program.variables():
         if name not in _NAMES | bound:
             raise CelError(f"undeclared reference to {name!r}")
     check_calls(tokens, brackets)
     check_operands(tokens)
-    depth = max(one.macros for one in brackets)
+    depth = max(bracket.macros for bracket in brackets)
     return Expression(program, depth, bool(words & _LONG_TEXTS))
 
 
@@ -178,10 +178,10 @@ def brackets_of(tokens: tuple[Token, ...]) -> list[Bracket]:
         elif token.text in _SEPARATORS:
             holder.commas += token.text == ","
             holder.chain = 0
-    for one in brackets:
-        outside = one.holder.levels if one.holder else 0
-        one.levels = outside + one.longest_chain + _LEVELS_OF_A_BRACKET
-        if one.levels > MOST_LEVELS:
+    for bracket in brackets:
+        outside = bracket.holder.levels if bracket.holder else 0
+        bracket.levels = outside + bracket.longest_chain + _LEVELS_OF_A_BRACKET
+        if bracket.levels > MOST_LEVELS:
             raise CelError(
                 f"deeper than {MOST_LEVELS} levels (a limit of this console)"
             )
@@ -226,16 +226,16 @@ def _with_optionals(tokens: tuple[Token, ...]) -> str:
 
 def check_calls(tokens: tuple[Token, ...], brackets: list[Bracket]) -> None:
     """Raise CelError for an unknown function, or one with arguments that it does not take."""
-    for one in brackets:
-        name = _at(tokens, one.opening - 1)
-        if name.kind != "name" or tokens[one.opening].text != "(":
+    for bracket in brackets:
+        name = _at(tokens, bracket.opening - 1)
+        if name.kind != "name" or tokens[bracket.opening].text != "(":
             continue
         if name.text not in _KNOWN_NAMES:
             raise CelError(f"undeclared reference to {name.text!r}")
-        kind = "m" if _at(tokens, one.opening - 2).text == "." else "f"
-        argument = _at(tokens, one.opening + 1)
-        count = one.commas + (argument.text != ")")
-        is_alone = _at(tokens, one.opening + 2).text == ")"
+        kind = "m" if _at(tokens, bracket.opening - 2).text == "." else "f"
+        argument = _at(tokens, bracket.opening + 1)
+        count = bracket.commas + (argument.text != ")")
+        is_alone = _at(tokens, bracket.opening + 2).text == ")"
         needs_text = name.text in _TEXT_ARGUMENT and is_alone
         is_wrong = needs_text and argument.kind in _LITERALS - {"string"}
         if is_wrong or (kind, name.text, count) not in _KNOWN:

@@ -159,7 +159,7 @@ def _order_of_version(version: Opaque) -> Any:
     words = list(filter(None, rest.split(".")))
     # A version comes after its previews; a number within a preview comes before a word.
     preview = [
-        (not one.isdigit(), int(one) if one.isdigit() else 0, one) for one in words
+        (not word.isdigit(), int(word) if word.isdigit() else 0, word) for word in words
     ]
     return numbers, not words, preview
 
@@ -240,7 +240,9 @@ def is_global(address: Any) -> bool:
 
 def is_link_local_multicast(address: Any) -> bool:
     networks = (ip_network("224.0.0.0/24"), ip_network("ff02::/16"))
-    return any(address in one for one in networks if one.version == address.version)
+    return any(
+        address in network for network in networks if network.version == address.version
+    )
 
 
 def find_all(text: str, pattern: str, most: int = -1) -> list[str]:

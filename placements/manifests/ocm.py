@@ -111,7 +111,7 @@ class SpreadTerm(ManifestModel):
 
     @property
     def rows(self) -> tuple[TopologyWeight, ...]:
-        return tuple(one for one in self.topology_weights if one is not None)
+        return tuple(weight for weight in self.topology_weights if weight is not None)
 
 
 class SpreadPolicyTerm(ManifestModel):

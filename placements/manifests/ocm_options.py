@@ -209,9 +209,9 @@ def refuse_weighted_limits(
     message = "Forbidden: not allowed for a key with domain weights and DoNotSchedule"
     errors = [
         FieldError(f"{place}.maxSkew", "conflict", message, "one of the two")
-        for place, one in zip(places, constraints, strict=True)
-        if options.domain_weights.get(one.topology_key)
-        and one.when_unsatisfiable == "DoNotSchedule"
+        for place, constraint in zip(places, constraints, strict=True)
+        if options.domain_weights.get(constraint.topology_key)
+        and constraint.when_unsatisfiable == "DoNotSchedule"
     ]
     if errors:
         raise InvalidManifest(errors)

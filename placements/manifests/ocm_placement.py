@@ -103,12 +103,12 @@ def parse_ocm_placement(
     plain["clusterSets"] = list(spec.cluster_sets)
     plain["affinityTerms"] = [
         {
-            "topologyKey": one.topology_key,
-            "topologyKeyType": one.topology_key_type.value,
-            "topologyWeights": [row.to_plain() for row in one.rows],
+            "topologyKey": constraint.topology_key,
+            "topologyKeyType": constraint.topology_key_type.value,
+            "topologyWeights": [row.to_plain() for row in constraint.rows],
         }
-        for one in spec.spread_constraints
-        if one.type is ConstraintType.AFFINITY and one.rows
+        for constraint in spec.spread_constraints
+        if constraint.type is ConstraintType.AFFINITY and constraint.rows
     ]
     chosen = parse_ocm_options({**plain_options, **plain})
     refuse_weighted_limits(
@@ -130,10 +130,14 @@ def _constraints(spec: OcmSpec) -> dict[str, dict[str, Any]]:
     if spec.number_of_clusters is None:
         return constraints  # all clusters are selected: there is nothing to spread
     terms = enumerate(spec.spread_constraints)
-    even = [(index, one) for index, one in terms if one.type is ConstraintType.EVEN]
-    for index, one in sorted(even, key=lambda term: term[1].order or 0):
-        when = "ScheduleAnyway" if one.max_skew is None else "DoNotSchedule"
-        constraints[f"spreadConstraints[{index}]"] = _constraint(one, when)
+    even = [
+        (index, spread_term)
+        for index, spread_term in terms
+        if spread_term.type is ConstraintType.EVEN
+    ]
+    for index, spread_term in sorted(even, key=lambda term: term[1].order or 0):
+        when = "ScheduleAnyway" if spread_term.max_skew is None else "DoNotSchedule"
+        constraints[f"spreadConstraints[{index}]"] = _constraint(spread_term, when)
     if spec.spread_policy is not None:
         for index, term in enumerate(spec.spread_policy.spread_constraints):
             place = f"spreadPolicy.spreadConstraints[{index}]"
@@ -152,16 +156,19 @@ def _weights(spec: OcmSpec) -> dict[str, Any]:
     added: Counter[str] = Counter()
     add_ons = []
     configured = {
-        one.score_coordinate.built_in for one in spec.prioritizer_policy.configurations
+        configuration.score_coordinate.built_in
+        for configuration in spec.prioritizer_policy.configurations
     }
-    for one in spec.prioritizer_policy.configurations:
-        coordinate = one.score_coordinate
+    for configuration in spec.prioritizer_policy.configurations:
+        coordinate = configuration.score_coordinate
         if coordinate.type is ScoreType.ADD_ON:
-            add_ons.append({**to_plain(coordinate.add_on), "weight": one.weight})
+            add_ons.append(
+                {**to_plain(coordinate.add_on), "weight": configuration.weight}
+            )
         elif coordinate.add_on is None:
-            weights[coordinate.built_in] = one.weight
+            weights[coordinate.built_in] = configuration.weight
         else:
-            added[coordinate.built_in] += one.weight
+            added[coordinate.built_in] += configuration.weight
     added.update(weights)
     plain: dict[str, Any] = {
         "cpuWeight": added["ResourceAllocatableCPU"],
@@ -180,7 +187,11 @@ def _places(spec: OcmSpec, constraints: Iterable[str], path: str) -> dict[str, s
     spreads = (
         (f"{_CONSTRAINTS}[{index}]", place) for index, place in enumerate(constraints)
     )
-    indices = [index for index, one in enumerate(spec.predicates) if one is not None]
+    indices = [
+        index
+        for index, predicate in enumerate(spec.predicates)
+        if predicate is not None
+    ]
     predicates = (
         (f"{_TERMS}[{index}]", f"predicates[{place}].requiredClusterSelector")
         for index, place in enumerate(indices)
@@ -191,8 +202,8 @@ def _places(spec: OcmSpec, constraints: Iterable[str], path: str) -> dict[str, s
 def _warnings(spec: OcmSpec, path: str) -> Iterator[ManifestWarning]:
     empty = [
         (f"predicates[{at}]", "requires")
-        for at, one in enumerate(spec.predicates)
-        if one is None
+        for at, predicate in enumerate(spec.predicates)
+        if predicate is None
     ]
     empty += [
         (f"spreadConstraints[{at}].topologyWeights[{row}]", "prefers")
@@ -218,9 +229,9 @@ def _warnings(spec: OcmSpec, path: str) -> Iterator[ManifestWarning]:
 def _hints(spec: OcmSpec, path: str) -> Iterator[ManifestWarning]:
     """Yield what a hub accepts and does otherwise than one may expect."""
     names: set[str] = set()
-    for index, one in enumerate(spec.prioritizer_policy.configurations):
+    for index, configuration in enumerate(spec.prioritizer_policy.configurations):
         place = f"{path}.prioritizerPolicy.configurations[{index}]"
-        coordinate = one.score_coordinate
+        coordinate = configuration.score_coordinate
         if coordinate.type is ScoreType.ADD_ON:
             continue
         if coordinate.add_on is not None:
@@ -251,25 +262,29 @@ def _policy(spec: OcmSpec, constraints: list[dict[str, Any]]) -> dict[str, Any]:
         if constraints:
             plain["topologySpreadConstraints"] = constraints
     selectors = [
-        one.required_cluster_selector.to_plain()
-        for one in spec.predicates
-        if one is not None
+        predicate.required_cluster_selector.to_plain()
+        for predicate in spec.predicates
+        if predicate is not None
     ]
     if selectors:
         plain["affinity"] = {
             "clusterAffinity": {_REQUIRED: {"clusterSelectorTerms": selectors}}
         }
     tolerations: list[dict[str, Any]] = []
-    for one in spec.tolerations:
-        effect = "NoSchedule" if one.effect == "NoSelect" else one.effect
+    for ocm_toleration in spec.tolerations:
+        effect = (
+            "NoSchedule"
+            if ocm_toleration.effect == "NoSelect"
+            else ocm_toleration.effect
+        )
         toleration: dict[str, Any] = {
-            "key": one.key,
-            "operator": one.operator.value,
-            "value": one.value,
+            "key": ocm_toleration.key,
+            "operator": ocm_toleration.operator.value,
+            "value": ocm_toleration.value,
             "effect": effect,
         }
-        if one.toleration_seconds is not None:
-            toleration["tolerationSeconds"] = one.toleration_seconds
+        if ocm_toleration.toleration_seconds is not None:
+            toleration["tolerationSeconds"] = ocm_toleration.toleration_seconds
         if toleration not in tolerations:
             tolerations.append(toleration)
     return {**plain, "tolerations": tolerations}
@@ -321,7 +336,7 @@ def with_policy(document: Document, policy: PlacementPolicy) -> Document:
     if added:
         spec["tolerations"] = [
             *(spec.get("tolerations") or []),
-            *(one.to_plain() for one in added),
+            *(toleration.to_plain() for toleration in added),
         ]
     return changed
 

@@ -536,7 +536,8 @@ def placement_warnings(
     warnings = list(placement.warnings) if isinstance(placement, OcmPlacement) else []
     warnings += map(placement.in_document, spec_warnings(placement.spec))
     topology_keys = {
-        one.topology_key for one in placement.spec.policy.topology_spread_constraints
+        constraint.topology_key
+        for constraint in placement.spec.policy.topology_spread_constraints
     }
     for key in mapping_at(placement.spread_options, "domainWeights"):
         if key not in topology_keys:

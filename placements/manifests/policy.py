@@ -251,16 +251,17 @@ class PlacementPolicy(ManifestModel):
                 ("tolerations", index),
                 (
                     *(
-                        default if one.get(key) is None else one[key]
+                        default if toleration.get(key) is None else toleration[key]
                         for key, default in defaults.items()
                     ),
-                    repr(one.get("tolerationSeconds")),
+                    repr(toleration.get("tolerationSeconds")),
                 ),
             )
-            for index, one in enumerate(
+            for index, toleration in enumerate(
                 map(mapping_at, items_at(raw, "tolerations")[:MOST_TOLERATIONS])
             )
-            if one and all(isinstance(one.get(key), str | None) for key in defaults)
+            if toleration
+            and all(isinstance(toleration.get(key), str | None) for key in defaults)
         )
         yield from duplicate_problems(tolerations, "unique tolerations")
 

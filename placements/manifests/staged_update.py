@@ -256,7 +256,10 @@ class ClusterApprovalRequest(FleetDocument):
     @property
     def is_approved(self) -> bool:
         conditions = self.status.conditions if self.status else ()
-        return any((one.type, one.status) == ("Approved", "True") for one in conditions)
+        return any(
+            (condition.type, condition.status) == ("Approved", "True")
+            for condition in conditions
+        )
 
 
 class NamespacedApprovalRequest(ClusterApprovalRequest):

@@ -48,7 +48,7 @@ class PlacementQuerySet(models.QuerySet["Placement"]):
             if isinstance(condition, Exact | In)
             and getattr(condition.lhs, "target", None) == self.model._meta.pk
         )
-        is_one = any(isinstance(one, Sized) and len(one) == 1 for one in keys)
+        is_one = any(isinstance(key, Sized) and len(key) == 1 for key in keys)
         if is_one or not connection.features.has_select_for_update:
             return super().update(**columns)
         with transaction.atomic(savepoint=False):

@@ -103,7 +103,7 @@ class PlacementResilience(HubRow):
 
     @property
     def levels(self) -> list[str]:
-        return [one for one in self.survives.split("|") if one]
+        return [part for part in self.survives.split("|") if part]
 
     @property
     def weakest(self) -> dict[str, Any] | None:

@@ -218,7 +218,7 @@ def digest_of(results: Iterable[Result], *, now: datetime) -> str:
     """
     events = Event.objects.filter(at=now).order_by("kind", "name", "verb", "pk")
     columns = ("kind", "name", "verb", "revision", "before", "after")
-    done = [(one.kind, one.name, str(one.did)) for one in results]
+    done = [(result.kind, result.name, str(result.did)) for result in results]
     text = json.dumps([done, list(events.values_list(*columns))], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
@@ -231,7 +231,7 @@ def _check_preview(
     now: datetime,
 ) -> None:
     """Raise PreviewChangedError where there was a preview, and of something else."""
-    in_their_order = (done[id(one)] for one in documents)
+    in_their_order = (done[id(document)] for document in documents)
     if previewed and previewed != digest_of(in_their_order, now=now):
         raise PreviewChangedError
 
@@ -259,7 +259,7 @@ def apply_documents(
     _validate(in_order, documents, strict=strict)
     # Reading takes no lock: where thousands of documents are unchanged, the others hold it for a moment.
     results, as_of = _unchanged(documents, now=now)
-    in_order = [one for one in in_order if id(one) not in results]
+    in_order = [document for document in in_order if id(document) not in results]
     unchanged = frozenset(results)
     _keep_fleet()
 
@@ -295,9 +295,13 @@ def apply_documents(
     except _STOPS as error:
         if results.keys() == unchanged:
             raise
-        written = [results[id(one)].of(one) for one in documents if id(one) in results]
+        written = [
+            results[id(document)].of(document)
+            for document in documents
+            if id(document) in results
+        ]
         raise PartlyApplied(error, written, total=len(documents)) from error
-    return [results[id(one)].of(one) for one in documents]
+    return [results[id(document)].of(document) for document in documents]
 
 
 def _keep_fleet() -> None:
@@ -313,18 +317,20 @@ def _check_before_batches(
 
     Raise InvalidManifest, UnschedulesEverything, NotOfTeamError.
     """
-    check_resources_to_apply([one.data for one in _resources_in(in_order)], by=by)
+    check_resources_to_apply(
+        [resource.data for resource in _resources_in(in_order)], by=by
+    )
     if _members_in(in_order):
         check_change(by, what="member clusters")
     errors: list[tuple[Document, FieldError]] = []
     emptied: list[UnscheduledPlacement] = []
-    for one in in_order:
-        if _KINDS.get(_kind(one)) is not _PLACEMENT:
+    for document in in_order:
+        if _KINDS.get(_kind(document)) is not _PLACEMENT:
             continue
         try:
-            check_placement_to_save(one.data, by=by, confirmed=confirmed)
+            check_placement_to_save(document.data, by=by, confirmed=confirmed)
         except InvalidManifest as invalid:
-            errors += _errors_of(one, invalid, several=True)
+            errors += _errors_of(document, invalid, several=True)
         except UnschedulesEverything as error:
             emptied += error.emptied
     _raise(errors)
@@ -341,7 +347,9 @@ def _batches(in_order: Sequence[Document]) -> Iterator[list[Document]]:
     yield from batched(resources, BATCH)
     yield from batched(_members_in(in_order), BATCH)
     others = [
-        one for one in in_order if _kind(one) in _KINDS and _kind(one) != MEMBER_KIND
+        document
+        for document in in_order
+        if _kind(document) in _KINDS and _kind(document) != MEMBER_KIND
     ]
     yield from batched(others, OTHERS_AT_ONCE)
 
@@ -355,20 +363,22 @@ def _unchanged(
     """
     results: dict[int, Result] = {}
     resources, members = _resources_in(documents), _members_in(documents)
-    for one, unchanged in zip(
-        resources, unchanged_resources([one.data for one in resources]), strict=True
+    for document, unchanged in zip(
+        resources,
+        unchanged_resources([resource.data for resource in resources]),
+        strict=True,
     ):
         if unchanged:
             name = name_of(HubObject.of(unchanged.object.content))
-            results[id(one)] = Result(
+            results[id(document)] = Result(
                 RESOURCE, name, unchanged.result, unchanged.warnings
             )
     unchanged_members, as_of = _unchanged_members(members, now=now)
     results |= unchanged_members
     by_kind = grouped(
-        ((kind, kind.model), one)
-        for one in documents
-        if (kind := _KINDS.get(_kind(one))) and kind.model
+        ((kind, kind.model), document)
+        for document in documents
+        if (kind := _KINDS.get(_kind(document))) and kind.model
     )
     for (kind, model), several in by_kind.items():
         results |= kind.unchanged(model, several)
@@ -379,11 +389,11 @@ def _unchanged_members(
     documents: Sequence[Document], *, now: datetime
 ) -> tuple[dict[int, Result], datetime | None]:
     results, times = {}, []
-    joins = dry_run([ClusterSpec(one.data) for one in documents], now=now)
-    for one, (result, row, _) in zip(documents, joins, strict=True):
+    joins = dry_run([ClusterSpec(document.data) for document in documents], now=now)
+    for document, (result, row, _) in zip(documents, joins, strict=True):
         if result is JoinOutcome.UNCHANGED:
-            results[id(one)] = Result(CLUSTER, row.name, result)
-        if "status" in one.data:
+            results[id(document)] = Result(CLUSTER, row.name, result)
+        if "status" in document.data:
             times.append(row.as_of)
     return results, max(filter(None, times), default=None)
 
@@ -394,10 +404,10 @@ def _rows_of(
     """Return what is on the hub with the names of these manifests, by namespace and name."""
     rows: QuerySet[Any] = model._default_manager.all()
     if model is Override:
-        rows = rows.filter(kind__in={one.kind for one in manifests})
+        rows = rows.filter(kind__in={manifest.kind for manifest in manifests})
     return {
         (getattr(row, "namespace", ""), row.name): row
-        for names in batched(sorted({one.metadata.name for one in manifests}))
+        for names in batched(sorted({manifest.metadata.name for manifest in manifests}))
         for row in rows.filter(name__in=names)
     }
 
@@ -419,16 +429,21 @@ def _apply(
         lock_fleet()
     results: dict[int, Result] = {}
     if resources:
-        applied = apply_resources([one.data for one in resources], by=by, now=now)
-        for one, saved in zip(resources, applied, strict=True):
+        applied = apply_resources(
+            [resource.data for resource in resources], by=by, now=now
+        )
+        for document, saved in zip(resources, applied, strict=True):
             name = name_of(HubObject.of(saved.object.content))
-            results[id(one)] = Result(RESOURCE, name, saved.result, saved.warnings)
+            results[id(document)] = Result(RESOURCE, name, saved.result, saved.warnings)
     if members:
         joined = upsert_clusters(
-            [ClusterSpec(one.data) for one in members], by=by, now=now, as_of=as_of
+            [ClusterSpec(member.data) for member in members],
+            by=by,
+            now=now,
+            as_of=as_of,
         )
-        for one, member in zip(members, joined, strict=True):
-            results[id(one)] = Result(CLUSTER, member.name, member.result)
+        for document, member in zip(members, joined, strict=True):
+            results[id(document)] = Result(CLUSTER, member.name, member.result)
     others = in_order[len(resources) + len(members) :]
     save = partial(_save, by=by, now=now, confirmed=confirmed)
     return results | _save_each(others, save, several=several)
@@ -440,11 +455,11 @@ def _save_each(
     results: dict[int, Result] = {}
     emptied: list[UnscheduledPlacement] = []
     errors: list[tuple[Document, FieldError]] = []
-    for one in documents:
+    for document in documents:
         try:
-            results[id(one)] = save(one.data)
+            results[id(document)] = save(document.data)
         except InvalidManifest as error:
-            errors += _errors_of(one, error, several=several)
+            errors += _errors_of(document, error, several=several)
         except UnschedulesEverything as error:
             emptied += error.emptied
     _raise(errors)
@@ -454,11 +469,11 @@ def _save_each(
 
 
 def _resources_in(documents: Iterable[Document]) -> list[Document]:
-    return [one for one in documents if _kind(one) not in _KINDS]
+    return [document for document in documents if _kind(document) not in _KINDS]
 
 
 def _members_in(documents: Iterable[Document]) -> list[Document]:
-    return [one for one in documents if _kind(one) == MEMBER_KIND]
+    return [document for document in documents if _kind(document) == MEMBER_KIND]
 
 
 MOST_EXAMINED = 20
@@ -502,34 +517,40 @@ def preview_documents(
         enqueue_affected_placements()
         after = Placement.objects.values_list("pk", "generation")
         due = [pk for pk, generation in after if before.get(pk) != generation]
-        named = {one.name for one in results if one.kind == PLACEMENT}
+        named = {result.name for result in results if result.kind == PLACEMENT}
         fleet = load_fleet()
         placed = (
-            one.data
-            for one, result in zip(documents, results, strict=True)
+            document.data
+            for document, result in zip(documents, results, strict=True)
             if result.kind == PLACEMENT
         )
         manifests = [parse_placement(one) for one in islice(placed, MOST_EXAMINED)]
         cycles = [
-            (one.full_name, one, draft_cycle(one, saved=None, fleet=fleet))
-            for one in manifests
+            (
+                manifest.full_name,
+                manifest,
+                draft_cycle(manifest, saved=None, fleet=fleet),
+            )
+            for manifest in manifests
         ]
         examined = examine(fleet, cycles)
         overlaps = _overlaps(cycles)
         return ApplyPreview(
             tuple(
-                replace(one, warnings=(*one.warnings, *overlaps.get(one.name, ())))
-                if one.kind == PLACEMENT
-                else one
-                for one in results
+                replace(
+                    result, warnings=(*result.warnings, *overlaps.get(result.name, ()))
+                )
+                if result.kind == PLACEMENT
+                else result
+                for result in results
             ),
             changes,
             digest,
             impact_on(due, ChangedFleet(fleet), named=named),
             tuple(
-                each
+                finding
                 for name in examined.placements
-                for each in examined.findings_of(name)
+                for finding in examined.findings_of(name)
             ),
         )
 
@@ -550,7 +571,7 @@ def preview_acceptable(
     Raise what `preview_documents` raises, of documents only errors that belong to none of them.
     """
     refused: dict[int, list[FieldError]] = {}
-    while rest := [one for one in documents if id(one) not in refused]:
+    while rest := [document for document in documents if id(document) not in refused]:
         try:
             preview = preview_documents(
                 rest, by=by, now=now, confirmed=confirmed, strict=strict
@@ -576,16 +597,18 @@ def _overlaps(
             drafts.append(
                 to_place(manifest, name, selection, schedule(cycle).picked_names)
             )
-    wanted = frozenset[ObjectKey]().union(*(one.objects for one in drafts))
-    names = {one.placement for one in drafts}
+    wanted = frozenset[ObjectKey]().union(*(draft.objects for draft in drafts))
+    names = {draft.placement for draft in drafts}
     others = [
-        one
-        for one in placed_objects(applied_objects(), of=wanted)
-        if one.placement not in names
+        placed_object
+        for placed_object in placed_objects(applied_objects(), of=wanted)
+        if placed_object.placement not in names
     ]
     return {
-        one.placement: [each.warning for each in overlaps_of(one, (*drafts, *others))]
-        for one in drafts
+        draft.placement: [
+            overlap.warning for overlap in overlaps_of(draft, (*drafts, *others))
+        ]
+        for draft in drafts
     }
 
 
@@ -599,32 +622,34 @@ def _validate(
             "", "too-many", message, f"at most {MOST_APPLIED:,} documents at once"
         )
     errors: list[tuple[Document, FieldError]] = []
-    for one in in_order:
+    for document in in_order:
         try:
-            kind = _KINDS.get(_kind(one))
-            (kind.parse if kind else parse_hub_object)(one.data)
+            kind = _KINDS.get(_kind(document))
+            (kind.parse if kind else parse_hub_object)(document.data)
         except InvalidManifest as invalid:
-            errors += _errors_of(one, invalid, several=len(documents) > 1)
+            errors += _errors_of(document, invalid, several=len(documents) > 1)
         else:
-            if strict and (reason := no_effect_reason(one.data)):
-                message = f"{document_name(one)}: {reason}"
+            if strict and (reason := no_effect_reason(document.data)):
+                message = f"{document_name(document)}: {reason}"
                 error = FieldError(
                     "kind", "no-effect", message, "kinds of this console"
                 )
-                errors.append((one, error))
+                errors.append((document, error))
     if not errors:
         resources = _resources_in(in_order)
-        objects = [HubObject.of(one.data) for one in resources]
+        objects = [HubObject.of(resource.data) for resource in resources]
         errors += [(resources[at], error) for at, error in without_namespace(objects)]
     identities: set[tuple[str, ...]] = set()
-    for one in documents:
-        if metadata := mapping_at(one.data, "metadata"):
-            group = str(one.data.get("apiVersion")).rpartition("/")[0]
+    for document in documents:
+        if metadata := mapping_at(document.data, "metadata"):
+            group = str(document.data.get("apiVersion")).rpartition("/")[0]
             names = (str(metadata.get("namespace") or ""), str(metadata.get("name")))
-            identity = (group, str(one.data.get("kind")), *names)
+            identity = (group, str(document.data.get("kind")), *names)
             if identity in identities:
-                message = f"Duplicate value: {document_name(one)}"
-                errors.append((one, FieldError("metadata.name", "duplicate", message)))
+                message = f"Duplicate value: {document_name(document)}"
+                errors.append(
+                    (document, FieldError("metadata.name", "duplicate", message))
+                )
             identities.add(identity)
     _raise(errors)
 
@@ -657,10 +682,14 @@ def _errors_of(
         (
             document,
             FieldError(
-                one.path, one.code, f"{prefix}{one.message}", one.allowed, one.line
+                error.path,
+                error.code,
+                f"{prefix}{error.message}",
+                error.allowed,
+                error.line,
             ),
         )
-        for one in invalid.errors
+        for error in invalid.errors
     ]
 
 
@@ -716,16 +745,16 @@ class _Kind(NamedTuple):
         self, model: type[Model], documents: Sequence[Document]
     ) -> dict[int, Result]:
         """Return the results of the documents of one kind that are on the hub as they are written."""
-        manifests = {id(one): self.parse(one.data) for one in documents}
+        manifests = {id(document): self.parse(document.data) for document in documents}
         there = _rows_of(model, manifests.values())
         results: dict[int, Result] = {}
-        for one in documents:
-            manifest = manifests[id(one)]
+        for document in documents:
+            manifest = manifests[id(document)]
             row = there.get((manifest.namespace, manifest.metadata.name))
             if (
                 row is None
                 or getattr(row, "deleting_since", None)
-                or plain_manifest(row.document) != stored_document(one.data)
+                or plain_manifest(row.document) != stored_document(document.data)
             ):
                 continue
             warnings: tuple[ManifestWarning, ...] = ()
@@ -733,7 +762,7 @@ class _Kind(NamedTuple):
                 warnings = warnings_of(manifest)
             elif isinstance(row, Override):
                 warnings = idle_rule_warnings(manifest, load_fleet())
-            results[id(one)] = Result(
+            results[id(document)] = Result(
                 self.noun, manifest.full_name, UNCHANGED, warnings
             )
         return results

@@ -199,8 +199,8 @@ def _check(
     results = evaluate_assertions(
         items, at_rest(cycle), _facts_for(placement, items, now=now)
     )
-    others = {str(one.value) for one in items if one.predicate in _NAMED}
-    others |= {_READ[one.predicate] for one in items if one.predicate in _READ}
+    others = {str(item.value) for item in items if item.predicate in _NAMED}
+    others |= {_READ[item.predicate] for item in items if item.predicate in _READ}
     plain_results = [
         {
             "predicate": result.assertion.predicate,
@@ -283,14 +283,16 @@ def at_rest(cycle: Cycle) -> DecisionValue:
     return DecisionValue(
         cycle,
         CycleKind.NOTHING_TO_DO,
-        kept=tuple(one.cluster for one in cycle.live_bindings if one.is_active),
+        kept=tuple(
+            binding.cluster for binding in cycle.live_bindings if binding.is_active
+        ),
     )
 
 
 def _facts_for(
     placement: Placement | None, items: Collection[Assertion], *, now: datetime
 ) -> AssertionFacts:
-    names = {str(one.value) for one in items if one.predicate in _NAMED}
+    names = {str(item.value) for item in items if item.predicate in _NAMED}
     others: dict[str, Any] = dict.fromkeys(names)
     there = Placement.objects.filter(full_name__in=names).values_list(
         "full_name", flat=True
@@ -303,7 +305,7 @@ def _facts_for(
         others[name].add(cluster)
     if placement is None:
         return AssertionFacts(others, None, 0)
-    kinds = {one.predicate for one in items}
+    kinds = {item.predicate for item in items}
     survived = None
     if "survives" in kinds:
         row = (
@@ -360,8 +362,8 @@ def check_assertions_before_save(
     ]
     allowed = "a placement that keeps its assertions, or onBreak: warn"
     refused = [
-        FieldError(one.path, one.code, one.message, allowed)
-        for refuses, one in broken
+        FieldError(warning.path, warning.code, warning.message, allowed)
+        for refuses, warning in broken
         if refuses
     ]
     if refused:

@@ -123,11 +123,11 @@ def missing_for_object(team: Team, one: HubObject, facts: HubFacts) -> Iterator[
         return
     yield from _missing_for_kind(team, one, facts)
     if is_envelope(one.api_version, one.kind):
-        for each in map(HubObject.of, unwrapped([one.content])):
-            if (each.group, each.kind) != NAMESPACE:
-                yield from _missing_for_kind(team, each, facts)
-            elif not facts.owns_namespace(team, each.name):
-                yield f"the namespace {each.name}"
+        for hub_object in map(HubObject.of, unwrapped([one.content])):
+            if (hub_object.group, hub_object.kind) != NAMESPACE:
+                yield from _missing_for_kind(team, hub_object, facts)
+            elif not facts.owns_namespace(team, hub_object.name):
+                yield f"the namespace {hub_object.name}"
 
 
 def _missing_for_kind(team: Team, one: HubObject, facts: HubFacts) -> Iterator[str]:
@@ -202,12 +202,13 @@ def _demands(
     ):
         return True
     listed = [
-        one
-        for one in selector.match_expressions
-        if one.operator is LabelOperator.IN and one.values
+        expression
+        for expression in selector.match_expressions
+        if expression.operator is LabelOperator.IN and expression.values
     ]
     return any(
-        allowed.get(one.key, frozenset()).issuperset(one.values) for one in listed
+        allowed.get(requirement.key, frozenset()).issuperset(requirement.values)
+        for requirement in listed
     )
 
 
@@ -250,16 +251,19 @@ def missing_for_override(
     if team.has_every_kind:
         return
     patches = (
-        one
+        override
         for rule in manifest.spec.policy.override_rules
-        for one in rule.json_patch_overrides
+        for override in rule.json_patch_overrides
     )
     firsts = {patch.path.split("/")[1] for patch in patches}
-    for one in manifest.spec.selected:
-        if is_envelope(f"{one.group}/{one.version}", one.kind) and firsts - {
-            "metadata"
-        }:
-            yield f"every kind (*), which patches of {one.kind} {one.name} can write"
-        elif (one.group, one.kind) == NAMESPACE and firsts & _FIELDS_OF_RIGHTS:
+    for resource in manifest.spec.selected:
+        if is_envelope(
+            f"{resource.group}/{resource.version}", resource.kind
+        ) and firsts - {"metadata"}:
+            yield f"every kind (*), which patches of {resource.kind} {resource.name} can write"
+        elif (
+            resource.group,
+            resource.kind,
+        ) == NAMESPACE and firsts & _FIELDS_OF_RIGHTS:
             fields = ", ".join(sorted(firsts & _FIELDS_OF_RIGHTS))
-            yield f"every kind (*), which patches of {fields} in the namespace {one.name} can write"
+            yield f"every kind (*), which patches of {fields} in the namespace {resource.name} can write"

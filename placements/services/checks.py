@@ -87,25 +87,29 @@ class FindingsReport:
         caused: dict[tuple[str, str], list[Finding]] = {}
         own = []
         for name, examination in self.placements.items():
-            for one in examination.findings:
-                if one.rule[0] != "H":
-                    own.append((name, one))
+            for finding in examination.findings:
+                if finding.rule[0] != "H":
+                    own.append((name, finding))
                     continue
                 below = (
                     replace(each, message=f"{name}: {each.message}")
-                    for each in one.caused
+                    for each in finding.caused
                 )
-                caused.setdefault((one.rule, one.path), []).extend(below)
+                caused.setdefault((finding.rule, finding.path), []).extend(below)
         fleet = [
             (
                 "",
                 worst_of(
                     replace(
-                        one, caused=(*one.caused, *caused.get((one.rule, one.path), ()))
+                        finding,
+                        caused=(
+                            *finding.caused,
+                            *caused.get((finding.rule, finding.path), ()),
+                        ),
                     )
                 ),
             )
-            for one in self.fleet.findings
+            for finding in self.fleet.findings
         ]
         return fleet + own
 
@@ -120,12 +124,12 @@ class FindingsReport:
         findings = self.findings
         if placement:
             own = self.placements.get(placement)
-            findings = [(placement, one) for one in own.findings] if own else []
+            findings = [(placement, finding) for finding in own.findings] if own else []
         findings = [
-            (name, one)
-            for name, one in findings
-            if severity in ("", str(one.severity))
-            and text.lower() in f"{name} {one.message}".lower()
+            (name, finding)
+            for name, finding in findings
+            if severity in ("", str(finding.severity))
+            and text.lower() in f"{name} {finding.message}".lower()
         ]
         rules = rules_named([rule])
         if not rule:
@@ -133,7 +137,7 @@ class FindingsReport:
         return [
             pair
             for pair in findings
-            if not rules.isdisjoint(each.rule for each in flat([pair[1]]))
+            if not rules.isdisjoint(finding.rule for finding in flat([pair[1]]))
         ]
 
 
@@ -219,7 +223,7 @@ def check_due(*, now: datetime) -> int:
         several = sorted(
             examination.findings, key=lambda one: order.index(one.severity)
         )
-        counts = Counter(one.severity for one in several)
+        counts = Counter(finding.severity for finding in several)
         with kept([row.pk]) as there:
             if not there:
                 continue
@@ -235,12 +239,12 @@ def check_due(*, now: datetime) -> int:
                     "muted": examination.muted,
                     "worst": [
                         {
-                            "rule": one.rule,
-                            "severity": str(one.severity),
-                            "message": one.message,
-                            "path": one.path,
+                            "rule": finding.rule,
+                            "severity": str(finding.severity),
+                            "message": finding.message,
+                            "path": finding.path,
                         }
-                        for one in several[:_WORST]
+                        for finding in several[:_WORST]
                     ],
                 },
             )
@@ -329,9 +333,12 @@ def has_timed_objects(manifest: ClusterResourcePlacement) -> bool:
     """Return whether a selector names a kind whose readiness cannot be observed."""
     return any(
         not is_trackable(
-            f"{one.group}/{one.version}" if one.group else one.version, one.kind
+            f"{selector.group}/{selector.version}"
+            if selector.group
+            else selector.version,
+            selector.kind,
         )
-        for one in manifest.spec.resource_selectors
+        for selector in manifest.spec.resource_selectors
     )
 
 
@@ -367,9 +374,11 @@ def introduced(
     before: Iterable[Finding], after: Iterable[Finding]
 ) -> tuple[Finding, ...]:
     """Return the findings that are new, with those below them; their places in lists may differ."""
-    known = {_identity(one) for one in flat(before)}
+    known = {_identity(finding) for finding in flat(before)}
     return tuple(
-        replace(one, caused=()) for one in flat(after) if _identity(one) not in known
+        replace(finding, caused=())
+        for finding in flat(after)
+        if _identity(finding) not in known
     )
 
 

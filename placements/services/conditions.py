@@ -102,7 +102,7 @@ def update_conditions(context: RolloutContext, *, now: datetime) -> None:
     reader = replace(
         ConditionReader.of(context.manifest, context.target, now=now), wanted_since=now
     )
-    versions = {one.name: one.wanted for one in context.state.clusters}
+    versions = {cluster.name: cluster.wanted for cluster in context.state.clusters}
     # Bindings that differ in nothing a condition is computed from: in a large fleet, most.
     alike: dict[object, list[BindingColumns]] = {}
     for read in context.bindings:

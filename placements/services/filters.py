@@ -182,7 +182,7 @@ def _filtered(rows: QuerySet[Row], **lookups: str) -> QuerySet[Row]:
 
 
 def _having(runs: Iterable[QuerySet[Any]]) -> Q:
-    rolling, staged = (each.values("placement") for each in runs)
+    rolling, staged = (run.values("placement") for run in runs)
     return Q(pk__in=rolling) | Q(pk__in=staged)
 
 
@@ -345,7 +345,7 @@ def kinds_for(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     """
     name = document["metadata"]["name"]
     impact = impact_of([parse_member(dict(document)).cluster(now=datetime.now(UTC))])
-    names = [one.placement for one in impact.rows if name in one.joins]
+    names = [row.placement for row in impact.rows if name in row.joins]
     return _kinds_in(
         ResourceSnapshot.objects.filter(placement__full_name__in=names, is_latest=True)
     )
@@ -354,7 +354,11 @@ def kinds_for(document: Mapping[str, Any]) -> list[tuple[str, str]]:
 def _kinds_in(snapshots: QuerySet[ResourceSnapshot]) -> list[tuple[str, str]]:
     pairs = snapshots.values_list("identities", "wrapped_identities")
     return sorted(
-        {(one[0], one[1]) for pair in pairs for one in applied_identities(*pair)}
+        {
+            (identity[0], identity[1])
+            for pair in pairs
+            for identity in applied_identities(*pair)
+        }
     )
 
 

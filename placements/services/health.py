@@ -130,7 +130,9 @@ def healths_of(
     groups: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for group in _groups(placements, now=now):
         groups[group["placement_id"]].append(group)
-    others = [one.pk for one in placements if not hasattr(one, "is_rolling")]
+    others = [
+        placement.pk for placement in placements if not hasattr(placement, "is_rolling")
+    ]
     rows = (
         with_rollouts(Placement.objects.filter(pk__in=others)).only("pk")
         if others
@@ -139,14 +141,20 @@ def healths_of(
     rollouts: dict[int, Any] = dict.fromkeys(
         others, _NO_ROLLOUT
     )  # of those deleted since they were read
-    rollouts |= {one.pk: one for one in rows}
-    rollouts |= {one.pk: one for one in placements if one.pk not in rollouts}
+    rollouts |= {row.pk: row for row in rows}
+    rollouts |= {
+        placement.pk: placement
+        for placement in placements
+        if placement.pk not in rollouts
+    }
     wanted = _wanted(placements)
     return {
-        one.pk: placement_health(
-            _facts(one, groups[one.pk], rollouts[one.pk], wanted, now=now)
+        placement.pk: placement_health(
+            _facts(
+                placement, groups[placement.pk], rollouts[placement.pk], wanted, now=now
+            )
         )
-        for one in placements
+        for placement in placements
     }
 
 
@@ -218,10 +226,10 @@ def _alike(
     is_late = _is_late(late_before)
     never = Value(None, output_field=DateTimeField())
     both = [
-        each.order_by()
+        query_set.order_by()
         .values(*_ALIKE, "member")
         .annotate(count=Count("*"), late=Count("phase", filter=is_late), seen=seen)
-        for each, seen in ((everywhere, never), (elsewhere, Min("seen_at")))
+        for query_set, seen in ((everywhere, never), (elsewhere, Min("seen_at")))
     ]
     return (
         both[0]
@@ -262,8 +270,12 @@ def _late_before(
     A moment for each period: SQLite computes with times in Python.
     """
     return {
-        now - period: [one.pk for one in placements if one.unavailable_period == period]
-        for period in {one.unavailable_period for one in placements}
+        now - period: [
+            placement.pk
+            for placement in placements
+            if placement.unavailable_period == period
+        ]
+        for period in {placement.unavailable_period for placement in placements}
     }
 
 
@@ -487,7 +499,9 @@ def cluster_problems(placement: Any, *, now: datetime) -> list[ClusterProblem]:
 
 
 def _remedy_of(binding: Binding) -> Remedy:
-    if FAILED_TO_TAKE_OVER in {one["code"] for one in binding.failed_objects}:
+    if FAILED_TO_TAKE_OVER in {
+        failed_object["code"] for failed_object in binding.failed_objects
+    }:
         return Remedy.OWNERSHIP
     remedies: dict[str, Remedy] = {
         FailureKind.OVERRIDE: Remedy.OVERRIDES,
@@ -578,8 +592,12 @@ IS_HEALTHY = Q(health_level=HealthLevel.HEALTHY)
 
 def _wanted(placements: Collection[Placement]) -> dict[int, int | None]:
     """Return how many clusters each is to have; of the latest decision while the next one is due."""
-    numbers = {one.pk: one.number_of_clusters for one in placements}
-    due = [one.pk for one in placements if one.is_due and one.decisions_made]
+    numbers = {placement.pk: placement.number_of_clusters for placement in placements}
+    due = [
+        placement.pk
+        for placement in placements
+        if placement.is_due and placement.decisions_made
+    ]
     rows = Decision.objects.filter(
         placement__in=due, number=F("placement__decisions_made")
     )

@@ -263,7 +263,8 @@ class FleetCollector(Collector):
         times = sorted(recent.values_list("milliseconds", flat=True)[:MOST_CYCLES])
         times = times or [0]
         places = [
-            (one, min(len(times) - 1, int(one * len(times)))) for one in QUANTILES
+            (quantile, min(len(times) - 1, int(quantile * len(times))))
+            for quantile in QUANTILES
         ]
         samples = [(f"{quantile:g}", times[at] / 1000) for quantile, at in places]
         text = "Duration of the scheduling cycles of the last five minutes; quantile 1 is the longest."

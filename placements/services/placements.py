@@ -116,8 +116,8 @@ class UnschedulesEverything(FleetError):
 
     def problem_facts(self) -> dict[str, Any]:
         emptied = [
-            {"placement": one.placement, "clusters": list(one.clusters)}
-            for one in self.emptied
+            {"placement": placement.placement, "clusters": list(placement.clusters)}
+            for placement in self.emptied
         ]
         return {"confirm": CONFIRMATION, "placements": emptied}
 
@@ -228,7 +228,9 @@ def manifest_warnings(
     drivers = set(MemberCluster.objects.values_list("driver", flat=True).distinct())
     if not drivers or not drivers.issubset(ACTING_DRIVERS):
         return warnings
-    return tuple(one for one in warnings if not one.path.endswith(APPLY_STRATEGY))
+    return tuple(
+        warning for warning in warnings if not warning.path.endswith(APPLY_STRATEGY)
+    )
 
 
 def staging_warnings(

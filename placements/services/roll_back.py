@@ -49,10 +49,12 @@ class Restoration:
 
 def restorable(placement: Placement, revisions: Sequence[Revision]) -> list[Revision]:
     """Return the earlier of these revisions that differ from today's policy, strategy or resources."""
-    earlier = [one for one in revisions[1:] if one.resources]
+    earlier = [revision for revision in revisions[1:] if revision.resources]
     documents = spec_restores(placement, earlier)
     return [
-        one for one in earlier if one.at in documents or _has_others(placement, one)
+        revision
+        for revision in earlier
+        if revision.at in documents or _has_others(placement, revision)
     ]
 
 
@@ -75,13 +77,17 @@ def restoration_of(
     """
     if revisions is None:
         revisions = revisions_of(placement)
-    earlier = [one for one in revisions[1:] if one.resources]
+    earlier = [revision for revision in revisions[1:] if revision.resources]
     wanted = earlier
     if number is None:
         wanted = restorable(placement, revisions) or earlier
-    target = next((one for one in wanted if number in (None, one.number)), None)
+    target = next(
+        (revision for revision in wanted if number in (None, revision.number)), None
+    )
     if target is None:
-        known = ", ".join(str(one.number) for one in reversed(earlier)) or "none"
+        known = (
+            ", ".join(str(revision.number) for revision in reversed(earlier)) or "none"
+        )
         raise ActionNotAllowed(
             f"{placement.full_name} cannot roll back to revision {number}; earlier revisions: {known}"
         )

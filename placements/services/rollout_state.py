@@ -180,10 +180,10 @@ class RolloutContext:
     def with_versions(self, versions: "Versions") -> frozenset[str]:
         """Return the clusters on which these versions are available, with their overrides."""
         return frozenset(
-            one.name
-            for one in self.state.clusters
-            if one.phase is Phase.AVAILABLE
-            and one.running == versions.wanted_on(one.name, one.phase)
+            cluster.name
+            for cluster in self.state.clusters
+            if cluster.phase is Phase.AVAILABLE
+            and cluster.running == versions.wanted_on(cluster.name, cluster.phase)
         )
 
 
@@ -218,9 +218,11 @@ def load_rollout_context(
     overrides = applying_to(placement.full_name, target)
     manifest = parse_placement(placement.document)
     versions = wanted = Versions.of(target, manifest, overrides)
-    left_behind = tuple(one for one in bindings if _has_left(one, members))
+    left_behind = tuple(binding for binding in bindings if _has_left(binding, members))
     if left_behind:
-        bindings = tuple(one for one in bindings if not _has_left(one, members))
+        bindings = tuple(
+            binding for binding in bindings if not _has_left(binding, members)
+        )
     deletion = None
     if placement.deleting_since is not None:
         wanted = NO_VERSIONS
@@ -231,11 +233,11 @@ def load_rollout_context(
         )
     clusters = tuple(
         cluster_state(
-            one,
-            members.get(one.cluster_name, _UNKNOWN_MEMBER),
-            wanted.wanted_on(one.cluster_name, one.phase),
+            binding,
+            members.get(binding.cluster_name, _UNKNOWN_MEMBER),
+            wanted.wanted_on(binding.cluster_name, binding.phase),
         )
-        for one in bindings
+        for binding in bindings
     )
     state = RolloutState(
         clusters,
@@ -432,8 +434,10 @@ def eviction_context(context: RolloutContext) -> EvictionContext:
     return _eviction_context(
         context.placement,
         {
-            one.name: _availability(one.phase, is_available=is_available(one))
-            for one in context.state.clusters
+            cluster.name: _availability(
+                cluster.phase, is_available=is_available(cluster)
+            )
+            for cluster in context.state.clusters
         },
     )
 
@@ -469,7 +473,9 @@ def eviction_contexts(
             default=False,
         )
     )
-    here: dict[int, dict[str, ClusterAvailability]] = {one.pk: {} for one in placements}
+    here: dict[int, dict[str, ClusterAvailability]] = {
+        placement.pk: {} for placement in placements
+    }
     for pk, name, phase, is_available in read.values_list(
         "placement", "cluster_name", "phase", "is_ready"
     ):
@@ -485,8 +491,10 @@ def eviction_contexts(
         pk: both for pk, *both in counts.values_list("placement", "ready", "total")
     }
     return {
-        one.pk: _eviction_context(one, here[one.pk], *others.get(one.pk, ()))
-        for one in placements
+        placement.pk: _eviction_context(
+            placement, here[placement.pk], *others.get(placement.pk, ())
+        )
+        for placement in placements
     }
 
 
@@ -549,10 +557,14 @@ def placement_facts(
     )
     bindings = [*context.bindings, *context.left_behind]
     unscheduled = [
-        one.cluster_name for one in bindings if one.state == BindingState.UNSCHEDULED
+        binding.cluster_name
+        for binding in bindings
+        if binding.state == BindingState.UNSCHEDULED
     ]
     selected = {
-        one.cluster_name for one in bindings if one.state != BindingState.UNSCHEDULED
+        binding.cluster_name
+        for binding in bindings
+        if binding.state != BindingState.UNSCHEDULED
     }
     picked = tuple(
         cluster for cluster in current_fleet().fleet if cluster.name in selected
@@ -586,11 +598,15 @@ def staged_run_state(
     # A cluster in the fleet without a binding of the placement is empty.
     names = [step.name for step in plan.steps if step.name in in_fleet]
     clusters = {name: ClusterState(name, None, phase=Phase.REMOVED) for name in names}
-    clusters |= {one.name: one for one in context.state.clusters if one.is_in_fleet}
+    clusters |= {
+        cluster.name: cluster
+        for cluster in context.state.clusters
+        if cluster.is_in_fleet
+    }
     approvals = {
-        Approval(one.stage, ApprovalPoint(one.side)): one.approved_at
-        for one in run.approvals.all()
-        if one.approved_at
+        Approval(approval.stage, ApprovalPoint(approval.side)): approval.approved_at
+        for approval in run.approvals.all()
+        if approval.approved_at
     }
     return StagedRunState(
         plan,

@@ -701,17 +701,17 @@ def recheck_rejoined(bindings: Collection[Binding], *, now: datetime) -> None:
 
     They may have been cleared meanwhile; until the next observation they count as not ready.
     """
-    members = members_named({one.cluster_name for one in bindings})
+    members = members_named({binding.cluster_name for binding in bindings})
     rejoined = [
-        one
-        for one in bindings
-        if members.get(one.cluster_name) not in (None, one.member_id)
+        binding
+        for binding in bindings
+        if members.get(binding.cluster_name) not in (None, binding.member_id)
     ]
     if not rejoined:
         return
-    rows = Binding.objects.filter(pk__in=[one.pk for one in rejoined])
+    rows = Binding.objects.filter(pk__in=[binding.pk for binding in rejoined])
     set_members(rows)
-    if any(one.phase == Phase.AVAILABLE for one in rejoined):
+    if any(binding.phase == Phase.AVAILABLE for binding in rejoined):
         columns = {
             "phase": Phase.APPLIED,
             "phase_changed_at": now,

@@ -103,8 +103,10 @@ def completed(text: str) -> list[tuple[str, str]]:
     """Return the searches that a text can become, each with its noun."""
     first, space, word = text.lower().rpartition(" ")
     results = find(word)
-    clusters = [(f"{first}{space}{one}", "Cluster") for one in results.clusters]
-    placements = [(f"{first}{space}{one}", "Placement") for one in results.placements]
+    clusters = [(f"{first}{space}{cluster}", "Cluster") for cluster in results.clusters]
+    placements = [
+        (f"{first}{space}{placement}", "Placement") for placement in results.placements
+    ]
     if first and not MemberCluster.objects.filter(name=first).exists():
         placements = []
     if first and not Placement.objects.filter(full_name=first).exists():

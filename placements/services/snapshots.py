@@ -150,7 +150,10 @@ def inputs_of(
     for *values, text in tuples:
         row = BindingInput._make((*values, _score_from(text)))
         rows[row.placement_id].append(row)
-    values = {pk: binding_values(rows[pk], one) for pk, one in snapshots.items()}
+    values = {
+        pk: binding_values(rows[pk], policy_snapshot)
+        for pk, policy_snapshot in snapshots.items()
+    }
     for placement, cycle in _cycles(placements, view.fleet, snapshots, values, now):
         snapshot = snapshots[placement.pk]
         yield CycleInputs(placement, snapshot, rows[placement.pk], view, cycle)
@@ -169,7 +172,7 @@ def cycles_of(
     """
     snapshots = _latest_snapshots(placements)
     rows = Binding.objects.filter(where, placement__in=snapshots)
-    bindings = _bindings_of(rows, {one.pk for one in snapshots.values()})
+    bindings = _bindings_of(rows, {snapshot.pk for snapshot in snapshots.values()})
     return _cycles(placements, fleet, snapshots, bindings)
 
 
@@ -207,7 +210,9 @@ def draft_cycle(
     bindings: tuple[BindingValue, ...] = ()
     if saved is not None:
         # A live hub may have none yet, or one that is not understood.
-        kept = [one for one in saved.policy_snapshots.all() if one.is_latest]
+        kept = [
+            snapshot for snapshot in saved.policy_snapshots.all() if snapshot.is_latest
+        ]
         # A draft that creates a new policy snapshot makes every binding obsolete.
         is_same = bool(kept) and content_hash(draft) == kept[0].content_hash
         rows = Binding.objects.filter(placement=saved)
@@ -261,8 +266,8 @@ def placed_objects(
     """
     clusters: dict[int, set[str]] = {
         pk: set()
-        for pk, one in applied.items()
-        if of is None or not one.objects.isdisjoint(of)
+        for pk, placed in applied.items()
+        if of is None or not placed.objects.isdisjoint(of)
     }
     for part in batched(clusters):
         rows = Binding.objects.filter(placement__in=part).exclude(

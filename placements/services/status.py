@@ -67,15 +67,15 @@ def status_of(placement: Placement, *, now: datetime | None = None) -> dict[str,
         )
         for binding in bindings
     ]
-    each = [hub_conditions.conditions_on(one) for one in clusters]
+    each = [hub_conditions.conditions_on(cluster) for cluster in clusters]
     others = hub_conditions.conditions_in_all(each, placement.conditions)
     if manifest.spec.strategy.type is StrategyType.EXTERNAL:
-        started = sum(one.is_current is not None for one in clusters)
+        started = sum(cluster.is_current is not None for cluster in clusters)
         others = [
             hub_conditions.controlled_externally(
-                one, kind=manifest.kind, started=started
+                other, kind=manifest.kind, started=started
             )
-            for one in others
+            for other in others
         ]
     generation = placement.spec_generation
     status: dict[str, Any] = {}
@@ -117,7 +117,7 @@ def _conditions(
     generation, kind = placement.spec_generation, manifest.kind
     if isinstance(manifest, OcmPlacement):
         all_conditions = [*_of_ocm(placement), *others]
-        return [one.plain(generation=generation) for one in all_conditions]
+        return [condition.plain(generation=generation) for condition in all_conditions]
     # Until another decision the others are those of the generation before, as on a hub.
     before = generation - (first.status is Truth.UNKNOWN)
     return [
@@ -170,7 +170,7 @@ def _status_of_hub(placement: Placement) -> dict[str, Any]:
         decisions = latest.decisions
         policy = placement.document["spec"].get("policy") or {}
         wanted = policy.get("numberOfClusters") or len(policy.get("clusterNames") or ())
-        missing = wanted - sum(one["selected"] for one in decisions)
+        missing = wanted - sum(decision["selected"] for decision in decisions)
         scheduled = _scheduled(placement, Truth.FALSE, "", "")
         statuses += hub_conditions.not_scheduled(
             _not_selected(decisions, missing), scheduled, generation=generation
@@ -193,7 +193,9 @@ def _missing(
 
 def _not_selected(decisions: Iterable[Mapping[str, Any]], missing: int) -> list[str]:
     """Return why clusters are not selected, as many as are missing."""
-    reasons = [str(one["reason"]) for one in decisions if not one["selected"]]
+    reasons = [
+        str(decision["reason"]) for decision in decisions if not decision["selected"]
+    ]
     return reasons[: max(0, missing)]
 
 
@@ -216,7 +218,11 @@ def scheduled_condition(
     """
     if placement.is_mirrored:
         kind = f"{placement_kind(placement)}Scheduled"
-        stated = (one for one in placement.hub_conditions if one["type"] == kind)
+        stated = (
+            condition
+            for condition in placement.hub_conditions
+            if condition["type"] == kind
+        )
         pending = {
             "type": kind,
             "status": "Unknown",
@@ -277,7 +283,9 @@ def _cluster(
         index, wrapped = str(snapshot.number), snapshot.wrapped_identities
     status: dict[str, Any] = {
         "clusterName": binding.cluster_name,
-        "conditions": [one.plain(generation=generation) for one in conditions],
+        "conditions": [
+            condition.plain(generation=generation) for condition in conditions
+        ],
         "observedResourceIndex": index,
     }
     if len(conditions) > _STARTED:

@@ -122,12 +122,12 @@ def placement_refusal(
 def check_documents(by: User | None, what: str, *documents: Any) -> None:
     """Raise NotOfTeamError unless a user may change an object with these manifests, before and after."""
     facts = HubFacts()
-    for one in documents:
-        if one is not None:
+    for document in documents:
+        if document is not None:
             check_boundary(
                 by,
-                labels_in(one),
-                partial(missing_for_namespace, document=one, facts=facts),
+                labels_in(document),
+                partial(missing_for_namespace, document=document, facts=facts),
                 what=what,
             )
 
@@ -156,12 +156,12 @@ def check_objects(
     if may_change(by):
         return
     known = facts or HubFacts()
-    for one in objects:
+    for hub_object in objects:
         check_boundary(
             by,
-            one.labels,
-            partial(missing_for_object, one=one, facts=known),
-            what=str(one),
+            hub_object.labels,
+            partial(missing_for_object, one=hub_object, facts=known),
+            what=str(hub_object),
         )
 
 
@@ -198,9 +198,17 @@ def check_override(
         return
     selected = manifest.spec.selected
     check_resources(
-        by, [(one.group, one.kind, manifest.namespace, one.name) for one in selected]
+        by,
+        [
+            (resource.group, resource.kind, manifest.namespace, resource.name)
+            for resource in selected
+        ],
     )
-    inside = [one.name for one in selected if (one.group, one.kind) == NAMESPACE]
+    inside = [
+        resource.name
+        for resource in selected
+        if (resource.group, resource.kind) == NAMESPACE
+    ]
     rows = Resource.objects.filter(namespace__in=inside)
     check_objects(by, [HubObject.of(row.content) for row in rows])
     check_boundary(
@@ -228,19 +236,20 @@ def check_rollback(
     before: dict[ObjectKey, HubObject] = {}
     with suppress(InvalidManifest):
         plain = (
-            replace(one, content=plain_manifest(one.content)) for one in selected()
+            replace(hub_object, content=plain_manifest(hub_object.content))
+            for hub_object in selected()
         )
-        before = {one.key: sanitised(one) for one in plain}
+        before = {hub_object.key: sanitised(hub_object) for hub_object in plain}
     parts = old.parts.order_by("position")
     manifests = (
         manifest for part in parts for manifest in plain_manifest(part.manifests)
     )
-    after = {one.key: one for one in map(HubObject.of, manifests)}
+    after = {manifest.key: manifest for manifest in map(HubObject.of, manifests)}
     differing = [
-        one
+        hub_object
         for side, other in ((before, after), (after, before))
-        for key, one in side.items()
-        if key not in other or other[key].content != one.content
+        for key, hub_object in side.items()
+        if key not in other or other[key].content != hub_object.content
     ]
     check_objects(by, differing)
 

@@ -63,11 +63,11 @@ def verify_due(*, now: datetime) -> int:
 def verify(records: Iterable[DecisionRecord], *, now: datetime) -> Verified:
     """Verify records and save the results; a new difference is recorded as an event."""
     count, faulty = 0, []
-    for each in records:
+    for record in records:
         count += 1
-        fault = fault_of(each)[:_LONGEST]
+        fault = fault_of(record)[:_LONGEST]
         with transaction.atomic():
-            same = DecisionRecord.objects.filter(pk=each.pk)
+            same = DecisionRecord.objects.filter(pk=record.pk)
             is_new = same.exclude(fault=fault).update(fault=fault)
             same.update(verified_at=now)
             if is_new:
@@ -75,14 +75,14 @@ def verify(records: Iterable[DecisionRecord], *, now: datetime) -> Verified:
                 record_event(
                     verb,
                     DECISION,
-                    each.decision_id,
+                    record.decision_id,
                     after={"reason": fault},
                     is_warning=bool(fault),
                     by=None,
                     now=now,
                 )
         if fault:
-            faulty.append(each)
+            faulty.append(record)
     return Verified(count, tuple(faulty))
 
 
@@ -141,7 +141,7 @@ def refresh_staleness(*, now: datetime) -> int:
                 "decisions_made": placement.decisions_made,
                 "checked_at": now,
                 "headroom": headroom.least,
-                "skews": [list(one) for one in headroom.skews],
+                "skews": [list(skew) for skew in headroom.skews],
                 "exceeded": [
                     list(limit._replace(has_better_set=has_better_set))
                     for limit in headroom.exceeded

@@ -47,6 +47,7 @@ def summary_of(preview: Any, row: Any) -> str:
     names = (row.name, *(one.name for one in row.fields)) if row else ()
     notes = [preview.notes.by_name[name] for name in names]
     is_noted = any(
-        one.was or one.errors or one.warnings or one.absent_namespace for one in notes
+        note.was or note.errors or note.warnings or note.absent_namespace
+        for note in notes
     )
     return "" if preview.saved is None or is_noted or not row else row.summary

@@ -260,15 +260,15 @@ def member_badge(cluster: Any) -> str:
 @register.simple_tag
 def impact(row: PlacementLoss) -> str:
     """Show what becomes of a placement, and the limits that it exceeds."""
-    return mark_safe(" ".join(badge(*one) for one in impact_badges(row)))  # noqa: S308 - badges
+    return mark_safe(" ".join(badge(*mark) for mark in impact_badges(row)))  # noqa: S308 - badges
 
 
 @register.simple_tag
 def bar(segments: Iterable[Any]) -> str:
     """Show a bar of segments, which the page describes beside it."""
     parts = "".join(
-        f'<rect class="segment-{one.level}" x="{one.at}" y="0" width="{one.width}" height="10"></rect>'
-        for one in segments
+        f'<rect class="segment-{segment.level}" x="{segment.at}" y="0" width="{segment.width}" height="10"></rect>'
+        for segment in segments
     )
     shape = 'class="segments" viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true"'
     return mark_safe(f"<svg {shape}>{parts}</svg>")  # noqa: S308 - levels and numbers only

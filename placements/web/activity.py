@@ -176,7 +176,7 @@ def activity(request: HttpRequest) -> HttpResponse:
         Facet(
             "kind",
             "Object",
-            [(one, plain(one).capitalize(), None) for one in EVENT_KINDS],
+            [(kind, plain(kind).capitalize(), None) for kind in EVENT_KINDS],
         ),
     ]
     return render_page(
@@ -257,7 +257,7 @@ def access_log(request: HttpRequest) -> HttpResponse:
                     Facet(
                         "verb",
                         "Action",
-                        [(one, one.capitalize(), None) for one in VERBS],
+                        [(verb, verb.capitalize(), None) for verb in VERBS],
                     )
                 ],
                 verb=VERBS,

@@ -93,7 +93,9 @@ def apply(request: HttpRequest) -> HttpResponse:
         done = {
             "results": _linked(results),
             "placements": _rolling_out(documents, results),
-            "is_placeable": any(one.kind in (RESOURCE, CLUSTER) for one in results),
+            "is_placeable": any(
+                result.kind in (RESOURCE, CLUSTER) for result in results
+            ),
         }
         return render(request, "resources/applied.html", done)
     except PartlyApplied as error:
@@ -151,9 +153,9 @@ def _show_preview(
         page["empties"] = error
         preview, refused = preview_acceptable(documents, **how, confirmed=True)
     rows = [
-        ObjectPreview(document_name(one), errors=refused[id(one)])
-        for one in documents
-        if id(one) in refused
+        ObjectPreview(document_name(document), errors=refused[id(document)])
+        for document in documents
+        if id(document) in refused
     ]
     if preview is not None:
         rows += _object_previews(preview.results, preview.changes)
@@ -165,7 +167,7 @@ def _show_preview(
         status = HTTPStatus.UNPROCESSABLE_ENTITY
     page["rows"] = rows[:_MOST_SHOWN]
     page["more"] = len(rows) - len(page["rows"])
-    page["counts"] = Counter(one.words for one in rows).items()
+    page["counts"] = Counter(row.words for row in rows).items()
     return render_page(
         request, _PAGE, page, fragment="resources/_preview.html", status=status
     )
@@ -174,30 +176,30 @@ def _show_preview(
 def _object_previews(
     results: Sequence[Result], changes: Sequence[Event]
 ) -> list[ObjectPreview]:
-    by_object = {(one.kind, one.name): one for one in changes}
+    by_object = {(event.kind, event.name): event for event in changes}
     rows: list[ObjectPreview] = []
-    for one in sorted(results, key=lambda one: one.did == UNCHANGED):
-        change = by_object.get((one.kind, one.name))
+    for result in sorted(results, key=lambda one: one.did == UNCHANGED):
+        change = by_object.get((result.kind, result.name))
         lines = (
             document_diff(change.before, change.after)
             if change and len(rows) < _MOST_SHOWN
             else ()
         )
-        label = f"{one.object_kind} {one.object_name}"
-        rows.append(ObjectPreview(label, one.did, one.warnings, lines))
+        label = f"{result.object_kind} {result.object_name}"
+        rows.append(ObjectPreview(label, result.did, result.warnings, lines))
     return rows
 
 
 def _linked(results: Sequence[Result]) -> list[tuple[Result, str]]:
-    return [(one, url_of(one.kind, one.name)) for one in results]
+    return [(result, url_of(result.kind, result.name)) for result in results]
 
 
 def _rolling_out(documents: Sequence[Document], results: Sequence[Result]) -> list[str]:
     pairs = zip(documents, results, strict=True)
     return placements_selecting(
         [
-            HubObject.of(one.data)
-            for one, result in pairs
+            HubObject.of(document.data)
+            for document, result in pairs
             if result.kind == RESOURCE and result.did != UNCHANGED
         ]
     )

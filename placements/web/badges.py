@@ -54,7 +54,7 @@ class Segment:
 
 def segments(parts: Iterable[tuple[str, str, int]]) -> list[Segment]:
     """Return the segments of a bar from levels, words and counts, without those of count 0."""
-    present = [one for one in parts if one[2]]
+    present = [part for part in parts if part[2]]
     total, before, bar = sum(count for *_, count in present), 0, []
     for level, words, count in present:
         at, width = (f"{100 * one / total:.2f}" for one in (before, count))
@@ -205,7 +205,7 @@ _RUNS: dict[str, Badge] = {
 
 def without_status(sentences: Iterable[str], state: Badge) -> list[str]:
     """Return sentences for the place beside a status, without its words at their start."""
-    return [one.removeprefix(f"{state.words} ") for one in sentences]
+    return [sentence.removeprefix(f"{state.words} ") for sentence in sentences]
 
 
 _PARTS = {

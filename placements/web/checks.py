@@ -70,16 +70,22 @@ def checks(request: HttpRequest) -> HttpResponse:
     most = _MOST_ROWS_SHOWN if "all" in request.GET else _ROWS_SHOWN
     names = {placement for placement, _ in findings[:most]}
     placements = {
-        one.full_name: one for one in Placement.objects.filter(full_name__in=names)
+        placement.full_name: placement
+        for placement in Placement.objects.filter(full_name__in=names)
     }
     examined = [report.fleet, *report.placements.values()]
-    rules = Counter(each.rule for _, one in report.findings for each in flat([one]))
-    severities = Counter(one.severity for _, one in report.findings)
+    rules = Counter(
+        part.rule for _, finding in report.findings for part in flat([finding])
+    )
+    severities = Counter(finding.severity for _, finding in report.findings)
     facets = [
         Facet(
             "severity",
             "Severity",
-            [(one, _WORDS[one], severities[one]) for one in Severity],
+            [
+                (severity, _WORDS[severity], severities[severity])
+                for severity in Severity
+            ],
             is_row=True,
         ),
         Facet(
@@ -103,15 +109,15 @@ def checks(request: HttpRequest) -> HttpResponse:
                 severity=Severity,
             ),
             "rows": [
-                _row(placements.get(placement), one)
-                for placement, one in findings[:most]
+                _row(placements.get(placement), finding)
+                for placement, finding in findings[:most]
             ],
             "more": max(0, len(findings) - most),
             "total": len(report.findings),
             "examined": len(report.placements),
-            "muted": sum(one.muted for one in examined),
+            "muted": sum(examination.muted for examination in examined),
             "not_checked": sorted(
-                {each for one in examined for each in one.not_checked}
+                {each for examination in examined for each in examination.not_checked}
             ),
         },
         fragment="checks/_list.html",

@@ -195,8 +195,8 @@ def _form(
     suggested: Sequence[str] = (),
     status: int = 200,
 ) -> HttpResponse:
-    on_labels = [one for one in errors if one.path.startswith(forms.LABELS_PATH)]
-    on_taints = [one for one in errors if one.path.startswith(forms.TAINTS_PATH)]
+    on_labels = [error for error in errors if error.path.startswith(forms.LABELS_PATH)]
+    on_taints = [error for error in errors if error.path.startswith(forms.TAINTS_PATH)]
     typed = forms.read_cluster(fields["labels"], "").labels
     return render(
         request,
@@ -210,7 +210,9 @@ def _form(
             "label_errors": on_labels,
             "taint_errors": on_taints,
             "other_errors": [
-                one for one in errors if one not in on_labels and one not in on_taints
+                error
+                for error in errors
+                if error not in on_labels and error not in on_taints
             ],
             "stale": stale,
             "impact": impact,

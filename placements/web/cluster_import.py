@@ -72,8 +72,8 @@ def import_clusters(request: HttpRequest) -> HttpResponse:
     except ImportCheckFailed as error:
         context["failed"] = error
     # Another name may be the correction.
-    foreign = [one for one in offered if one.is_foreign]
-    context["choices"] = [(one, "", None) for one in foreign[:_ROWS_SHOWN]]
+    foreign = [choice for choice in offered if choice.is_foreign]
+    context["choices"] = [(choice, "", None) for choice in foreign[:_ROWS_SHOWN]]
     return _page(request, context, status=422)
 
 
@@ -86,7 +86,7 @@ def _submitted(
         context |= {"plan": _plan(found, outcome), "notes": found.notes}
         return _page(request, context)
     put = import_members(found, confirmed="confirm" in request.POST, **how)
-    done = Counter(str(one.result) for one in put.clusters)
+    done = Counter(str(cluster.result) for cluster in put.clusters)
     summary = ", ".join(
         f"{done[did]} {IMPORT_WORDS[did]}" for did in JoinOutcome if done[did]
     )
@@ -101,11 +101,11 @@ def _plan(found: ImportRead, outcome: ImportOutcome) -> dict[str, Any]:
     """Return the preview: the first clusters, each with what would be done; None for one left out."""
     rows = outcome.rows
     changed = [
-        cluster_of(one.row) for one in rows if one.did is not JoinOutcome.UNCHANGED
+        cluster_of(row.row) for row in rows if row.did is not JoinOutcome.UNCHANGED
     ]
-    by_key = {one.read.key: one for one in rows}
-    counts = Counter(str(one.did) for one in rows)
-    shown = [(one, by_key.get(one.key)) for one in found.choices[:_ROWS_SHOWN]]
+    by_key = {row.read.key: row for row in rows}
+    counts = Counter(str(row.did) for row in rows)
+    shown = [(choice, by_key.get(choice.key)) for choice in found.choices[:_ROWS_SHOWN]]
     return {
         "rows": [
             (choice, IMPORT_WORDS[row.did] if row else "left out", row)
@@ -116,7 +116,7 @@ def _plan(found: ImportRead, outcome: ImportOutcome) -> dict[str, Any]:
         "objects": outcome.objects,
         "counts": {str(did): counts[str(did)] for did in JoinOutcome},
         "impact": impact_of(changed),
-        "has_failed": any(one.check and not one.check.is_passed for one in rows),
+        "has_failed": any(row.check and not row.check.is_passed for row in rows),
     }
 
 

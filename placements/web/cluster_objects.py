@@ -110,12 +110,21 @@ def placement_cluster(request: HttpRequest, name: str, cluster: str) -> HttpResp
                 binding.placement, None, cluster
             ),
             "objects": [
-                (one, badges.Badge(_STATES[one.state], one.state.words))
-                for one in objects[:_OBJECTS_SHOWN]
+                (
+                    cluster_object,
+                    badges.Badge(
+                        _STATES[cluster_object.state], cluster_object.state.words
+                    ),
+                )
+                for cluster_object in objects[:_OBJECTS_SHOWN]
             ],
             "count": len(objects),
             "more": max(0, len(objects) - _OBJECTS_SHOWN),
-            "differing": [one for one in objects if one.differences],
+            "differing": [
+                cluster_object
+                for cluster_object in objects
+                if cluster_object.differences
+            ],
         },
     )
 

@@ -292,12 +292,12 @@ def _bar(
     favourites: list[str],
 ) -> FilterBar:
     """Return the filters by status and by label: the requested one, else of the filter, else favourites."""
-    filtered = [one.removeprefix("!").partition(":")[0] for one in wanted.labels]
+    filtered = [label.removeprefix("!").partition(":")[0] for label in wanted.labels]
     chosen = [request.GET["by"]] if request.GET.get("by") else filtered[:1]
     states = [
-        (one, state_words(one), count)
-        for one, count in counts.items()
-        if one == wanted.state or (count and one not in BESIDE_STATES)
+        (state, state_words(state), count)
+        for state, count in counts.items()
+        if state == wanted.state or (count and state not in BESIDE_STATES)
     ]
     simulated = ClusterFilterState.SIMULATED
     drivers = [(simulated, state_words(simulated), counts[simulated])]
@@ -541,7 +541,9 @@ def topology(request: HttpRequest) -> HttpResponse:
             "key2": chosen[1] if len(chosen) > 1 else "",
             "charts": charts,
             "rows": [
-                TopologyRow.of(chosen, one) for one in groups if one in ranked[:_ROWS]
+                TopologyRow.of(chosen, group)
+                for group in groups
+                if group in ranked[:_ROWS]
             ],
             "more": max(0, len(groups) - _ROWS),
             "alike_keys": near_duplicates(key for key, _ in keys),
@@ -549,9 +551,9 @@ def topology(request: HttpRequest) -> HttpResponse:
                 (key, alike)
                 for place, key in enumerate(chosen)
                 for alike in near_duplicates(
-                    one.values[place] or "" for one in groups if one.values[place]
+                    group.values[place] or "" for group in groups if group.values[place]
                 )
             ],
-            "lacking": sum(one.total for one in groups if None in one.values),
+            "lacking": sum(group.total for group in groups if None in group.values),
         },
     )

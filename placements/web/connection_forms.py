@@ -130,7 +130,7 @@ class ConnectionForm:
 
     @property
     def has_errors(self) -> bool:
-        return bool(self.errors) or any(one.errors for one in self.fields)
+        return bool(self.errors) or any(field.errors for field in self.fields)
 
 
 def connection_form(
@@ -157,17 +157,17 @@ def connection_form(
             # Also what a kubeconfig lacks: the fields of another source are hidden.
             is_whole = field.name == KUBECONFIG == source
             mine = tuple(
-                one
-                for one in others
-                if field.has(one) or (is_whole and one.path in _OF_A_SOURCE)
+                other
+                for other in others
+                if field.has(other) or (is_whole and other.path in _OF_A_SOURCE)
             )
-            others[:] = [one for one in others if one not in mine]
+            others[:] = [other for other in others if other not in mine]
             value = ""
             if field.control not in ("secret-text", "password"):
                 value = str(entered.get(field.name, field.value))
             choices = field.choices
             if field.name == "proxy":
-                choices = (("", "None"), *((one, one) for one in proxies))
+                choices = (("", "None"), *((proxy, proxy) for proxy in proxies))
             yield replace(field, value=value, choices=choices, errors=mine)
 
     return ConnectionForm(

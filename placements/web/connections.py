@@ -96,8 +96,11 @@ def _new(request: HttpRequest) -> HttpResponseBase:
     entered = request.POST or request.GET
     usual = SIMULATED if may_operate_now else KUBERNETES
     kinds = [
-        (*one, may_connect if one[0] == KUBERNETES else may_operate_now)
-        for one in CLUSTER_KINDS
+        (
+            *cluster_kind,
+            may_connect if cluster_kind[0] == KUBERNETES else may_operate_now,
+        )
+        for cluster_kind in CLUSTER_KINDS
     ]
     kind = entered.get("kind") or usual
     context = {

@@ -127,9 +127,9 @@ def figures_of(
     """Return the figures; the parts of each do not overlap."""
     of_placements = counts.of_placements
     healthy = of_placements.by_state[PlacementFilterState.HEALTHY]
-    pending = [one for one in items if one.kind == ProblemKind.APPROVAL_PENDING]
+    pending = [item for item in items if item.kind == ProblemKind.APPROVAL_PENDING]
     not_paused = of_placements.waiting - of_placements.paused
-    waiting = min(len({one.name for one in pending}), not_paused)
+    waiting = min(len({item.name for item in pending}), not_paused)
     quiet = of_placements.awaiting_approval, of_placements.suspended
     others = counts.placements - healthy - counts.degraded - sum(quiet)
     not_ready = [one for one in fleet["legend"] if one.kind != "healthy"]
@@ -155,8 +155,10 @@ def figures_of(
     )
     last_end = None if runs else queries.last_rollout_end()
     # Such as "edge-cache-1, stage canary".
-    approvals = [FigurePart(one.title.replace(": approve", ",")) for one in pending[:1]]
-    needing = sum(one.reason == NEEDS_RUN for one in items)
+    approvals = [
+        FigurePart(item.title.replace(": approve", ",")) for item in pending[:1]
+    ]
+    needing = sum(item.reason == NEEDS_RUN for item in items)
     quiet_words = "no staged run waits"
     if needing:
         verb = "needs" if needing == 1 else "need"
@@ -246,8 +248,8 @@ def rows_of(
 
     More advice than three items is one row, with a link to all of it.
     """
-    others = [one for one in items if one.section is not AttentionSection.ADVICE]
-    advice = [one for one in items if one.section is AttentionSection.ADVICE]
+    others = [item for item in items if item.section is not AttentionSection.ADVICE]
+    advice = [item for item in items if item.section is AttentionSection.ADVICE]
     if not advice or (len(advice) <= _ADVICE_ROWS and len(items) <= most):
         return list(items[:most]), max(0, len(items) - most)
     left = max(0, len(others) - most + 1)
@@ -255,10 +257,10 @@ def rows_of(
         return [*others[: most - 1], *advice], left
     facts = ("advice", ProblemLevel.OUTDATED, "", Noun.CLUSTER, "", "", url)
     title = f"Advice on {counted(len(advice), 'point')}"
-    lines = [one.title for one in advice[:_ADVICE_ROWS]]
+    lines = [item.title for item in advice[:_ADVICE_ROWS]]
     if len(advice) > len(lines):
         lines.append(f"{len(advice) - len(lines):,} more")
-    effects = tuple(Effect(one, url) for one in lines)
+    effects = tuple(Effect(line, url) for line in lines)
     summary = AttentionItem(
         *facts, effects=effects, title=title, section=AttentionSection.ADVICE
     )
@@ -305,13 +307,13 @@ def skew_badges(skews: Iterable[Skew]) -> list[tuple[Skew, badges.Badge]]:
     above = {True: "attention", False: "advice"}
     return [
         (
-            one,
+            skew,
             badges.Badge(
-                above[one.is_hard] if one.skew > one.most else "healthy",
-                f"{one.key} {one.skew} / {one.most}",
+                above[skew.is_hard] if skew.skew > skew.most else "healthy",
+                f"{skew.key} {skew.skew} / {skew.most}",
             ),
         )
-        for one in skews
+        for skew in skews
     ]
 
 
@@ -377,7 +379,7 @@ def _overview(request: HttpRequest) -> HttpResponse:
         navigation.has_live_hubs,
     )
     of_rows = (
-        1 + (one.section is not AttentionSection.ADVICE) for one in causes["rows"]
+        1 + (row.section is not AttentionSection.ADVICE) for row in causes["rows"]
     )
     used = _OF_REST + sum(map(bool, lists)) + len(runs) + sum(of_rows)
     is_short = len(causes["rows"]) <= _MOST_DECISIONS and len(runs) <= 2
@@ -410,8 +412,8 @@ def _overview(request: HttpRequest) -> HttpResponse:
         "decisions": decisions,
         "scale": scale_of(pictures.values()),
         "placements": [
-            placement_line(one, pictures[one.placement.pk], counts.clusters)
-            for one in several
+            placement_line(headroom, pictures[headroom.placement.pk], counts.clusters)
+            for headroom in several
         ],
     }
     if is_news:
@@ -440,21 +442,28 @@ def _causes_context(
         url="" if section else "?show=advice",
     )
     approval = next(
-        (one for one in rows if one.kind == ProblemKind.APPROVAL_PENDING), None
+        (row for row in rows if row.kind == ProblemKind.APPROVAL_PENDING), None
     )
     may_approve_it = approval and may_approve_somewhere(request)
-    named = [one.cluster for one in rows if one.cluster]
+    named = [row.cluster for row in rows if row.cluster]
     simulated = MemberCluster.objects.filter(name__in=named, driver=SIMULATED)
     return {
         "attention": found,
         "section": section,
-        "filters": [(one, FILTERS[one], found.counts[one]) for one in AttentionSection],
+        "filters": [
+            (
+                attention_section,
+                FILTERS[attention_section],
+                found.counts[attention_section],
+            )
+            for attention_section in AttentionSection
+        ],
         "rows": rows,
         "more_items": more,
         "to_approve": approval.key if approval and may_approve_it else "",
         "approval_url": approval_url(approval) if approval else "",
         "snooze_for": SNOOZE_FOR,
-        "faulty": {one.name for one in simulated if faults_of(one)},
+        "faulty": {cluster.name for cluster in simulated if faults_of(cluster)},
     }
 
 
@@ -519,7 +528,12 @@ def show_inbox(request: HttpRequest) -> HttpResponse:
         {
             "attention": found,
             "filters": [
-                (one, FILTERS[one], found.counts[one]) for one in AttentionSection
+                (
+                    attention_section,
+                    FILTERS[attention_section],
+                    found.counts[attention_section],
+                )
+                for attention_section in AttentionSection
             ],
             "section": section,
             "rows": items[:MOST_SHOWN],

@@ -168,7 +168,7 @@ def explanation_of(view: DecisionView, cluster: str) -> Explanation:
         today_words(view, cluster),
         outcome_row(advice.outcome),
         course_sentences(evaluated, cluster),
-        [_help(document, one) for one in helps],
+        [_help(document, suggestion) for suggestion in helps],
         failure_sentences(advice.fails),
         untried_sentences(advice.not_tried),
         is_placed=not advice.is_rescheduled
@@ -296,22 +296,24 @@ class DecisionPage(DecisionView):
     def problems(self) -> tuple[str, ...]:
         """What went wrong: of a fulfilled decision only a hard limit that the selection exceeds."""
         over = tuple(
-            f"{one.key}: {one.measure} {one.skew} exceeds the hard limit {one.max_skew}"
-            for one in self.final_skews
-            if one.is_exceeded
+            f"{skew.key}: {skew.measure} {skew.skew} exceeds the hard limit {skew.max_skew}"
+            for skew in self.final_skews
+            if skew.is_exceeded
         )
         return over if self.value.is_fulfilled else (*over, *super().problems)
 
     @property
     def more_problems(self) -> list[str]:
         """What went wrong after the first two sentences, without the new clusters that the help names."""
-        return [one for one in self.problems[2:] if one != self.new_clusters]
+        return [
+            problem for problem in self.problems[2:] if problem != self.new_clusters
+        ]
 
     @property
     def problem_count(self) -> int:
         """How many things are wrong: that clusters are missing, and each hard limit that is exceeded."""
         return (not self.value.is_fulfilled) + sum(
-            one.is_exceeded for one in self.final_skews
+            skew.is_exceeded for skew in self.final_skews
         )
 
     @cached_property
@@ -322,14 +324,14 @@ class DecisionPage(DecisionView):
     @property
     def _label_notes(self) -> list[str]:
         keys = {
-            f"labels.{one.topology_key}"
-            for one in self.value.cycle.policy.topology_spread_constraints
+            f"labels.{constraint.topology_key}"
+            for constraint in self.value.cycle.policy.topology_spread_constraints
         }
         findings = fleet_examination(self.value.cycle.fleet).findings if keys else ()
         return [
-            f"{examination.RULES[one.rule].title}: {one.message}"
-            for one in findings
-            if one.path in keys
+            f"{examination.RULES[finding.rule].title}: {finding.message}"
+            for finding in findings
+            if finding.path in keys
         ]
 
     @property
@@ -467,8 +469,8 @@ class DecisionPage(DecisionView):
             is_alike = decision.cycle.policy.topology_spread_constraints == constraints
             if is_alike and decision.number_of_rounds:
                 chips = strip_of(decision, 1).chips
-                found[:0] = [(row, one) for one in chips if one.cluster in missing]
-                missing.difference_update(one.cluster for one in chips)
+                found[:0] = [(row, chip) for chip in chips if chip.cluster in missing]
+                missing.difference_update(chip.cluster for chip in chips)
         return [] if missing else found
 
     @property
@@ -562,10 +564,12 @@ class DecisionPage(DecisionView):
     def others(self) -> list[tuple[str, list[tuple[str, str]], int]]:
         # Where the stored scores decide who stays, these are shown.
         stored = {
-            one.cluster: ", ".join(
-                map(signed_text, (one.topology_spread_score, one.affinity_score))
+            binding.cluster: ", ".join(
+                map(
+                    signed_text, (binding.topology_spread_score, binding.affinity_score)
+                )
             )
-            for one in self.value.cycle.live_bindings
+            for binding in self.value.cycle.live_bindings
             if self.value.kind is CycleKind.SCALE_DOWN
         }
         # The newest decision comes first; of each the first names are stored, in the order of its steps. The
@@ -615,7 +619,7 @@ class DecisionPage(DecisionView):
     @cached_property
     def rejected(self) -> list[tuple[str, int, list[str]]]:
         names = grouped(
-            (OUTCOME_WORDS[one.state], one.cluster) for one in self.outcomes
+            (OUTCOME_WORDS[outcome.state], outcome.cluster) for outcome in self.outcomes
         )
         return [
             (words, len(names[words]), names[words][:_MOST_NAMES])
@@ -633,9 +637,9 @@ class DecisionPage(DecisionView):
         ):
             return []
         reasons = grouped(
-            (reason_sentence(one.reasons[0]), one.cluster)
-            for one in Outcomes(self.played)
-            if one.state in (Outcome.FILTERED, Outcome.NOT_ELIGIBLE)
+            (reason_sentence(outcome.reasons[0]), outcome.cluster)
+            for outcome in Outcomes(self.played)
+            if outcome.state in (Outcome.FILTERED, Outcome.NOT_ELIGIBLE)
         )
         return list(reasons.items())
 
@@ -660,8 +664,8 @@ class DecisionPage(DecisionView):
         lines = fix_lines(self.fixes, self.new_clusters.removeprefix("possible with "))
         document = decided_document(self) if lines else None
         return [
-            (one, _help(document, one.suggestion) if one.suggestion else None)
-            for one in lines
+            (line, _help(document, line.suggestion) if line.suggestion else None)
+            for line in lines
         ]
 
     def figure(self, name: str) -> str:
@@ -777,7 +781,9 @@ class DecisionPage(DecisionView):
 
     @property
     def filter_stages(self) -> list[FunnelStage]:
-        return stages([one for one in self.outcomes if one.state == Outcome.FILTERED])
+        return stages(
+            [outcome for outcome in self.outcomes if outcome.state == Outcome.FILTERED]
+        )
 
     @property
     def bindings(self) -> str:
@@ -804,20 +810,20 @@ class DecisionPage(DecisionView):
             if reason and words == RULES.get(reason)
         } | {reason}
         matching = [
-            one
-            for one, cluster in zip(self.outcomes, cycle.fleet, strict=True)
-            if text in one.cluster
+            outcome
+            for outcome, cluster in zip(self.outcomes, cycle.fleet, strict=True)
+            if text in outcome.cluster
             and (
                 not group
                 or (cluster.labels.get(key) or cluster.properties.get(key, "")) == value
             )
-            and (not reason or one.against.code in alike)
+            and (not reason or outcome.against.code in alike)
         ]
         domains = [
-            f"{one.topology_key}={name}"
-            for one in cycle.policy.topology_spread_constraints
+            f"{constraint.topology_key}={name}"
+            for constraint in cycle.policy.topology_spread_constraints
             for name in cycle.fleet.topology(
-                one.topology_key, one.topology_key_type
+                constraint.topology_key, constraint.topology_key_type
             ).values
         ]
         query = self._request.GET
@@ -825,7 +831,9 @@ class DecisionPage(DecisionView):
             text or group or reason or query.get("outcome") or query.get("download")
         )
         folded = (
-            sum(one.state == Outcome.FILTERED for one in matching) if is_whole else 0
+            sum(outcome.state == Outcome.FILTERED for outcome in matching)
+            if is_whole
+            else 0
         )
         is_folded = folded > _MOST_FILTERED
         return ClusterList(

@@ -51,8 +51,8 @@ def disruptions(request: HttpRequest) -> HttpResponse:
         {
             "budgets": budget_states(budgets),
             "evictions": [
-                (one, *LEVELS[Eviction.Outcome(one.row.outcome)])
-                for one in eviction_rows(page.rows)
+                (row, *LEVELS[Eviction.Outcome(row.row.outcome)])
+                for row in eviction_rows(page.rows)
             ],
             "after": page.after,
             "bar": filter_bar(
@@ -62,7 +62,10 @@ def disruptions(request: HttpRequest) -> HttpResponse:
                     Facet(
                         "outcome",
                         "Outcome",
-                        [(one.value, LEVELS[one][1], None) for one in Eviction.Outcome],
+                        [
+                            (outcome.value, LEVELS[outcome][1], None)
+                            for outcome in Eviction.Outcome
+                        ],
                     )
                 ],
                 outcome=Eviction.Outcome.values,
@@ -91,8 +94,8 @@ def budget(request: HttpRequest, name: str) -> HttpResponse:
         {
             "budget": state,
             "evictions": [
-                (one, *LEVELS[Eviction.Outcome(one.row.outcome)])
-                for one in eviction_rows(evictions)
+                (eviction_row, *LEVELS[Eviction.Outcome(eviction_row.row.outcome)])
+                for eviction_row in eviction_rows(evictions)
             ],
             "manifest": dump_yaml(row.document),
         },

@@ -211,7 +211,8 @@ def _page(
         "back": bring_back(cluster.name) if shows_result and not is_running else None,
         "impact": impact,
         "impact_totals": [
-            (*IMPACT_BADGES[one], count) for one, count in counts.items()
+            (*IMPACT_BADGES[placement_impact], count)
+            for placement_impact, count in counts.items()
         ],
         "fields": {
             field: request.POST.get(field, default)
@@ -250,15 +251,20 @@ def _progress(row: Drain) -> dict[str, Any]:
         for step in in_order
     ]
     counts = [
-        (state, sum(one.state is state for one in steps)) for state in _STEPS.values()
+        (state, sum(drain_step.state is state for drain_step in steps))
+        for state in _STEPS.values()
     ]
     return {
         "state": _DRAINS[Drain.State(row.state)],
         "steps": steps,
         "counts": [(state, count) for state, count in counts if count],
-        "done": sum(one.state is _STEPS[DrainStep.State.GONE] for one in steps),
+        "done": sum(
+            drain_step.state is _STEPS[DrainStep.State.GONE] for drain_step in steps
+        ),
         "is_changing": any(
-            phase.kind == "progress" for one in steps for _, phase in one.went
+            phase.kind == "progress"
+            for drain_step in steps
+            for _, phase in drain_step.went
         ),
     }
 
@@ -275,7 +281,8 @@ _ORDER = (
 
 def _step(step: DrainStep, went: list[Binding], *, has_all: bool) -> DrainStepRow:
     clusters = [
-        (one.cluster_name, phase_state(one.phase)) for one in went[:_NAMES_SHOWN]
+        (binding.cluster_name, phase_state(binding.phase))
+        for binding in went[:_NAMES_SHOWN]
     ]
     message = "" if step.state == DrainStep.State.GONE else step_sentence(step)
     return DrainStepRow(

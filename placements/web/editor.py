@@ -229,16 +229,21 @@ def _press_button(post: QueryDict, draft: PlacementDraft) -> tuple[PlacementDraf
             rows = (
                 [
                     row
-                    for one in draft.form.all_groups
-                    if one.name == name
-                    for row in one.rows
+                    for field_group in draft.form.all_groups
+                    if field_group.name == name
+                    for row in field_group.rows
                 ]
                 if draft.form
                 else []
             )
             fields = draft.form.fields if draft.form and rows else ()
             return draft, next(
-                (one.name for one in fields if one.name.startswith(rows[-1].name)), ""
+                (
+                    field.name
+                    for field in fields
+                    if field.name.startswith(rows[-1].name)
+                ),
+                "",
             )
         if button == "pick":  # a resource is read with every button
             return _changed(
@@ -256,14 +261,16 @@ def _press_button(post: QueryDict, draft: PlacementDraft) -> tuple[PlacementDraf
 def editor_context(preview: DraftPreview) -> dict[str, Any]:
     draft, errors = preview.draft, preview.shown_errors
     waves = preview.waves_while_typing
-    missing = dict.fromkeys(one.path for one in preview.pending_errors)
+    missing = dict.fromkeys(error.path for error in preview.pending_errors)
     lines_with_errors = {error.line for error in errors}
     # Where something is left out, the places in warnings are not those in the text.
     warnings = (
         preview.schedule.warnings if preview.schedule and not draft.left_out else ()
     )
     at_lines = draft.with_lines(
-        FieldError(one.path, one.code, one.message) for one in warnings if one.path
+        FieldError(warning.path, warning.code, warning.message)
+        for warning in warnings
+        if warning.path
     )
     count = draft.text.count("\n") + (not draft.text.endswith("\n"))
     return {
@@ -464,7 +471,7 @@ def complete(request: HttpRequest) -> JsonResponse:
     )
     cursor = cursor_at(request.POST.get("manifest", "")[:MEBIBYTE], row, column)
     items = completions(cursor, fleet=current_fleet().fleet, objects=hub_objects())
-    return JsonResponse({"items": [asdict(one) for one in items]})
+    return JsonResponse({"items": [asdict(item) for item in items]})
 
 
 @for_operators("discard drafts", of=by_operation)
@@ -630,7 +637,7 @@ def _context(target: EditTarget, submission: Submission) -> dict[str, Any]:
     if submission.touched is None and not focus and preview.form:
         # The uppermost field with an error.
         names = sorted(
-            (one.name for one in preview.form.fields),
+            (field.name for field in preview.form.fields),
             key=lambda name: not name.startswith(_FIRST_FIELDS),
         )
         focus = next(

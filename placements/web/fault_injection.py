@@ -99,7 +99,7 @@ def _wanted(
 ) -> list[dict[str, Any]]:
     """Return the faults to set, without those that have ended. Raises InvalidManifest, NotSimulatedError."""
     there = faults_of(cluster)
-    lasting = {one.place: there[one.place] for one in fault_rows(cluster, now=now)}
+    lasting = {row.place: there[row.place] for row in fault_rows(cluster, now=now)}
     if "end" in request.POST:
         return [
             fault

@@ -35,7 +35,7 @@ class Facet:
 
 
 def plain_choices(values: Iterable[str]) -> list[tuple[str, str, None]]:
-    return [(str(one), str(one), None) for one in values]
+    return [(str(value), str(value), None) for value in values]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ def filter_bar(
     """
     search, facets = (
         request.GET.get("q", "").strip(),
-        [one for one in facets if one.choices],
+        [facet for facet in facets if facet.choices],
     )
     names = {key: _TYPED.get(key, key) for key in keys}
     if text is None:
@@ -118,10 +118,10 @@ def filter_bar(
         ]
         text = " ".join([*typed, search]).strip()
     known = [
-        (_typed(one.key, choice[0]), choice[1])
-        for one in facets
-        if one.key in names
-        for choice in one.choices
+        (_typed(facet.key, choice[0]), choice[1])
+        for facet in facets
+        if facet.key in names
+        for choice in facet.choices
     ]
     unknown = unknown_words(request, **closed)
     for word in search.split() if names else ():
@@ -143,8 +143,12 @@ def filter_bar(
     return FilterBar(
         text,
         [*hints, *(known or [(f"{name}=", "") for name in names.values()])],
-        [(one.title, _choices(request, one)) for one in facets if one.is_row],
-        [(one.title, _choices(request, one)) for one in facets if not one.is_row],
+        [(facet.title, _choices(request, facet)) for facet in facets if facet.is_row],
+        [
+            (facet.title, _choices(request, facet))
+            for facet in facets
+            if not facet.is_row
+        ],
         bool(text),
         unknown,
     )

@@ -115,7 +115,7 @@ class MapColumn:
 
     @property
     def trouble(self) -> list[MapState]:
-        return [one for one in self.states if not one.is_quiet]
+        return [state for state in self.states if not state.is_quiet]
 
 
 def _number(value: object) -> float | None:
@@ -147,8 +147,8 @@ def map_context(request: HttpRequest) -> dict[str, Any]:
 
     numeric = {
         name
-        for one in sample
-        for name, value in one.items()
+        for document in sample
+        for name, value in document.items()
         if _number(value) is not None
     }
     measures = [HEALTH, PLACEMENTS, *sorted(numeric)[:_MEASURES_SHOWN]]
@@ -197,8 +197,8 @@ def _drawn(members: Mapping[str | None, Members]) -> tuple[Domains, Domains]:
     if len(domains) <= _COLUMNS:
         return domains, []
     values = {value for value, _ in sorted(domains, key=rank)[: _COLUMNS - 1]}
-    return [one for one in domains if one[0] in values], [
-        one for one in domains if one[0] not in values
+    return [domain for domain in domains if domain[0] in values], [
+        domain for domain in domains if domain[0] not in values
     ]
 
 
@@ -252,7 +252,7 @@ class _Drawing:
             urlencode({"label": label_filter(self.by, value)}) if self.by else "",
             len(members),
             _states(counts),
-            [self.cluster(*one) for one in clusters],
+            [self.cluster(*cluster) for cluster in clusters],
             max(_NARROW, -(-len(members) // _HIGHEST)),
             max(4, round(100 * len(members) / self.highest)),
             "{} ({} to {})".format(*words) if words else "",
@@ -327,7 +327,9 @@ def map_panel(request: HttpRequest) -> HttpResponse:
     bring_up_to_date(now=now)
     here = bindings_on(name)
     bindings = list(here[:_BINDINGS])
-    healths = healths_named([one.placement.full_name for one in bindings], now=now)
+    healths = healths_named(
+        [binding.placement.full_name for binding in bindings], now=now
+    )
     labels = sorted((cluster.document["metadata"].get("labels") or {}).items())
     return render_page(
         request,
@@ -340,8 +342,8 @@ def map_panel(request: HttpRequest) -> HttpResponse:
             "labels": labels[:_LABELS],
             "more_labels": max(0, len(labels) - _LABELS),
             "bindings": [
-                (one, badges.placement_state(healths[one.placement.full_name]))
-                for one in bindings
+                (binding, badges.placement_state(healths[binding.placement.full_name]))
+                for binding in bindings
             ],
             "placements": here.count(),
         },

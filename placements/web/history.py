@@ -105,14 +105,21 @@ def history(request: HttpRequest, name: str) -> HttpResponse:
     at = _POLICY.fullmatch(request.GET.get("at", ""))
     revisions = revisions_of(placement)
     target = next(
-        (one for one in reversed(revisions) if at and one.policy == int(at[1])), None
+        (
+            revision
+            for revision in reversed(revisions)
+            if at and revision.policy == int(at[1])
+        ),
+        None,
     )
     first = number_of(request.GET.get("from", "")) or (
         revisions.index(target) if target else 0
     )
     shown = RowRange(first - first % PAGE_SIZE, PAGE_SIZE, len(revisions))
     page = revisions[shown.start : shown.last]
-    snapshots = {one.number: one for one in placement.policy_snapshots.all()}
+    snapshots = {
+        snapshot.number: snapshot for snapshot in placement.policy_snapshots.all()
+    }
     restores = spec_restores(placement, page)
     kind = None if placement.runs_made else RunKind.STAGED
     runs = run_rows(placement, most=4 * PAGE_SIZE, kind=kind)
@@ -120,9 +127,9 @@ def history(request: HttpRequest, name: str) -> HttpResponse:
     rollouts = _rollouts_of(revisions, runs)
     compared = [
         snapshot
-        for one in page
-        if one.is_of_resources and one.before
-        for snapshot in (one.resources, one.before.resources)
+        for revision in page
+        if revision.is_of_resources and revision.before
+        for snapshot in (revision.resources, revision.before.resources)
         if snapshot
     ]
     has_content = load_contents(list(dict.fromkeys(compared)))
@@ -130,14 +137,14 @@ def history(request: HttpRequest, name: str) -> HttpResponse:
     rows = [
         _row(
             placement,
-            one,
+            revision,
             snapshots,
             has_content,
-            restored.get(one.at, ""),
-            further[one.at],
-            rollouts.get(one.at),
+            restored.get(revision.at, ""),
+            further[revision.at],
+            rollouts.get(revision.at),
         )
-        for one in page
+        for revision in page
     ]
     if latest and latest.record.engine != ENGINE_VERSION:
         latest = latest_decision(placement)
@@ -175,8 +182,8 @@ def _rollouts_of(
     A rollout belongs to all revisions from the last before it to its own, which edits
     change while it runs.
     """
-    starts = [one.at for one in reversed(revisions)]
-    places = {one.number: at for at, one in enumerate(reversed(revisions), 1)}
+    starts = [revision.at for revision in reversed(revisions)]
+    places = {revision.number: at for at, revision in enumerate(reversed(revisions), 1)}
     rollouts: dict[datetime, RunRow] = {}
     for row in reversed(runs):
         began = bisect(starts, row.began_at)
@@ -283,7 +290,7 @@ def roll_back(request: HttpRequest, name: str) -> HttpResponse:
     except UnschedulesEverything as error:
         page["empties"] = error
     except InvalidManifest as error:
-        page["refusal"] = "; ".join(one.message for one in error.errors)
+        page["refusal"] = "; ".join(field_error.message for field_error in error.errors)
     except RevisionConflict:
         page["refusal"] = f"{name} was changed while you reviewed this"
     except (ActionNotAllowed, PermissionDenied) as error:
@@ -303,7 +310,9 @@ def _roll_back_context(
     refusal = why_not_roll_back(placement)
     restoration = None
     if number is None:
-        number = next((one.number for one in [*earlier, *revisions[1:]]), None)
+        number = next(
+            (revision.number for revision in [*earlier, *revisions[1:]]), None
+        )
     if not refusal and number is not None:
         try:
             restoration = restoration_of(placement, number, revisions)
@@ -312,8 +321,11 @@ def _roll_back_context(
     context: dict[str, Any] = {
         "placement": placement,
         "earlier": [
-            (one, _policy_words(snapshots.get(one.policy or 0), one.wanted))
-            for one in earlier
+            (
+                revision,
+                _policy_words(snapshots.get(revision.policy or 0), revision.wanted),
+            )
+            for revision in earlier
         ],
         "number": number,
         "restoration": restoration,
@@ -341,7 +353,9 @@ def _roll_back_context(
     preview = preview_draft(
         draft, saved=placement, now=datetime.now(UTC), by=current_user(request)
     )
-    context["refusal"] = "; ".join(one.message for one in preview.errors)
+    context["refusal"] = "; ".join(
+        field_error.message for field_error in preview.errors
+    )
     context["lines"] = document_diff(placement.document, restoration.document)
     if preview.schedule is None:
         return context
@@ -415,7 +429,7 @@ def compare_two(
             for key, title in titles.items()
             if (key[0] == "s") == is_resources
         },
-        **{one.key: one.title for one in comparison.sides},
+        **{side.key: side.title for side in comparison.sides},
     }
     context = {
         "placement": placement,

@@ -56,11 +56,14 @@ def notifications(request: HttpRequest) -> HttpResponse:
         "notifications/list.html",
         {
             "rules": [
-                (one, [kinds.get(event, event) for event in one.events])
-                for one in rules
+                (
+                    notification_rule,
+                    [kinds.get(event, event) for event in notification_rule.events],
+                )
+                for notification_rule in rules
             ],
             "channels": list(NotificationChannel.objects.order_by("name")),
-            "deliveries": [(one, *LEVELS[one.state]) for one in page.rows],
+            "deliveries": [(row, *LEVELS[row.state]) for row in page.rows],
             "after": page.after,
         },
         fragment="notifications/_deliveries.html",
@@ -97,7 +100,9 @@ def channel(request: HttpRequest, name: str = "") -> HttpResponseBase:
             "entered_name": entered_name,
             "channel": row,
             "errors": errors,
-            "kinds": [(str(one), one.label) for one in ChannelKind],
+            "kinds": [
+                (str(channel_kind), channel_kind.label) for channel_kind in ChannelKind
+            ],
             "service": service,
             "fields": [
                 (field, fields[field.name] if field.is_shown else "")
@@ -187,7 +192,9 @@ def rule(request: HttpRequest, name: str = "") -> HttpResponseBase:
             "channels": NotificationChannel.objects.order_by("name").values_list(
                 "name", flat=True
             ),
-            "preview": [(one, ProblemKind(one.kind).label) for one in matching],
+            "preview": [
+                (problem, ProblemKind(problem.kind).label) for problem in matching
+            ],
             "preview_count": count,
             "days": PREVIEW_DAYS,
         },

@@ -81,9 +81,11 @@ def outcome_table(
     chosen = request.GET.get("outcome", "")
     if chosen not in _ORDER:
         chosen = ""
-    counts = Counter(one.state for one in outcomes)
+    counts = Counter(outcome.state for outcome in outcomes)
     matching = (
-        one for one in outcomes if chosen in ("", one.state) and one.state != hidden
+        outcome
+        for outcome in outcomes
+        if chosen in ("", outcome.state) and outcome.state != hidden
     )
     matches = tuple(sorted(matching, key=order))
     shown = range_from(request, len(matches))
@@ -197,9 +199,9 @@ def placement_clusters(
 
     is_outdated = chosen is ClusterFacet.OUTDATED
     names = [
-        one
-        for one in facets
-        if chosen in (None, facets[one]) or (is_outdated and one in outdated)
+        facet
+        for facet in facets
+        if chosen in (None, facets[facet]) or (is_outdated and facet in outdated)
     ]
     if chosen is ClusterFacet.WITH_PROBLEMS:
         rows = Binding.objects.filter(placement=placement).exclude(
@@ -217,7 +219,7 @@ def placement_clusters(
         shown.total,
         rows=_cluster_rows(placement, decision, page, outdated, now=now),
         keys=_keys_of(decision),
-        counts=[(one, counts[one]) for one in ClusterFacet if counts[one]],
+        counts=[(facet, counts[facet]) for facet in ClusterFacet if counts[facet]],
         chosen=str(chosen or ""),
         count=len(facets),
         newer=len(newer),
@@ -249,7 +251,9 @@ def _keys_of(decision: Decision | None) -> list[str]:
         if decision
         else ()
     )
-    return list(dict.fromkeys(one.topology_key for one in constraints))[:_MOST_KEYS]
+    return list(dict.fromkeys(constraint.topology_key for constraint in constraints))[
+        :_MOST_KEYS
+    ]
 
 
 def _steps_of(decision: Decision | None) -> dict[str, int]:
@@ -272,11 +276,15 @@ def _cluster_rows(
 ) -> list[PlacementCluster]:
     bindings = placement.bindings.filter(cluster_name__in=names)
     statuses = {
-        row.cluster_name: (row, one)
-        for row, one in cluster_statuses(placement, bindings, now=now)
+        row.cluster_name: (row, cluster_status)
+        for row, cluster_status in cluster_statuses(placement, bindings, now=now)
     }
     words = waiting_words(
-        [row for row, one in statuses.values() if one.level != HealthLevel.HEALTHY]
+        [
+            row
+            for row, cluster_status in statuses.values()
+            if cluster_status.level != HealthLevel.HEALTHY
+        ]
     )
     explained = (
         explained_clusters(placement, decision, names, now=now) if decision else {}

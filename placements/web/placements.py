@@ -227,13 +227,13 @@ def placement_rows(placements: list[Placement]) -> list[PlacementListRow]:
     }
     return [
         PlacementListRow(
-            one.placement,
-            one.health,
-            headroom_row(one),
-            latest.get(one.placement.pk),
+            headroom.placement,
+            headroom.health,
+            headroom_row(headroom),
+            latest.get(headroom.placement.pk),
             actions,
         )
-        for one in headroom_of(placements)
+        for headroom in headroom_of(placements)
     ]
 
 
@@ -271,9 +271,9 @@ def placements(request: HttpRequest) -> HttpResponse:
             "bar": _list_bar(request, wanted, counts, levels_in(page.rows)),
             "rows": placement_rows(page.rows),
             "changeable": {
-                one.pk
-                for one in page.rows
-                if may_change(request.user, labels_in(one.document))
+                row.pk
+                for row in page.rows
+                if may_change(request.user, labels_in(row.document))
             },
             "pager": pager_of(
                 request, len(page.rows), count, before=page.before, after=page.after
@@ -298,9 +298,9 @@ def _list_bar(
     levels: Iterable[str],
 ) -> FilterBar:
     present = [
-        (one, state_words(one), count)
-        for one, count in counts.by_state.items()
-        if count != 0 or one == wanted.state
+        (state, state_words(state), count)
+        for state, count in counts.by_state.items()
+        if count != 0 or state == wanted.state
     ]
     survived = sorted({*levels, wanted.survives} - {""})
     facets = [
@@ -395,7 +395,7 @@ def head_context(
         "problems": cluster_problems(placement, now=now)
         if health.level != HealthLevel.HEALTHY
         else [],
-        "traps": [one for one in problems if not one.startswith(OUTDATED)],
+        "traps": [problem for problem in problems if not problem.startswith(OUTDATED)],
         "may_reschedule": not ACTIONS[ActionKind.ROLLING, "reschedule"].why_not(
             placement, None
         ),
@@ -421,11 +421,11 @@ def head_context(
 def _issue_words(context: Mapping[str, Any]) -> list[str]:
     """Return what is wrong with a placement, a few words for each root cause."""
     words = ["invalid selector" for _ in context["placement"].selection_faults]
-    for one in context["problems"]:
-        names = ", ".join(one.names)
-        if one.count > len(one.names):
-            names += f" and {one.count - len(one.names):,} more"
-        words.append(f"{names}: {one.status.word.lower()}")
+    for problem in context["problems"]:
+        names = ", ".join(problem.names)
+        if problem.count > len(problem.names):
+            names += f" and {problem.count - len(problem.names):,} more"
+        words.append(f"{names}: {problem.status.word.lower()}")
     words += ["not fulfilled" for _ in context["traps"][:1]]
     words += [f"failed on {name}" for name in context.get("staged_failed", ())]
     words += [
@@ -481,9 +481,11 @@ def _clusters_tab(
     under_policy = decision if is_of_policy else latest
     health = health_of(placement, now=now)
     panels = panels_of(under_policy) if under_policy else ()
-    skews = {one.key: one.skew for one in skews_of(placement)}
+    skews = {skew.key: skew.skew for skew in skews_of(placement)}
     counts = health.counts
-    differ = [one.key for one in panels if skews.get(one.key, one.skew) != one.skew]
+    differ = [
+        panel.key for panel in panels if skews.get(panel.key, panel.skew) != panel.skew
+    ]
     no_problem = counts.available + counts.pending + counts.in_flight
     return {
         "clusters": placement_clusters(
@@ -494,7 +496,7 @@ def _clusters_tab(
             problems=max(0, counts.scheduled - no_problem),
             now=now,
         ),
-        "panels": [(f"placed-{place}", [one]) for place, one in enumerate(panels)],
+        "panels": [(f"placed-{place}", [panel]) for place, panel in enumerate(panels)],
         "placed_today": placed_by_domain(placement, differ),
         "legend": legend_of(panels),
         "steps": last_steps(decision) if decision else None,
@@ -561,7 +563,7 @@ def _decision_tab(
         "unchanged": 0,
         "names": (),
         "after": None,
-        "ways": [change_words(one.change) for one in fixes_of(latest)]
+        "ways": [change_words(fix.change) for fix in fixes_of(latest)]
         if latest
         else (),
         "decisions": rows.filter(CHANGES_CLUSTERS).order_by("-number")[

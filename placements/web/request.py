@@ -210,8 +210,8 @@ def unknown_words(request: HttpRequest, **closed: Iterable[str]) -> list[Unknown
             name,
             value[:_LONGEST_WORD],
             [
-                (str(one), query_with(request.GET, after=None, v=None, **{name: one}))
-                for one in words
+                (str(word), query_with(request.GET, after=None, v=None, **{name: word}))
+                for word in words
             ],
             query_with(request.GET, after=None, v=None, **{name: None}),
         )

@@ -68,7 +68,7 @@ def resources(request: HttpRequest) -> HttpResponse:
         request,
         "resources/list.html",
         {
-            "rows": [(one, resource_url(one), used_by[one.pk]) for one in page.rows],
+            "rows": [(row, resource_url(row), used_by[row.pk]) for row in page.rows],
             "pager": pager_of(
                 request, len(page.rows), count, before=page.before, after=page.after
             ),

@@ -278,7 +278,7 @@ def rollout_sentence(schedule: SchedulePreview, waves: tuple[Wave, ...] | None) 
         return "The review shows the rollout plan."
     sentences = []
     updates = [
-        sum(not isinstance(one, Remove) for one in wave.actions) for wave in waves
+        sum(not isinstance(action, Remove) for action in wave.actions) for wave in waves
     ]
     if numbers := [number for number in updates if number]:
         sizes = ", ".join(map(str, numbers[:WAVES_SHOWN]))

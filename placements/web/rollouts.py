@@ -174,7 +174,7 @@ def rollouts(request: HttpRequest) -> HttpResponse:
     if is_inbox:
         page: Page[Any] = page_from(request, pending, order="requested_at", unique="id")
         rows, count = (
-            [waiting_for(one, current_user(request)) for one in page.rows],
+            [waiting_for(row, current_user(request)) for row in page.rows],
             pending.count(),
         )
     else:
@@ -199,7 +199,10 @@ def rollouts(request: HttpRequest) -> HttpResponse:
         Facet(
             "state",
             "Status",
-            [(one, state_words(one), None) for one in RunListState],
+            [
+                (run_list_state, state_words(run_list_state), None)
+                for run_list_state in RunListState
+            ],
             is_row=True,
             without=("waiting",),
         ),
@@ -378,7 +381,7 @@ def _run_context(
 ) -> dict[str, Any]:
     """Return what the page of a run of either kind shows: its status, its counts, its picture."""
     placement: Placement | None = run.placement
-    has_gate = picture is not None and any(one.gate for one in picture.columns)
+    has_gate = picture is not None and any(column.gate for column in picture.columns)
     return {
         "run": run,
         "placement": placement,
@@ -424,7 +427,9 @@ def staged_run(request: HttpRequest, name: str) -> HttpResponse:
         (wait.stage for wait in waits if wait.reason is WaitReason.TIME), ""
     )
     parts = parts_of_steps(run, plan, now=now)
-    asked = [one for one in run.approvals.all() if one.approved_at is None]
+    asked = [
+        approval for approval in run.approvals.all() if approval.approved_at is None
+    ]
     pending = waiting_for(asked[0], user) if asked else None
     may_stop = run.is_running and spec_state is RunState.RUN
     context = _run_context(
@@ -588,11 +593,11 @@ def _waits_words(parts: Mapping[str, Part], result: RollingUpdateResult | None) 
     if result is None:
         return ""
     if any(
-        one.reason in (BlockReason.PAUSED, BlockReason.STOPPED)
-        for one in result.blocked
+        cluster.reason in (BlockReason.PAUSED, BlockReason.STOPPED)
+        for cluster in result.blocked
     ):
         return "no new updates start"
-    updating = sum(one is Part.UPDATING for one in parts.values())
+    updating = sum(part is Part.UPDATING for part in parts.values())
     return f"waits for {counted(updating, 'cluster')}" if updating else ""
 
 
@@ -606,7 +611,9 @@ def _picture(
 ) -> RunPicture:
     """Return the waves that started and those that are planned, with the line of available clusters."""
     until = seconds_between(run.started_at, run.ended_at or now)
-    took = {one.cluster: (one.ended or until) - one.at for one in history.starts}
+    took = {
+        start.cluster: (start.ended or until) - start.at for start in history.starts
+    }
     dots = {
         name: Dot(name, LEVELS[part], str(part), took.get(name))
         for name, part in parts.items()
@@ -651,7 +658,7 @@ def _in_order(
     names = list(parts)
     if run.is_running:
         names = list(dict.fromkeys([*chain(*run.waves), *sorted(parts)]))
-    blocked = {one.cluster for one in result.blocked} if result else set[str]()
+    blocked = {cluster.cluster for cluster in result.blocked} if result else set[str]()
     names.sort(
         key=lambda one: _ORDER[None if one in blocked else parts.get(one, Part.PENDING)]
     )
@@ -695,8 +702,8 @@ def _waiting_context(run: Rollout, result: RollingUpdateResult) -> dict[str, Any
             RunCount(f"{away:,} of {updates.limit:,}", "of max unavailable used"),
         ]
     named = [
-        *(one.cluster for one in result.in_progress[:_MESSAGES]),
-        *(one.clusters[0] for one in blocked_groups(result)),
+        *(cluster.cluster for cluster in result.in_progress[:_MESSAGES]),
+        *(group.clusters[0] for group in blocked_groups(result)),
     ]
     return {
         "waits": wait_rows(result, messages_of(run, named)),
@@ -729,19 +736,19 @@ def _plan_context(
     waves = []
     for wave in planned.waves[:_ROWS]:
         rows = grouped(
-            (action_words(one, running.get(one.cluster), names), one.cluster)
-            for one in wave.actions
+            (action_words(action, running.get(action.cluster), names), action.cluster)
+            for action in wave.actions
         )
         waves += [
             (wave.number if at == 0 else None, words, clusters[:_ROWS], len(clusters))
             for at, (words, clusters) in enumerate(rows.items())
         ]
     compared = compare_limits(planned) if planned.waves else []
-    most = max((one.waves for one in compared), default=0)
+    most = max((limit.waves for limit in compared), default=0)
     return {
         "placement": placement,
         "own_limit": planned.state.strategy.max_unavailable,
-        "compared_limits": [(one, 100 * one.waves // most) for one in compared],
+        "compared_limits": [(limit, 100 * limit.waves // most) for limit in compared],
         # Read only where nothing is left to do.
         "plan_health": SimpleLazyObject(lambda: health_of(placement, now=now)),
         "planned_waves": waves,
@@ -841,7 +848,7 @@ def _run_action(
     ) as error:
         refusal = str(error).rstrip(".")
         if isinstance(error, InvalidManifest):
-            refusal = "; ".join(one.message for one in error.errors)
+            refusal = "; ".join(field_error.message for field_error in error.errors)
         context |= {"refusal": _sentence(refusal, name), "is_refused": True}
         status = 403 if isinstance(error, PermissionDenied) else 409
         return render(request, "rollouts/action.html", context, status=status)

@@ -47,7 +47,7 @@ def search(request: HttpRequest) -> HttpResponse:
     only = _only(text, results) if results.count else ""
     if len(elsewhere) == 1 and not results.count:
         only = url_of_result(elsewhere[0])
-    elif any(one.name == text.lower() for one in elsewhere) or (
+    elif any(result.name == text.lower() for result in elsewhere) or (
         elsewhere and results.count == 1
     ):
         only = ""
@@ -67,7 +67,7 @@ def search(request: HttpRequest) -> HttpResponse:
             "text": text,
             "most": MOST,
             "results": results,
-            "elsewhere": [(one, url_of_result(one)) for one in elsewhere],
+            "elsewhere": [(result, url_of_result(result)) for result in elsewhere],
             "documents": documents,
             "is_empty": not (results.count or elsewhere or documents),
             "clusters": [
@@ -78,7 +78,9 @@ def search(request: HttpRequest) -> HttpResponse:
                 (name, badges.placement_state(healths[name]))
                 for name in sorted(healths)
             ],
-            "resources": [(one, resource_url(one)) for one in results.resources],
+            "resources": [
+                (resource, resource_url(resource)) for resource in results.resources
+            ],
         },
     )
 
@@ -103,18 +105,18 @@ def _only(text: str, results: SearchResult) -> str:
         *((name, reverse("web:placement", args=[name])) for name in results.placements),
         *(
             (
-                one.record.decision_id,
-                reverse("web:decision", args=[one.record.decision_id]),
+                decision.record.decision_id,
+                reverse("web:decision", args=[decision.record.decision_id]),
             )
-            for one in results.decisions
+            for decision in results.decisions
         ),
     ]
     exactly = [url for name, url in named if name == text.lower()]
     if len(exactly) == 1:
         return exactly[0]
     numbered = [
-        reverse("web:rollout", args=[one.placement_name, one.number])
-        for one in results.runs
+        reverse("web:rollout", args=[run.placement_name, run.number])
+        for run in results.runs
     ]
     addresses = [
         *(url for _, url in named),

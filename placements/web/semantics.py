@@ -119,6 +119,9 @@ def _column(semantics: Semantics, sides: SideBySide, *, own: Semantics) -> Colum
         "" if decision is None else headline(decision),
         apart,
         decision is not None and decision.is_fulfilled,
-        [f"{one.path}: {one.message}" for one in sides.warnings.get(semantics, ())],
+        [
+            f"{warning.path}: {warning.message}"
+            for warning in sides.warnings.get(semantics, ())
+        ],
         sides.refused.get(semantics, ""),
     )

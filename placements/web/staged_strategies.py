@@ -99,7 +99,9 @@ class StageRow:
     def stage(self, place: int) -> dict[str, Any]:
         """Return the stage of the manifest. Raise InvalidManifest for labels that are not `key=value`."""
         pairs = [
-            one.strip().partition("=") for one in self.labels.split(",") if one.strip()
+            part.strip().partition("=")
+            for part in self.labels.split(",")
+            if part.strip()
         ]
         if wrong := next((key for key, sign, _ in pairs if not sign), ""):
             path = f"spec.stages[{place}].labelSelector.matchLabels"
@@ -140,7 +142,7 @@ def stage_rows(document: Mapping[str, Any]) -> list[StageRow] | None:
         ):
             return None
         labels = selector.get("matchLabels") or {}
-        tasks = {one["type"]: one for one in stage.get("afterStageTasks") or ()}
+        tasks = {task["type"]: task for task in stage.get("afterStageTasks") or ()}
         rows.append(
             StageRow(
                 stage["name"],
@@ -158,7 +160,7 @@ def stage_rows(document: Mapping[str, Any]) -> list[StageRow] | None:
 def typed_stages(params: QueryDict) -> list[StageRow]:
     columns = [params.getlist(f"stage_{part}") for part in StageRow.__slots__]
     rows = (
-        StageRow(*(one.strip() for one in values))
+        StageRow(*(value.strip() for value in values))
         for values in zip(*columns, strict=False)
     )
     return [row for row in rows if row != StageRow()]
@@ -315,8 +317,8 @@ def strategies(request: HttpRequest) -> HttpResponse:
         request, StagedStrategy.objects.all(), order="name", unique="full_name"
     )
     rows = [
-        (one, [stage.name for stage in parse_staged_strategy(one.document).spec.stages])
-        for one in page.rows
+        (row, [stage.name for stage in parse_staged_strategy(row.document).spec.stages])
+        for row in page.rows
     ]
     return render(
         request,
@@ -428,7 +430,7 @@ def _edit_strategy(
     except InvalidManifest as error:
         # Rows have no lines.
         errors = (
-            [replace(one, line=None) for one in error.errors]
+            [replace(field_error, line=None) for field_error in error.errors]
             if has_rows
             else error.errors
         )

@@ -53,7 +53,7 @@ def users(request: HttpRequest) -> HttpResponse:
             return redirect_after(request, f"User {name} added.", "web:users")
     page = page_from(request, known_users(), order="username", unique="username")
     context |= {
-        "rows": [(one, _roles_of(one)) for one in page.rows],
+        "rows": [(row, _roles_of(row)) for row in page.rows],
         "after": page.after,
         **_form(params.getlist("roles") or [Role.VIEWER]),
     }
@@ -131,11 +131,11 @@ def tokens(request: HttpRequest) -> HttpResponse:
     accounts = User.objects.filter(service_account__isnull=False).order_by("username")
     context |= {
         "tokens": [
-            (one, one.expires_at <= now)
-            for one in visible_tokens(user).order_by("-created_at", "-pk")
+            (token, token.expires_at <= now)
+            for token in visible_tokens(user).order_by("-created_at", "-pk")
         ],
         "scopes": [
-            (one, _SCOPE_WORDS[one], one in context["chosen"]) for one in SCOPES
+            (scope, _SCOPE_WORDS[scope], scope in context["chosen"]) for scope in SCOPES
         ],
         "periods": [
             one for one in (1, 7, 30, 90, 365) if one <= settings.TOKEN_MOST_DAYS

@@ -123,12 +123,13 @@ def _loss_context(
         "impact": impact,
         "sentence": impacts_sentence(impact.counts),
         "sentences": [
-            (each, VARIANT_NAMES[each], impacts_sentence(one.counts))
-            for each, one in impacts.items()
+            (loss_variant, VARIANT_NAMES[loss_variant], impacts_sentence(one.counts))
+            for loss_variant, one in impacts.items()
         ],
         "wanted": wanted,
         "impacts": [
-            (one, IMPACT_BADGES[one][1], count) for one, count in impact.counts.items()
+            (placement_impact, IMPACT_BADGES[placement_impact][1], count)
+            for placement_impact, count in impact.counts.items()
         ],
         "objects": sum(row.objects_out_of_service for row in impact.rows),
         "rows": rows if "all" in request.GET else rows[:_ROWS_SHOWN],
@@ -204,8 +205,8 @@ def _charts(report: ResilienceReport | None, variant: str, level: str) -> list[C
     ]
     by, groups = survival_by_group(losses, placements)
     lines = [
-        LossLine(loss_name(loss.level, loss.value), one)
-        for loss, one in zip(losses, groups, strict=True)
+        LossLine(loss_name(loss.level, loss.value), document)
+        for loss, document in zip(losses, groups, strict=True)
     ]
     chart = survival_chart(lines, by=by, is_down=variant == LossVariant.DOWN)
     return [chart] if chart else []
@@ -243,12 +244,21 @@ def _page(request: HttpRequest, *, status: int = 200, **more: Any) -> HttpRespon
             ],
             "has_more": len(rows) > most,
             "weakest": [
-                (one, loss_name(one.weakest_level, one.weakest_value))
-                for one in weakest[:_MOST]
+                (
+                    placement_resilience,
+                    loss_name(
+                        placement_resilience.weakest_level,
+                        placement_resilience.weakest_value,
+                    ),
+                )
+                for placement_resilience in weakest[:_MOST]
             ],
             "weakest_count": len(weakest),
             "charts": _charts(report, variant, level),
-            "trend": [(one, worst_by_level(one.totals, variant)) for one in trend()],
+            "trend": [
+                (resilience_report, worst_by_level(resilience_report.totals, variant))
+                for resilience_report in trend()
+            ],
         }
     return render_page(
         request,

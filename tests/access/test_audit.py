@@ -41,8 +41,14 @@ def test_logins_and_failures_have_who_where_and_which_request() -> None:
     client.post("/logout/")
 
     found = AccessEvent.objects.exclude(verb="roles changed").order_by("pk")
-    assert [one.verb for one in found] == ["login failed", "logged in", "logged out"]
-    assert {(one.actor_name, one.address) for one in found} == {("ann", "10.1.2.3")}
+    assert [event.verb for event in found] == [
+        "login failed",
+        "logged in",
+        "logged out",
+    ]
+    assert {(event.actor_name, event.address) for event in found} == {
+        ("ann", "10.1.2.3")
+    }
     assert found[0].request_id == failed.headers["X-Request-ID"]
     assert "wrong" not in str(found.values())
     assert found[1].details == {}, "all logins have the same class of Django"
@@ -59,7 +65,7 @@ def test_refused_actions_are_written_once_a_minute() -> None:
         client.post("/clusters/a/cordon/")
         Client().post("/api/v1/clusters/a/cordon", headers=token)
 
-    assert [(one.actor_name, one.subject) for one in lines("refused")] == [
+    assert [(line.actor_name, line.subject) for line in lines("refused")] == [
         ("vera", "POST /clusters/a/cordon/"),
         ("bob", "POST /api/v1/clusters/a/cordon"),
     ]
@@ -79,7 +85,7 @@ def test_changes_of_access_are_written() -> None:
     answer = client.post(f"/admin/auth/user/{ann.pk}/change/", {**fields, **times})
 
     assert answer.status_code == 302
-    [role] = [one for one in lines("roles changed") if one.details.get("removed")]
+    [role] = [line for line in lines("roles changed") if line.details.get("removed")]
     assert (role.actor_name, role.subject, role.details) == (
         "root",
         "ann",
@@ -110,7 +116,9 @@ def test_reads_of_secret_values_are_written() -> None:
         False,
         True,
     )
-    assert [(one.actor_name, one.subject) for one in lines("secret values read")] == [
+    assert [
+        (line.actor_name, line.subject) for line in lines("secret values read")
+    ] == [
         ("ann", "Secret shop/key"),
         ("system", "Secret shop/key"),
     ]
@@ -133,9 +141,9 @@ def test_what_a_request_causes_is_in_the_log_of_the_process_once_it_is_committed
         Client(REMOTE_ADDR="10.1.2.3").post(
             "/login/", {"username": "ann\nroot", "password": "wrong"}
         )
-        assert not any(one.startswith("access ") for one in caplog.messages)
+        assert not any(message.startswith("access ") for message in caplog.messages)
 
-    [line] = [one for one in caplog.messages if one.startswith("access ")]
+    [line] = [message for message in caplog.messages if message.startswith("access ")]
     row = AccessEvent.objects.get(verb="login failed")
     found = json.loads(line.removeprefix("access "))
     assert (found["actor"], found["address"], "\n" in line) == (
@@ -176,7 +184,7 @@ def test_the_page_is_for_those_with_the_permission_and_filters() -> None:
 
     assert "deploy of bob" in page
     assert "line 1" not in page
-    assert [json.loads(one)["subject"] for one in content.splitlines()] == [
+    assert [json.loads(line)["subject"] for line in content.splitlines()] == [
         "line 0",
         "line 1",
     ]
@@ -210,7 +218,7 @@ def test_rest_lists_what_the_page_shows_to_those_who_may_view_it() -> None:
         "deploy of bob",
         {"scopes": ["read"]},
     )
-    assert [one["subject"] for page in pages for one in page["items"]] == [
+    assert [item["subject"] for page in pages for item in page["items"]] == [
         "line 2",
         "line 1",
         "line 0",

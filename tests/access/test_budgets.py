@@ -277,8 +277,8 @@ def test_every_address_that_exports_or_computes_is_throttled() -> None:
     }
     downloads = {
         f"{module.__name__}.{name}": getattr(value, "is_costly", False)
-        for one in pkgutil.iter_modules(web.__path__)
-        for module in [import_module(f"placements.web.{one.name}")]
+        for module_info in pkgutil.iter_modules(web.__path__)
+        for module in [import_module(f"placements.web.{module_info.name}")]
         for name, value in vars(module).items()
         if inspect.isfunction(value) and value.__module__ == module.__name__
         if re.search(r"Content-Disposition|\bas_file\(", inspect.getsource(value))

@@ -59,7 +59,8 @@ def test_scopes_restrict_a_superuser_and_give_a_viewer_nothing() -> None:
     viewer = client_of(api_token(person("vera", "viewer"), "operate"))
 
     assert [
-        one.post("/api/v1/clusters/a/cordon").status_code for one in (reader, viewer)
+        client.post("/api/v1/clusters/a/cordon").status_code
+        for client in (reader, viewer)
     ] == [403, 403]
 
 
@@ -115,7 +116,7 @@ def test_bad_input_names_the_field(body: dict[str, Any], path: str) -> None:
     answer = client.post(TOKENS, body, format="json")
 
     assert answer.status_code == 422
-    assert [one["path"] for one in answer.json()["faults"]] == [path]
+    assert [fault["path"] for fault in answer.json()["faults"]] == [path]
     assert ApiToken.objects.count() == 1
 
 
@@ -132,7 +133,7 @@ def test_tokens_over_rest_are_those_of_the_caller() -> None:
     ).json()
 
     assert created["token"].startswith(created["prefix"])
-    assert [one["name"] for one in client.get(TOKENS).json()["items"]] == [
+    assert [item["name"] for item in client.get(TOKENS).json()["items"]] == [
         "deploy",
         "test 0",
     ]

@@ -65,8 +65,8 @@ def test_changes_of_an_account_are_sent_to_its_owner(
     lines = AccessEvent.objects.filter(
         verb__in=("account changed", "password changed")
     ).order_by("pk")
-    assert {one.verb for one in lines} <= {*VERBS}
-    assert [one.details["change"] for one in lines] == [subjects[0], *subjects[2:]]
+    assert {line.verb for line in lines} <= {*VERBS}
+    assert [line.details["change"] for line in lines] == [subjects[0], *subjects[2:]]
 
 
 @pytest.mark.parametrize(("host", "address"), [("", ADDRESS), ("mail.example.com", "")])

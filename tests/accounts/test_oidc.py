@@ -155,7 +155,7 @@ def test_an_email_address_and_a_name_take_no_account_over(
     log_in(ADA)
     refused = log_in({**ADA, "sub": "0002", "preferred_username": "Ana"})
 
-    assert {one.username for one in User.objects.all()} == {"ana", "ada"}
+    assert {user.username for user in User.objects.all()} == {"ana", "ada"}
     assert [one.user.username for one in SocialAccount.objects.all()] == ["ada"]
     assert refused.status_code == 403
     assert "There is an account Ana already" in refused.content.decode()

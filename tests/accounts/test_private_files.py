@@ -23,7 +23,7 @@ def test_what_is_open_is_reported_and_closed(
     before = check_private_files()
     left = close_to_others(tmp_path)
 
-    assert [one.id for one in before] == ["fleetui.W001"]
+    assert [message.id for message in before] == ["fleetui.W001"]
     assert before[0].msg.startswith("3 files and folders")
     assert (left, check_private_files()) == ([], [])
     assert (tmp_path / "queue" / "message").stat().st_mode & 0o777 == 0o600

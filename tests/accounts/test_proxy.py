@@ -144,7 +144,7 @@ def test_the_header_is_refused_from_everyone_else(reported: list[str]) -> None:
         for address in ("/clusters/", "/api/v1/clusters", "/login/")
     ]
 
-    assert [one.status_code for one in responses] == [403] * 3
+    assert [response.status_code for response in responses] == [403] * 3
     assert "_auth_user_id" not in client.session
     assert (
         reported

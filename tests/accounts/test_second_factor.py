@@ -214,7 +214,7 @@ def test_a_role_can_require_a_second_factor(settings: Settings) -> None:
     page = client.get(FACTORS).content.decode()
     add_app(client)
 
-    assert [one.status_code for one in before] == [302, 302, 403]
+    assert [answer.status_code for answer in before] == [302, 302, 403]
     assert before[0]["Location"] == FACTORS
     assert (token.status_code, "requires a second factor" in page) == (401, True)
     assert client.get("/clusters/").status_code == 200

@@ -57,8 +57,8 @@ def test_a_login_leads_to_this_host_only() -> None:
     )
 
     found = {
-        Client().post("/login/", {**given, "next": one})["Location"]
-        for one in addresses
+        Client().post("/login/", {**given, "next": addresse})["Location"]
+        for addresse in addresses
     }
 
     assert found == {"/"}
@@ -121,7 +121,9 @@ def test_a_response_to_a_failed_login_is_the_same_for_every_name() -> None:
 
 
 def test_no_page_resets_a_password_or_reveals_one() -> None:
-    assert [one for one in page_routes() if "reset" in one or "forgot" in one] == []
+    assert [
+        route for route in page_routes() if "reset" in route or "forgot" in route
+    ] == []
 
 
 def test_fields_of_passwords_are_masked_and_known_to_managers(browser: Client) -> None:
@@ -131,7 +133,7 @@ def test_fields_of_passwords_are_masked_and_known_to_managers(browser: Client) -
         field
         for client, address in [
             (Client(), "/login/"),
-            *((browser, one) for one in pages),
+            *((browser, page) for page in pages),
         ]
         for field in re.findall(
             r'<input[^>]*name="\w*password\w*"[^>]*>',
@@ -141,7 +143,9 @@ def test_fields_of_passwords_are_masked_and_known_to_managers(browser: Client) -
 
     assert len(fields) >= 5
     assert [
-        one for one in fields if 'type="password"' not in one or "-password" not in one
+        field
+        for field in fields
+        if 'type="password"' not in field or "-password" not in field
     ] == []
     assert {int(one) for one in re.findall(r'maxlength="(\d+)"', "".join(fields))} <= {
         4096
@@ -219,7 +223,13 @@ def test_the_limits_cost_no_query_on_a_page(browser: Client) -> None:
         browser.get("/clusters/")
 
     assert (
-        len([one for one in found.captured_queries if "django_session" in one["sql"]])
+        len(
+            [
+                query
+                for query in found.captured_queries
+                if "django_session" in query["sql"]
+            ]
+        )
         == 1
     )
 
@@ -272,25 +282,32 @@ def test_a_user_ends_sessions_in_other_browsers_and_no_one_elses(
     shown = sessions_of(ana, current=browser.session.session_key)
     page = browser.get("/account/").content.decode()
 
-    assert [(one.browser, one.address, one.is_current) for one in shown] == [
+    assert [
+        (session.browser, session.address, session.is_current) for session in shown
+    ] == [
         ("Unknown browser", "127.0.0.1", True),
         ("Firefox on Android", "192.0.2.9", False),
         ("Unknown browser", "192.0.2.8", False),
     ]
     assert (page.count("This session"), page.count("Firefox on Android")) == (1, 2)
-    assert not [one.key for one in shown if one.key in page]
+    assert not [session.key for session in shown if session.key in page]
     assert browser.get(f"/account/sessions/{shown[1].id}/end/").status_code == 405
     browser.post("/account/confirm/", {"password": PASSWORD})
     for refused in (sessions_of(li)[0].id, shown[0].id, "nothing"):
         assert browser.post(f"/account/sessions/{refused}/end/").status_code == 404
     browser.post(f"/account/sessions/{shown[1].id}/end/")
     clients = (browser, phone, tablet, stranger)
-    first = [one.get("/account/").status_code for one in clients]
+    first = [client.get("/account/").status_code for client in clients]
     after = browser.post("/account/sessions/end/", follow=True).content.decode()
 
     assert first == [200, 302, 200, 200]
     assert "Other sessions ended: 1" in after
-    assert [one.get("/account/").status_code for one in clients] == [200, 302, 302, 200]
+    assert [client.get("/account/").status_code for client in clients] == [
+        200,
+        302,
+        302,
+        200,
+    ]
 
 
 def test_sessions_end_after_the_password_again(browser: Client) -> None:
@@ -380,9 +397,9 @@ def test_https_is_demanded_of_everything_but_what_is_read_inside(
     ]
     secure = client.get("/login/", headers={"X-Forwarded-Proto": "https"})
 
-    assert {one.status_code for one in plain.values()} == {301}
+    assert {answer.status_code for answer in plain.values()} == {301}
     assert plain["/login/"]["Location"] == "https://testserver/login/"
-    assert [(one.status_code, one.json()["type"]) for one in rest] == [
+    assert [(answer.status_code, answer.json()["type"]) for answer in rest] == [
         (403, "urn:fleetui:problem:https-required")
     ] * 2
     assert inside == [200, 200, 401]

@@ -131,13 +131,13 @@ def test_costs_the_same_for_5000_clusters(
         member_document(f"c-{n}", {"region": f"r{n % 50}", "host": f"h{n}"})
         for n in range(5000)
     ]
-    upsert_clusters([ClusterSpec(one) for one in documents], by=None, now=NOW)
+    upsert_clusters([ClusterSpec(document) for document in documents], by=None, now=NOW)
 
     with django_assert_max_num_queries(12) as queries:
         answer = viewer.get(f"{CLUSTERS}?q=c&label=region:r1")
 
     assert answer.context["cl"].result_count == 100
-    assert not any('"document"' in one["sql"] for one in queries.captured_queries)
+    assert not any('"document"' in query["sql"] for query in queries.captured_queries)
 
 
 def test_what_others_wrote_is_escaped(viewer: Client) -> None:

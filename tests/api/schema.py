@@ -19,8 +19,8 @@ def example_problems(content: dict[str, Any]) -> list[str]:
         {**_plain(content["schema"]), "components": _components()}
     )
     return [
-        f"{one.json_path}: {one.message[:200]}"
-        for one in validator.iter_errors(content["example"])
+        f"{error.json_path}: {error.message[:200]}"
+        for error in validator.iter_errors(content["example"])
     ]
 
 

@@ -40,7 +40,7 @@ def fleet() -> None:
 
 
 def test_every_field_of_the_filter_is_tried() -> None:
-    assert set(FILTERS) == {one.name for one in fields(ClusterFilter)}
+    assert set(FILTERS) == {field.name for field in fields(ClusterFilter)}
 
 
 @pytest.mark.parametrize("wanted", FILTERS.values(), ids=FILTERS)

@@ -52,7 +52,7 @@ def on(cluster: str, **columns: Any) -> Binding:
 def test_objects_are_listed_in_the_order_of_applying(api: APIClient) -> None:
     on("c000", drifted_objects=[drift()])
     page = api.get(f"{PLACEMENT}/bindings/c000/objects").json()
-    found = [(one["wave"], one["kind"], one["state"]) for one in page["items"]]
+    found = [(item["wave"], item["kind"], item["state"]) for item in page["items"]]
     assert found == [(0, "Namespace", "Available"), (4, "Deployment", "Available")]
     [difference] = page["items"][1]["differences"]
     assert difference["differingFields"] == [
@@ -60,7 +60,7 @@ def test_objects_are_listed_in_the_order_of_applying(api: APIClient) -> None:
     ]
     assert difference["type"] == "Drift"
     page = api.get(f"{PLACEMENT}/bindings/c000/objects?limit=1").json()
-    assert [one["kind"] for one in api.get(page["next"]).json()["items"]] == [
+    assert [item["kind"] for item in api.get(page["next"]).json()["items"]] == [
         "Deployment"
     ]
     assert api.get(f"{PLACEMENT}/bindings/moon/objects").status_code == 404
@@ -87,8 +87,8 @@ def test_failed_object_has_the_message_of_the_server(api: APIClient) -> None:
     assert "whenToTakeOver" in web["hint"]
     on("c001", failure="override", failed_objects=[])
     states = {
-        one["state"]
-        for one in api.get(f"{PLACEMENT}/bindings/c001/objects").json()["items"]
+        item["state"]
+        for item in api.get(f"{PLACEMENT}/bindings/c001/objects").json()["items"]
     }
     assert states == {"Pending"}
 
@@ -110,7 +110,7 @@ def test_drifts_are_filtered_and_paged(api: APIClient) -> None:
     def names(query: str = "") -> list[tuple[str, str]]:
         response = api.get(f"{PLACEMENT}/drifts{query}")
         assert response.status_code == 200, response.content
-        return [(one["cluster"], one["name"]) for one in response.json()["items"]]
+        return [(item["cluster"], item["name"]) for item in response.json()["items"]]
 
     everything = [("c000", "a"), ("c000", "web"), ("c002", "b"), ("c002", "web")]
     assert names() == everything
@@ -124,7 +124,7 @@ def test_drifts_are_filtered_and_paged(api: APIClient) -> None:
     paged, address = [], f"{PLACEMENT}/drifts?limit=1"
     while address:
         page = api.get(address).json()
-        paged += [(one["cluster"], one["name"]) for one in page["items"]]
+        paged += [(item["cluster"], item["name"]) for item in page["items"]]
         address = page["next"]
     assert paged == everything
     for bad in ("?after=x", "?after=WyJhIl0", "?type=All", "?clutser=a"):

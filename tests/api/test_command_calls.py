@@ -160,8 +160,8 @@ def test_prune_deletes_what_has_the_label_and_is_not_in_the_files(
 ) -> None:
     override = for_clusters("tier", rule(annotate(tier="2")))
     documents = [namespace("shop"), namespace("till"), override]
-    for one in documents:
-        one["metadata"]["labels"] = {"team": "shop"}
+    for document in documents:
+        document["metadata"]["labels"] = {"team": "shop"}
     file = tmp_path / "all.yaml"
     file.write_text("---\n".join(map(dump_yaml, documents)))
     output_of(f"apply -f {file}")

@@ -40,7 +40,7 @@ def test_put_get_check_and_delete(
 
     put = admin.put(PATH, {"kubeconfig": kubeconfig(server)})
     assert put.status_code == 200, put.content
-    assert {one["ok"] for one in put.json()["steps"]} == {True}
+    assert {step["ok"] for step in put.json()["steps"]} == {True}
 
     found = admin.get(PATH)
     body = found.json()
@@ -61,7 +61,7 @@ def test_put_get_check_and_delete(
         "step": "list nodes",
         "ok": False,
         "message": "not allowed",
-    }.items() <= next(one for one in checked["steps"] if not one["ok"]).items()
+    }.items() <= next(step for step in checked["steps"] if not step["ok"]).items()
     assert admin.post(f"{PATH}/renew").status_code == 409
 
     assert admin.delete(PATH).status_code == 204
@@ -78,7 +78,7 @@ def test_a_failed_check_needs_confirmation(
 
     refused = admin.put(PATH, fields)
     assert (refused.status_code, refused.json()["confirm"]) == (409, "failed-check")
-    assert [one["step"] for one in refused.json()["steps"] if not one["ok"]] == [
+    assert [step["step"] for step in refused.json()["steps"] if not step["ok"]] == [
         "list nodes"
     ]
     assert admin.put(f"{PATH}?confirm=failed-check", fields).status_code == 200
@@ -89,11 +89,14 @@ def test_errors_have_paths(admin: APIClient) -> None:
     answer = admin.put(
         PATH, {"server": "http://member.test", "certificate": "x", "tokn": "x"}
     )
-    assert [one["path"] for one in answer.json()["faults"]] == ["tokn"]
+    assert [fault["path"] for fault in answer.json()["faults"]] == ["tokn"]
 
     answer = admin.put(PATH, {"server": "http://member.test", "certificate": "x"})
     assert answer.status_code == 422
-    assert [one["path"] for one in answer.json()["faults"]] == ["server", "certificate"]
+    assert [fault["path"] for fault in answer.json()["faults"]] == [
+        "server",
+        "certificate",
+    ]
 
 
 @pytest.mark.nightly
@@ -115,10 +118,10 @@ def test_prepare(admin: APIClient) -> None:
     body = admin.get(
         "/api/v1/clusters/member/prepare", {"group": "example.com", "format": "json"}
     ).json()
-    kinds = [(one["kind"], one["metadata"]["name"]) for one in body["items"]]
+    kinds = [(item["kind"], item["metadata"]["name"]) for item in body["items"]]
     assert kinds[:2] == [("Namespace", "fleetui-system"), ("ServiceAccount", "fleetui")]
     placer = next(
-        one for one in body["items"] if one["metadata"]["name"] == "fleetui-placer"
+        item for item in body["items"] if item["metadata"]["name"] == "fleetui-placer"
     )
     assert {
         "apiGroups": ["example.com"],
@@ -245,7 +248,7 @@ def test_no_secret_leaves(
     ]
 
     texts = [
-        *(one.content.decode() for one in answers),
+        *(answer.content.decode() for answer in answers),
         caplog.text,
         repr([row, row.credential, driver, vars(driver)]),
         repr(list(kubernetes_drivers.drivers._cached.values())),

@@ -44,7 +44,7 @@ def test_the_record_has_everything_when_it_is_small(
         True,
     )
     assert [one["winner"] for one in record["rounds"]] == ["c", "b"]
-    assert [one["outcome"] for one in record["outcomes"]] == [
+    assert [outcome["outcome"] for outcome in record["outcomes"]] == [
         "outranked",
         "picked",
         "picked",
@@ -64,7 +64,7 @@ def test_large_records_are_fetched_in_parts(reader: APIClient) -> None:
 
     assert (record["rounds"], record["outcomes"]) == (None, None)
     assert (record["numberOfRounds"], record["numberOfClusters"]) == (60, 201)
-    assert [one["round"] for one in page["items"] + rest["items"]] == [*range(1, 61)]
+    assert [item["round"] for item in page["items"] + rest["items"]] == [*range(1, 61)]
     assert rest["next"] is None
 
 
@@ -80,13 +80,17 @@ def test_large_records_side_by_side_leave_rounds_and_outcomes_out(
         f"{DECISIONS}/{DecisionRecord.objects.get().decision_id}/semantics"
     ).json()
 
-    for one in sides["semantics"].values():
-        assert (one["numberOfRounds"], one["numberOfClusters"], len(one["picked"])) == (
+    for semantic in sides["semantics"].values():
+        assert (
+            semantic["numberOfRounds"],
+            semantic["numberOfClusters"],
+            len(semantic["picked"]),
+        ) == (
             60,
             201,
             60,
         )
-        assert (one["rounds"], one["outcomes"]) == (None, None)
+        assert (semantic["rounds"], semantic["outcomes"]) == (None, None)
 
 
 def test_an_exact_search_answers_at_once_or_is_left_to_a_worker(
@@ -201,7 +205,7 @@ def test_an_outcome_has_words_and_candidacies(reader: APIClient, decision: str) 
 
     assert outcome["outcome"] == "outranked"
     assert outcome["reasons"][0]["words"]
-    assert [one["round"] for one in outcome["candidacies"]] == [1, 2]
+    assert [candidacy["round"] for candidacy in outcome["candidacies"]] == [1, 2]
     assert outcome["candidacies"][0]["candidate"]["rank"] == 3
 
 
@@ -210,7 +214,7 @@ def test_a_picked_cluster_competed_until_it_was_picked(
 ) -> None:
     outcome = reader.get(f"{DECISIONS}/{decision}/clusters/c").json()
 
-    assert [one["round"] for one in outcome["candidacies"]] == [1]
+    assert [candidacy["round"] for candidacy in outcome["candidacies"]] == [1]
     assert outcome["next"] is None
 
 
@@ -229,14 +233,16 @@ def test_a_cluster_that_lost_its_place_competed_for_it(reader: APIClient) -> Non
     outcome = reader.get(f"{DECISIONS}/{decision}/clusters/b").json()
 
     assert outcome["outcome"] == "unscheduled"
-    assert [one["round"] for one in outcome["candidacies"]] == [1]
+    assert [candidacy["round"] for candidacy in outcome["candidacies"]] == [1]
 
 
 def test_candidacies_go_on(reader: APIClient, decision: str) -> None:
     first = reader.get(f"{DECISIONS}/{decision}/clusters/a?limit=1").json()
     second = reader.get(first["next"]).json()
 
-    assert [one["round"] for one in first["candidacies"] + second["candidacies"]] == [
+    assert [
+        candidacy["round"] for candidacy in first["candidacies"] + second["candidacies"]
+    ] == [
         1,
         2,
     ]
@@ -286,7 +292,7 @@ def test_outcomes_are_listed_and_narrowed_down(
     first = reader.get(f"{DECISIONS}/{decision}/clusters?outcome=picked&limit=1").json()
     second = reader.get(first["next"]).json()
 
-    assert [one["cluster"] for one in first["items"] + second["items"]] == ["b", "c"]
+    assert [item["cluster"] for item in first["items"] + second["items"]] == ["b", "c"]
     assert second["next"] is None
 
 

@@ -52,7 +52,7 @@ def test_an_eviction_answers_what_became_of_it(api: APIClient) -> None:
         for one in ("c000", "c001")
     ]
 
-    assert [(one["outcome"], one["why"]) for one in answers] == [
+    assert [(answer["outcome"], answer["why"]) for answer in answers] == [
         ("executed", "within-budget"),
         ("not-executed", "over-budget"),
     ]

@@ -87,7 +87,7 @@ def test_a_simulation_leaves_out_what_would_be_too_large(reader: APIClient) -> N
     several = reader.post("/api/v1/simulate", {**body, "semantics": "all"})
     few = reader.post("/api/v1/simulate", simulation(60)).json()
 
-    assert [one.status_code for one in (answer, one, several)] == [200] * 3
+    assert [response.status_code for response in (answer, one, several)] == [200] * 3
     assert len(answer.content) < LARGEST_RESPONSE
     assert len(one.content) < LARGEST_RESPONSE
     assert len(several.content) < 4 * LARGEST_RESPONSE
@@ -121,7 +121,10 @@ def test_a_round_and_its_candidates_are_shortened_and_say_so() -> None:
     assert sum(step["groups"]["k0"].values()) == 2, "the fullest domains are kept"
     assert len(step["candidates"]) == 150 // 4
     assert shortened["outcomes"] is None
-    assert [one["path"] for one in shortened["warnings"]] == ["rounds", "outcomes"]
+    assert [warning["path"] for warning in shortened["warnings"]] == [
+        "rounds",
+        "outcomes",
+    ]
 
 
 @pytest.mark.nightly
@@ -170,7 +173,7 @@ def test_no_page_and_no_response_lists_every_domain_of_every_round() -> None:
     rounds, address = [], f"/api/v1/decisions/{record.decision_id}/rounds?limit=100"
     while address:
         page = client.get(address).json()
-        rounds += [one["round"] for one in page["items"]]
+        rounds += [item["round"] for item in page["items"]]
         address = page["next"]
     assert rounds == list(range(1, 301))
 

@@ -134,9 +134,11 @@ def test_a_comparison_on_the_fleet_of_a_console_has_the_rows_of_its_preview(
         assert row[key] == preview[key]["first"], key
     assert (row["before"], row["stays"]) == (1, preview["stays"]["count"])
     assert row["becomesUnfulfilled"] is not preview["fulfilled"]
-    found = {(one["rule"], one["message"]) for one in row["findings"]}
+    found = {(finding["rule"], finding["message"]) for finding in row["findings"]}
     assert found
-    assert found <= {(one["rule"], one["message"]) for one in preview["findings"]}
+    assert found <= {
+        (finding["rule"], finding["message"]) for finding in preview["findings"]
+    }
 
     saved = tmp_path / "fleet.json"
     saved.write_text(json.dumps(fleet_snapshot()))

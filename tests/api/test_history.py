@@ -47,9 +47,9 @@ def test_the_search_finds_placements_and_clusters(reader: APIClient) -> None:
 def test_the_history_lists_policies_and_decisions(reader: APIClient) -> None:
     items = reader.get("/api/v1/placements/web/history").json()["items"]
 
-    assert {one["kind"] for one in items} >= {"policy", "decision"}
+    assert {item["kind"] for item in items} >= {"policy", "decision"}
     assert all(
-        set(one) == {"key", "kind", "number", "at", "by", "because"} for one in items
+        set(item) == {"key", "kind", "number", "at", "by", "because"} for item in items
     )
 
 
@@ -61,7 +61,7 @@ def test_the_history_leaves_out_decisions_that_changed_nothing(
 
     def decisions(query: str) -> list[int]:
         items = reader.get(f"/api/v1/placements/web/history{query}").json()["items"]
-        return [one["number"] for one in items if one["kind"] == "decision"]
+        return [item["number"] for item in items if item["kind"] == "decision"]
 
     assert decisions("?unchanged=true") == [3, *decisions("")]
     assert reader.get("/api/v1/placements/web/history?unchanged=x").status_code == 400
@@ -73,8 +73,8 @@ def test_two_policies_are_compared_with_their_decisions(reader: APIClient) -> No
     assert (found["before"]["key"], found["after"]["key"]) == ("p0", "p1")
     assert found["decision"]["joins"] == ["a"]
     assert all(
-        set(one) == {"key", "group", "before", "after", "clusters"}
-        for one in found["decision"]["groups"]
+        set(group) == {"key", "group", "before", "after", "clusters"}
+        for group in found["decision"]["groups"]
     )
     assert (found["resources"], found["sameResources"]) == (None, 0)
     assert reader.get("/api/v1/placements/web/compare/p0..s0").status_code in (404, 422)

@@ -67,7 +67,7 @@ def documents() -> list[dict[str, Any]]:
         budget(maxUnavailable=1),
         STRATEGY,
     ]
-    apply_documents([Document(one, 1) for one in each], by=None, now=NOW)
+    apply_documents([Document(document, 1) for document in each], by=None, now=NOW)
     return each
 
 
@@ -76,7 +76,7 @@ def exported(*kinds: str) -> list[dict[str, Any]]:
     for kind in kinds:
         out = StringIO()
         call_command("export", kind, stdout=out)
-        found += [one.data for one in load_documents(out.getvalue())]
+        found += [document.data for document in load_documents(out.getvalue())]
     return found
 
 
@@ -88,32 +88,32 @@ KINDS = ("resources", "clusters", "overrides", "placements", "budgets", "strateg
 def test_documents_that_are_read_have_the_metadata_of_their_object() -> None:
     before = exported(*KINDS)
 
-    for one in before:
-        metadata = one["metadata"]
-        assert metadata["generation"] == 1, one
+    for document in before:
+        metadata = document["metadata"]
+        assert metadata["generation"] == 1, document
         assert metadata["resourceVersion"].startswith("1")
         assert metadata["creationTimestamp"] == f"{NOW:%Y-%m-%dT%H:%M:%SZ}"
-    assert len({one["metadata"]["uid"] for one in before}) == len(before) == 7
-    assert [one["metadata"]["uid"] for one in exported(*KINDS)] == [
-        one["metadata"]["uid"] for one in before
+    assert len({document["metadata"]["uid"] for document in before}) == len(before) == 7
+    assert [document["metadata"]["uid"] for document in exported(*KINDS)] == [
+        document["metadata"]["uid"] for document in before
     ]
 
 
 @pytest.mark.usefixtures("documents")
 def test_what_was_exported_is_unchanged_and_only_read() -> None:
-    before = [Document(one, 1) for one in exported(*KINDS)]
+    before = [Document(document, 1) for document in exported(*KINDS)]
 
     with CaptureQueriesContext(connection) as queries:
         results = apply_documents(before, by=None, now=NOW)
 
-    assert {one.did for one in results} == {"unchanged"}
-    statements = [one["sql"] for one in queries.captured_queries]
+    assert {result.did for result in results} == {"unchanged"}
+    statements = [query["sql"] for query in queries.captured_queries]
     assert [
-        one
-        for one in statements
-        if not re.match(r"(DECLARE .* CURSOR FOR )?SELECT ", one)
+        statement
+        for statement in statements
+        if not re.match(r"(DECLARE .* CURSOR FOR )?SELECT ", statement)
     ] == []
-    assert [one for one in statements if "FOR UPDATE" in one] == []
+    assert [statement for statement in statements if "FOR UPDATE" in statement] == []
     for row in (MemberCluster.objects.get(), Placement.objects.get()):
         assert row.revision == 1
         assert set(row.document["metadata"]).isdisjoint(
@@ -138,19 +138,21 @@ def test_an_old_version_is_a_conflict_of_a_put_and_ignored_by_apply(
     assert refused.status_code == 409
     problem = json.loads(refused.content)
     assert problem["type"].endswith("stale-edit")
-    assert [(one["path"], one["code"]) for one in problem["faults"]] == [
+    assert [(fault["path"], fault["code"]) for fault in problem["faults"]] == [
         ("metadata.resourceVersion", "conflict")
     ]
     assert problem["revision"] == 2
     read["metadata"]["resourceVersion"] = "x"
     malformed = json.loads(put(read).content)
-    assert [one["path"] for one in malformed["faults"]] == ["metadata.resourceVersion"]
+    assert [fault["path"] for fault in malformed["faults"]] == [
+        "metadata.resourceVersion"
+    ]
 
     read["metadata"]["resourceVersion"] = "1-abc"
     read["spec"]["revisionHistoryLimit"] = 7
     [applied] = apply_documents([Document(read, 1)], by=None, now=NOW)
     assert applied.did == "changed"
-    assert [one for one in applied.warnings if "metadata" in one.path] == []
+    assert [warning for warning in applied.warnings if "metadata" in warning.path] == []
 
 
 def test_the_version_is_the_entity_tag(api: APIClient) -> None:

@@ -143,11 +143,14 @@ def test_patches_one_after_another_do_not_wait_for_the_mirror(
         for number in numbers
     ]
 
-    assert [one.status_code for one in answers] == [200, 200, 200], answers[-1].content
+    assert [answer.status_code for answer in answers] == [200, 200, 200], answers[
+        -1
+    ].content
     stored = hub.fake.get("clusterresourceplacements", "web")
     assert stored["spec"]["policy"]["numberOfClusters"] == 9
     assert [
-        one["requested_by"] for one in HubWrite._base_manager.values("requested_by")
+        document["requested_by"]
+        for document in HubWrite._base_manager.values("requested_by")
     ] == ["operator"] * 3
 
 
@@ -181,8 +184,8 @@ def test_other_kinds_are_created_and_deleted_and_clusters_labelled(
         f"{root}/placements/web/evict", {"cluster": "east"}, format="json"
     )
 
-    assert [one.status_code for one in created] == [201, 201, 201], [
-        one.content for one in created
+    assert [response.status_code for response in created] == [201, 201, 201], [
+        response.content for response in created
     ]
     assert (tried.status_code, bool(kept)) == (204, True)
     assert (deleted.status_code, record_of(deleted).verb) == (204, "delete")

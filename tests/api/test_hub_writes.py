@@ -119,12 +119,12 @@ def test_writes_are_listed_newest_first_and_filtered(
     assert len(hub.sent()) == 3
 
     first = client.get(WRITES, {"limit": 2}).json()
-    assert [(one["kind"], one["verb"]) for one in first["items"]] == [
+    assert [(item["kind"], item["verb"]) for item in first["items"]] == [
         ("ClusterResourcePlacement", "apply"),
         ("MemberCluster", "patch"),
     ]
     rest = client.get(first["next"]).json()
-    assert [one["name"] for one in rest["items"]] == ["east"]
+    assert [item["name"] for item in rest["items"]] == ["east"]
     assert rest["next"] is None
     assert len(client.get(WRITES, {"kind": "MemberCluster"}).json()["items"]) == 2
     assert client.get(WRITES, {"by": "no-role"}).json()["items"] == []
@@ -227,7 +227,7 @@ def test_bad_input_names_the_field_and_sends_nothing(
     answer = caller("operator", "approver").post(WRITES, body, format="json")
 
     assert answer.status_code == 422, answer.content
-    assert path in [one["path"] for one in answer.json()["faults"]]
+    assert path in [fault["path"] for fault in answer.json()["faults"]]
     assert hub.sent() == []
 
 

@@ -58,7 +58,7 @@ def test_a_hub_is_added_read_changed_and_removed(
     created = admin.post(HUBS, body(served[1], title="Production"))
 
     assert created.status_code == 201, created.content
-    assert [one["ok"] for one in created.json()["connection"]["steps"]] == [True] * 8
+    assert [step["ok"] for step in created.json()["connection"]["steps"]] == [True] * 8
     shown = admin.get(f"{HUBS}/prod-eu").json()
     assert (shown["title"], shown["mode"], shown["state"], shown["ageSeconds"]) == (
         "Production",
@@ -69,7 +69,7 @@ def test_a_hub_is_added_read_changed_and_removed(
     assert shown["connection"]["server"] == served[1].url
     assert len(shown["connection"]["caFingerprints"]) == 1
     assert shown["connection"]["credential"]["kind"] == "token"
-    assert [one["name"] for one in admin.get(HUBS).json()["items"]] == ["prod-eu"]
+    assert [item["name"] for item in admin.get(HUBS).json()["items"]] == ["prod-eu"]
 
     changed = admin.patch(f"{HUBS}/prod-eu", {"mode": "operate", "paused": True}).json()
     assert (changed["mode"], changed["state"], changed["paused"]) == (
@@ -149,7 +149,7 @@ def test_bad_input_is_refused(
         answer = admin.post(HUBS, wanted)
         assert answer.status_code == status, answer.content
         if path:
-            assert [one["path"] for one in answer.json()["faults"]] == [path]
+            assert [fault["path"] for fault in answer.json()["faults"]] == [path]
     assert admin.get(f"{HUBS}/nowhere").status_code == 404
     assert admin.get(f"{HUBS}?x=1").status_code == 400
 
@@ -198,7 +198,9 @@ def test_check_streams_permissions_and_objects(caller: Caller) -> None:
         assert permissions == check["permissions"]
 
         streams = viewer.get(f"{HUBS}/prod-eu/streams").json()["items"]
-        clusters = next(one for one in streams if one["kind"] == "MemberCluster")
+        clusters = next(
+            stream for stream in streams if stream["kind"] == "MemberCluster"
+        )
         assert (len(streams), clusters["state"], clusters["objects"]) == (
             22,
             "watching",
@@ -215,9 +217,9 @@ def test_check_streams_permissions_and_objects(caller: Caller) -> None:
         def reads() -> list[str]:
             """Return what was read besides lists, watches and the version, which the watcher asks for."""
             return [
-                one.plural
-                for one in run.fake.seen
-                if one.verb == "get" and one.plural != "/version"
+                seen.plural
+                for seen in run.fake.seen
+                if seen.verb == "get" and seen.plural != "/version"
             ]
 
         before = reads()
@@ -254,11 +256,11 @@ def test_the_api_of_an_unknown_hub_is_a_problem_document(caller: Caller) -> None
         in_browser.get("/hubs/hidden/api/v1/clusters"),
     ]
 
-    assert {one.status_code for one in answers} == {404}
-    assert {one.headers["Content-Type"] for one in answers} == {
+    assert {answer.status_code for answer in answers} == {404}
+    assert {answer.headers["Content-Type"] for answer in answers} == {
         "application/problem+json"
     }
-    assert [json.loads(one.content) for one in answers] == [
+    assert [json.loads(answer.content) for answer in answers] == [
         json.loads(answers[0].content)
     ] * 4
     assert "<html" in in_browser.get("/hubs/nowhere/clusters/").content.decode()
@@ -290,4 +292,4 @@ def test_lists_of_hubs_take_as_many_queries_for_many_as_for_one(
             counts.append(len(found))
 
     assert counts[:2] == counts[2:]
-    assert [one["clusters"] for one in admin.get(HUBS).json()["items"]] == [4] * 4
+    assert [item["clusters"] for item in admin.get(HUBS).json()["items"]] == [4] * 4

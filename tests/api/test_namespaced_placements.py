@@ -60,22 +60,23 @@ def test_an_address_is_of_one_placement(both: APIClient) -> None:
     assert found["metadata"]["namespace"] == "shop"
     assert found["status"]["conditions"][0]["type"] == "ResourcePlacementScheduled"
     rows = both.get("/api/v1/placements?order=name").json()["items"]
-    assert [(one["namespace"], one["name"]) for one in rows] == [
+    assert [(row["namespace"], row["name"]) for row in rows] == [
         ("shop", "web"),
         ("", "web"),
     ]
     shop = both.get("/api/v1/placements?namespace=shop").json()["items"]
     assert [one["namespace"] for one in shop] == ["shop"]
     assert [
-        one["placement"] for one in both.get(f"{HERE}/bindings").json()["items"]
+        item["placement"] for item in both.get(f"{HERE}/bindings").json()["items"]
     ] == ["shop/web"]
     decisions = both.get("/api/v1/decisions?placement=shop/web").json()["items"]
-    assert [one["placement"] for one in decisions] == ["shop/web"]
+    assert [decision["placement"] for decision in decisions] == ["shop/web"]
     paused = both.post(f"{HERE}/pause").json()
     assert paused["placement"] == "shop/web"
-    assert [one.full_name for one in Placement.objects.exclude(paused_since=None)] == [
-        "shop/web"
-    ]
+    assert [
+        placement.full_name
+        for placement in Placement.objects.exclude(paused_since=None)
+    ] == ["shop/web"]
     assert both.get("/api/v1/rollouts?placement=shop/web").status_code == 200
     for missing in ("team:web", "shop:other", "shop:web:x", "shop%2Fweb"):
         assert both.get(f"/api/v1/placements/{missing}").status_code == 404
@@ -99,25 +100,29 @@ def test_ocm_placements_of_one_name_have_addresses_of_their_own(
     bare = both.put("/api/v1/placements/web", ocm_document("web", namespace="blue"))
     run_due()
 
-    assert [one["name"] for one in applied.json()["items"]] == ["blue/web", "green/web"]
+    assert [item["name"] for item in applied.json()["items"]] == [
+        "blue/web",
+        "green/web",
+    ]
     assert again.status_code == 200
     for refused in (wrong, bare):
-        assert [one["path"] for one in refused.json()["faults"]] == [
+        assert [fault["path"] for fault in refused.json()["faults"]] == [
             "metadata.namespace"
         ]
     names = [
-        one["namespace"]
-        for one in both.get("/api/v1/placements?order=name").json()["items"]
+        item["namespace"]
+        for item in both.get("/api/v1/placements?order=name").json()["items"]
     ]
     assert names == ["blue", "green", "shop", ""]
     assert both.get(blue).json()["metadata"]["namespace"] == "blue"
     assert [
-        one["placement"] for one in both.get(f"{blue}/bindings").json()["items"]
+        item["placement"] for item in both.get(f"{blue}/bindings").json()["items"]
     ] == ["blue/web"]
     assert both.post(f"{blue}/pause").json()["placement"] == "blue/web"
-    assert [one.full_name for one in Placement.objects.exclude(paused_since=None)] == [
-        "blue/web"
-    ]
+    assert [
+        placement.full_name
+        for placement in Placement.objects.exclude(paused_since=None)
+    ] == ["blue/web"]
     assert both.delete(f"{blue}?confirm=true").status_code in (200, 202, 204)
     assert both.get(green).status_code == 200
 
@@ -141,7 +146,9 @@ def test_the_document_is_of_the_address(
     refused = api.put(address, document)
 
     assert refused.status_code == 422
-    assert error in [(one["path"], one["code"]) for one in refused.json()["faults"]]
+    assert error in [
+        (fault["path"], fault["code"]) for fault in refused.json()["faults"]
+    ]
     assert not Placement.objects.exists()
 
 

@@ -76,7 +76,7 @@ def test_one_that_was_saved_before_namespaces_counted_keeps_its_name(
     elsewhere = api.put(f"{PLACEMENTS}/ops:shop", ocm_document(namespace="ops"))
 
     assert (put.status_code, elsewhere.status_code) == (200, 201)
-    assert [(one["name"], one["did"]) for one in applied.json()["items"]] == [
+    assert [(item["name"], item["did"]) for item in applied.json()["items"]] == [
         ("shop", "unchanged")
     ]
     rows = Placement.objects.order_by("pk").values_list(
@@ -100,9 +100,9 @@ def test_one_beside_a_placement_of_its_name_is_reached_by_every_door(
     )
     run_due()
 
-    assert [one["name"] for one in answer.json()["items"][:2]] == ["shop~ocm", "shop"]
+    assert [item["name"] for item in answer.json()["items"][:2]] == ["shop~ocm", "shop"]
     rows = api.get(PLACEMENTS).json()["items"]
-    assert [one["name"] for one in rows] == ["shop", "shop~ocm"]
+    assert [row["name"] for row in rows] == ["shop", "shop~ocm"]
     assert all(map(placed, Placement.objects.all()))
     got = api.get(f"{SHOP}~ocm").json()
     assert stored_document(got) == own
@@ -125,7 +125,9 @@ def test_one_beside_a_placement_of_its_name_is_reached_by_every_door(
     assert "shop~ocm" in client.get(f"/decisions/{decision}/").content.decode()
     capsys.readouterr()
     call_command("export", "placements", "shop~ocm", "shop")
-    exported = [one.data["kind"] for one in load_documents(capsys.readouterr().out)]
+    exported = [
+        document.data["kind"] for document in load_documents(capsys.readouterr().out)
+    ]
     assert sorted(exported) == ["ClusterResourcePlacement", "Placement"]
 
     assert api.delete(f"{SHOP}~ocm").status_code in (202, 204)
@@ -186,7 +188,7 @@ def test_apply_takes_it_with_what_it_selects(api: APIClient) -> None:
         "---\n".join(map(dump_yaml, [document, namespace("shop")])),
     )
 
-    assert [(one["kind"], one["did"]) for one in answer.json()["items"]] == [
+    assert [(item["kind"], item["did"]) for item in answer.json()["items"]] == [
         ("placement", "created"),
         ("resource", "created"),
     ]
@@ -218,10 +220,10 @@ def test_a_draft_is_decided_under_all_four_semantics(reader: APIClient) -> None:
     found = answer.json()
     picked = {name: sorted(side["picked"]) for name, side in found["semantics"].items()}
     assert answer.status_code == 200
-    assert picked == {str(one): ["a", "b"] for one in Semantics}
+    assert picked == {str(semantics): ["a", "b"] for semantics in Semantics}
     assert found["firstDifference"]["place"] == 1
     assert found["semantics"]["ocm"]["warnings"] == []
-    assert [one["code"] for one in found["semantics"]["fleet"]["warnings"]] == [
+    assert [warning["code"] for warning in found["semantics"]["fleet"]["warnings"]] == [
         "left-out"
     ]
     assert found["refused"] == {}

@@ -81,10 +81,10 @@ def managing() -> list[tuple[str, str]]:
 def reading() -> list[tuple[str, str]]:
     """Return the operations that change nothing."""
     return [
-        one
-        for one in operations()
-        if one not in [*writing(), *APPROVING, IMPORTING]
-        and one not in [*administering(), *managing()]
+        operation
+        for operation in operations()
+        if operation not in [*writing(), *APPROVING, IMPORTING]
+        and operation not in [*administering(), *managing()]
     ]
 
 
@@ -182,7 +182,10 @@ def test_only_cluster_administrators_see_and_set_connections(
 
 @pytest.mark.parametrize(
     "roles",
-    [*ROLES[:2], *(pytest.param(one, marks=pytest.mark.nightly) for one in ROLES[2:])],
+    [
+        *ROLES[:2],
+        *(pytest.param(role, marks=pytest.mark.nightly) for role in ROLES[2:]),
+    ],
 )
 def test_every_role_reads(
     caller, roles: tuple[str, ...], subtests: pytest.Subtests

@@ -174,7 +174,7 @@ def test_snapshots_are_numbered_and_kept(api: APIClient) -> None:
     resources = api.get(f"{PLACEMENTS}/web/resource-snapshots").json()["items"]
     content = api.get(f"{PLACEMENTS}/web/resource-snapshots/0").json()
 
-    assert [(one["number"], one["latest"]) for one in policies] == [
+    assert [(policy["number"], policy["latest"]) for policy in policies] == [
         (1, True),
         (0, False),
     ]

@@ -262,7 +262,8 @@ def test_a_stale_edit_learns_who_saved_what(api: APIClient) -> None:
     problem = answer.json()
     assert (answer.status_code, problem["revision"]) == (412, 2)
     assert [
-        (one["by"], one["what"], one["revision"]) for one in problem["changes"]
+        (change["by"], change["what"], change["revision"])
+        for change in problem["changes"]
     ] == [("operator", "changed", 2)]
 
 

@@ -27,8 +27,8 @@ def world() -> World:
 def test_lists_runs_the_newest_first_and_filters(reader: APIClient) -> None:
     def numbers(query: str) -> list[int]:
         return [
-            one["number"]
-            for one in reader.get(f"/api/v1/rollouts{query}").json()["items"]
+            item["number"]
+            for item in reader.get(f"/api/v1/rollouts{query}").json()["items"]
         ]
 
     assert numbers("") == [2, 1]
@@ -58,8 +58,8 @@ def test_a_rollout_has_facts_reasons_and_clusters(reader: APIClient) -> None:
         "c000 is available",
     )
     rows = [
-        (one["cluster"], one["wave"], one["running"], one["wanted"])
-        for one in run["clusters"]
+        (cluster["cluster"], cluster["wave"], cluster["running"], cluster["wanted"])
+        for cluster in run["clusters"]
     ]
     assert rows == [
         ("c000", 1, "revision 2", "revision 2"),
@@ -75,15 +75,15 @@ def test_a_run_lists_its_clusters_and_its_starts(reader: APIClient) -> None:
     second = reader.get(first["next"]).json()
     starts = reader.get("/api/v1/rollouts/web/2/updates").json()["items"]
 
-    assert [one["cluster"] for one in first["items"] + second["items"]] == [
+    assert [item["cluster"] for item in first["items"] + second["items"]] == [
         "c000",
         "c001",
         "c002",
     ]
     assert second["next"] is None
-    assert [(one["cluster"], one["what"], one["outcome"]) for one in starts] == [
-        ("c000", "update", "")
-    ]
+    assert [
+        (start["cluster"], start["what"], start["outcome"]) for start in starts
+    ] == [("c000", "update", "")]
 
 
 def test_a_run_that_is_not_there_is_a_problem(reader: APIClient) -> None:
@@ -98,7 +98,9 @@ def test_a_run_that_is_not_there_is_a_problem(reader: APIClient) -> None:
 def test_plans_what_is_left_to_do(reader: APIClient) -> None:
     plan = reader.get(f"{WEB}/plan").json()
 
-    assert [[one["cluster"] for one in wave["actions"]] for wave in plan["waves"]] == [
+    assert [
+        [action["cluster"] for action in wave["actions"]] for wave in plan["waves"]
+    ] == [
         ["c001"],
         ["c002"],
     ]

@@ -321,7 +321,9 @@ def _headers(hub: dict[str, str]) -> dict[str, str]:
 
 
 def on_what_is_there(operation: APIOperation, hub: dict[str, str]) -> Any:
-    names = {one.name: hub[one.name] for one in operation.path_parameters}
+    names = {
+        parameter.name: hub[parameter.name] for parameter in operation.path_parameters
+    }
     for part, there in (
         ("/placements/{name}", {"name": "web"}),
         ("/rollouts/{name}", {"name": "web", "number": "1"}),
@@ -493,7 +495,9 @@ def test_every_operation_has_a_description() -> None:
 
     assert len(operations) == 155
     assert [
-        one["operationId"] for one in operations if not one.get("description")
+        operation["operationId"]
+        for operation in operations
+        if not operation.get("description")
     ] == []
 
 
@@ -503,8 +507,8 @@ def test_every_operation_has_an_example_that_was_accepted_and_is_valid() -> None
     for path, operations in generated_schema()["paths"].items():
         for method, one in operations.items():
             faults += [
-                f"{method.upper()} {path}: {each}"
-                for each in _example_faults(method, path, one)
+                f"{method.upper()} {path}: {fault}"
+                for fault in _example_faults(method, path, one)
             ]
 
     assert faults == [], (
@@ -515,14 +519,21 @@ def test_every_operation_has_an_example_that_was_accepted_and_is_valid() -> None
 def _example_faults(method: str, path: str, operation: dict[str, Any]) -> Iterator[str]:
     sent = BODIES.get(f"{method.upper()} {path}")
     requests = list(operation.get("requestBody", {}).get("content", {}).values())
-    if sent is not None and any(one.get("example") != sent for one in requests):
+    if sent is not None and any(request.get("example") != sent for request in requests):
         yield "the request is not what the tests send"
-    answers = [one.get("content", {}) for one in operation["responses"].values()]
-    examples = [each for one in answers for each in one.values() if "example" in each]
+    answers = [
+        response.get("content", {}) for response in operation["responses"].values()
+    ]
+    examples = [
+        each for answer in answers for each in answer.values() if "example" in each
+    ]
     is_empty = "content" not in operation["responses"].get("204", {"content": {}})
     if not examples and not is_empty:
         yield "no example of a response"
-    for content in (*(one for one in requests if "example" in one), *examples):
+    for content in (
+        *(request for request in requests if "example" in request),
+        *examples,
+    ):
         yield from example_problems(content)
 
 

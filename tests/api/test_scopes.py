@@ -77,13 +77,13 @@ def passing(
     )
     compare_for_long()
     before, passed, written = stored_rows(), set(), set()
-    for one in unsafe_operations():
+    for operation in unsafe_operations():
         with rolled_back():
-            answer = send(hub, token, *one)
+            answer = send(hub, token, *operation)
             if answer.status_code != 403:
-                passed.add(one)
+                passed.add(operation)
             if stored_rows() != before:
-                written.add(one)
+                written.add(operation)
     return passed, written
 
 
@@ -101,10 +101,12 @@ def test_reading_changes_nothing_and_is_kept_by_no_cache(hub: dict[str, str]) ->
         if method == "GET":
             answers[path] = send(hub, token, method, path)
 
-    assert len([one for one in answers.values() if one.status_code == 200]) == 80
-    assert {one.headers["X-Content-Type-Options"] for one in answers.values()} == {
-        "nosniff"
-    }
+    assert (
+        len([answer for answer in answers.values() if answer.status_code == 200]) == 80
+    )
+    assert {
+        answer.headers["X-Content-Type-Options"] for answer in answers.values()
+    } == {"nosniff"}
     assert {
         path
         for path, one in answers.items()

@@ -32,7 +32,11 @@ def example(name: str) -> object:
     documents = load_documents(
         (ROOT / "docs" / "examples" / name).read_text(encoding="utf-8")
     )
-    return documents[0].data if len(documents) == 1 else [one.data for one in documents]
+    return (
+        documents[0].data
+        if len(documents) == 1
+        else [document.data for document in documents]
+    )
 
 
 def test_a_preview_lists_joins_leaves_and_stays(reader: APIClient) -> None:
@@ -163,7 +167,7 @@ def test_simulate_says_what_is_wrong_with_which_part(
 
     assert answer.status_code == 422
     assert (path, document) in [
-        (one["path"], one.get("document")) for one in answer.json()["faults"]
+        (fault["path"], fault.get("document")) for fault in answer.json()["faults"]
     ]
 
 
@@ -203,9 +207,9 @@ def test_a_preview_and_a_dry_run_have_the_findings_of_the_checks(
     for found in (preview["findings"], tried["findings"]):
         facts = [(one["rule"], one["severity"], one["placement"]) for one in found]
         assert facts[0] == ("N01", "error", "web")
-    assert [(one["rule"], one["severity"]) for one in preview["findings"][1:]] == [
-        ("P01", "warning")
-    ]
+    assert [
+        (finding["rule"], finding["severity"]) for finding in preview["findings"][1:]
+    ] == [("P01", "warning")]
     assert not Placement.objects.exists()
 
 
@@ -223,12 +227,12 @@ def test_findings_of_a_draft_count_the_clusters_that_stay_selected(
         document = placement_document("web", pick_n_spec(number))
         manifest = parse_placement(document)
         over_rest = {
-            one["rule"]: one["message"]
-            for one in api.post(PREVIEW, document).json()["findings"]
+            finding["rule"]: finding["message"]
+            for finding in api.post(PREVIEW, document).json()["findings"]
         }
         typed = {
-            one.message
-            for one in quick_findings(manifest, preview_of(manifest).decision.cycle)
+            finding.message
+            for finding in quick_findings(manifest, preview_of(manifest).decision.cycle)
         }
 
         assert {"N01", "N02"} & over_rest.keys() == {expected}

@@ -53,9 +53,10 @@ def test_progress_has_facts_and_sentences(waiting: APIClient) -> None:
     assert found["waits"] == [
         {"for": "approval-before", "stage": "prod", "clusters": [], "until": None}
     ]
-    assert [(one["name"], one["state"]) for one in found["stages"][0]["clusters"]] == [
-        ("a", "to come")
-    ]
+    assert [
+        (cluster["name"], cluster["state"])
+        for cluster in found["stages"][0]["clusters"]
+    ] == [("a", "to come")]
     assert found["approvals"][0]["name"] == "one-before-prod"
     assert (
         waiting.get("/api/v1/staged-runs?placement=web&active=true").json()["items"][0][

@@ -69,8 +69,8 @@ def test_a_choice_without_clusters_is_refused_with_paths(reader: APIClient) -> N
         for body in ({"clusters": ["missing"]}, {}, {"cluster": "bravelion"})
     ]
 
-    assert [one.status_code for one in answers] == [422, 422, 422]
-    assert [one.json()["faults"][0]["path"] for one in answers] == [
+    assert [answer.status_code for answer in answers] == [422, 422, 422]
+    assert [answer.json()["faults"][0]["path"] for answer in answers] == [
         "clusters[0]",
         "clusters",
         "cluster",

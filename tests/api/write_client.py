@@ -25,10 +25,10 @@ def client_document(schema: Mapping[str, Any]) -> dict[str, Any]:
     bulk = known.resolved(known.of["BulkChangeInput"]["properties"]["action"])
     variants = known.resolved(known.of["WhatIfInput"]["properties"]["variant"])
     commands = [
-        one
+        command
         for path, methods in paths.items()
         for method, operation in methods.items()
-        for one in known.commands_of(path, method, operation)
+        for command in known.commands_of(path, method, operation)
     ]
     nouns = {
         match["noun"]: known.noun_of(path, paths)
@@ -68,11 +68,12 @@ class Components:
 
     def query_of(self, operation: Mapping[str, Any]) -> dict[str, Any]:
         return {
-            one["name"]: self.field(
-                {**one["schema"], "description": one.get("description", "")}
+            parameter["name"]: self.field(
+                {**parameter["schema"], "description": parameter.get("description", "")}
             )
-            for one in operation.get("parameters", ())
-            if one["in"] == "query" and one["name"] not in ("format", "after")
+            for parameter in operation.get("parameters", ())
+            if parameter["in"] == "query"
+            and parameter["name"] not in ("format", "after")
         }
 
     def columns_of(self, operation: Mapping[str, Any]) -> list[str]:

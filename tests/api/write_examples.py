@@ -38,9 +38,9 @@ def _examples() -> dict[str, Any]:
     for signal in (request_started, request_finished):
         signal.disconnect(close_old_connections)
     hub, found = filled_hub(), {}
-    for one in read_schema().get_all_operations():
-        assert isinstance(one, Ok)
-        operation = one.ok()
+    for get_all_operation in read_schema().get_all_operations():
+        assert isinstance(get_all_operation, Ok)
+        operation = get_all_operation.ok()
         case = on_what_is_there(operation, hub)
         accepted = {} if ".csv" in operation.path else {"Accept": "application/json"}
         accepted["Accept-Encoding"] = "identity"

@@ -184,7 +184,7 @@ def test_a_viewer_and_an_anonymous_visitor_see_accessible_pages(
     login = look(viewer, "/login/")
 
     complaints[:] = [
-        one for one in complaints if "403" not in one
+        complaint for complaint in complaints if "403" not in complaint
     ]  # Chromium reports every refusal
     assert (found, login) == ({}, [])
 
@@ -247,10 +247,10 @@ def _violations(
         f"options => axe.run({where}, options).then(found => found.violations)", options
     )
     return [
-        f"{one['id']}: {node['html'][:160]} {node['failureSummary'][:200]}"
-        for one in violations
-        if one["impact"] in impacts
-        for node in one["nodes"]
+        f"{violation['id']}: {node['html'][:160]} {node['failureSummary'][:200]}"
+        for violation in violations
+        if violation["impact"] in impacts
+        for node in violation["nodes"]
     ]
 
 

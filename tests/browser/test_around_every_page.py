@@ -89,9 +89,9 @@ def test_the_marker_shows_when_answers_stay_out_and_come_back(
     expect(marker).to_have_attribute("data-state", "fresh")
     expect(delete).not_to_have_attribute("aria-disabled", "true")
     complaints[:] = [
-        one
-        for one in complaints
-        if "ERR_INTERNET_DISCONNECTED" not in one and "htmx" not in one
+        complaint
+        for complaint in complaints
+        if "ERR_INTERNET_DISCONNECTED" not in complaint and "htmx" not in complaint
     ]
 
     page.goto("/clusters/smartfish/edit/")

@@ -160,7 +160,7 @@ def test_tasks_take_no_more_clicks_than_planned(
     page.get_by_label(re.compile("^viewer", re.IGNORECASE)).check()
     clicks.count += 1
     clicks.press("button", "Add user")
-    assert [one.name for one in User.objects.get(username="vera").groups.all()] == [
+    assert [group.name for group in User.objects.get(username="vera").groups.all()] == [
         "viewer"
     ]
     assert clicks.count <= 5

@@ -52,7 +52,7 @@ def test_a_kubeconfig_is_pasted_checked_and_joined(
     page.get_by_role("button", name="Test connection").press("Enter")
     expect(page.locator("#check")).to_contain_text("Check passed")
     complaints[:] = [
-        one for one in complaints if "422" not in one
+        complaint for complaint in complaints if "422" not in complaint
     ]  # Chromium reports every refusal
 
 

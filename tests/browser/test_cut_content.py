@@ -125,8 +125,8 @@ def test_the_drawer_of_a_cluster_shows_long_states_whole(
     def waiting(names: Collection[str], *, now: datetime) -> dict[str, PlacementHealth]:
         healths = healths_named(names, now=now).items()
         return {
-            name: replace(one, word=WAITS_FOR_APPROVAL, condition="", detail=detail)
-            for name, one in healths
+            name: replace(health, word=WAITS_FOR_APPROVAL, condition="", detail=detail)
+            for name, health in healths
         }
 
     monkeypatch.setattr(fleet_map, "healths_named", waiting)

@@ -66,7 +66,7 @@ def test_a_review_shows_what_the_clusters_would_refuse(
     )
 
     page.goto(page.url.replace("/placements/", f"/drafts/{draft.pk}/review/"))
-    assert not any("dryRun" in one.path for one in server.requests)
+    assert not any("dryRun" in request.path for request in server.requests)
     page.get_by_role("button", name="Dry run on the clusters").press("Enter")
     panel = page.locator("#dry-run")
     expect(panel).to_contain_text("Would be refused on 1 cluster: alpha.")

@@ -55,8 +55,8 @@ def test_a_page_shows_that_its_hub_is_out_of_date_while_it_is_open(
     page = enter("/hubs/prod-eu/clusters/")
     updated = page.locator("#as-of [data-time]").inner_text()
     about = enter("/hubs/prod-eu/about/")
-    for one in (page.locator("#hub-line"), about.locator("#live")):
-        expect(one).to_contain_text("Live")
+    for locator in (page.locator("#hub-line"), about.locator("#live")):
+        expect(locator).to_contain_text("Live")
 
     Hub.objects.filter(pk=mirrored.hub.pk).update(
         state="stale",
@@ -64,8 +64,10 @@ def test_a_page_shows_that_its_hub_is_out_of_date_while_it_is_open(
         state_since=datetime.now(UTC),
     )
 
-    for one in (page.locator("#hub-line"), about.locator("#live")):
-        expect(one).to_contain_text("Out of date: memberclusters: no connection, since")
+    for locator in (page.locator("#hub-line"), about.locator("#live")):
+        expect(locator).to_contain_text(
+            "Out of date: memberclusters: no connection, since"
+        )
     assert (
         page.locator("#as-of [data-time]").inner_text() == updated
     )  # the list was not read again

@@ -136,8 +136,11 @@ def test_with_trouble_everywhere_the_overview_has_few_controls(
         saved(f"short-{number}", pick_n_spec(900))
     deployments = Resource.objects.filter(kind="Deployment").order_by("namespace")[:6]
     changed = [
-        {**one.content, "metadata": {**one.content["metadata"], "labels": {"a": "b"}}}
-        for one in deployments
+        {
+            **deployment.content,
+            "metadata": {**deployment.content["metadata"], "labels": {"a": "b"}},
+        }
+        for deployment in deployments
     ]
     apply_resources(changed, by=None, now=datetime.now(UTC))
     work()

@@ -80,8 +80,8 @@ def test_a_first_run_has_a_demo_after_one_click_and_switches_it_without_losing_o
     page.get_by_role("link", name="Remove demo data").click()
     page.get_by_role("button", name="Remove demo data").click()
     expect(page.get_by_role("link", name="Demo data")).to_have_count(0)
-    assert [one.name for one in MemberCluster.objects.all()] == ["mine"]
-    assert [one.name for one in Placement.objects.all()] == ["shop"]
+    assert [cluster.name for cluster in MemberCluster.objects.all()] == ["mine"]
+    assert [placement.name for placement in Placement.objects.all()] == ["shop"]
 
     MemberCluster.objects.all().delete()
     page.goto("/")
@@ -101,8 +101,8 @@ def test_times_are_those_of_the_browser(enter: Enter) -> None:
 
     assert titles
     assert all(
-        re.fullmatch(rf"\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d {re.escape(zone)}", one)
-        for one in titles
+        re.fullmatch(rf"\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d {re.escape(zone)}", title)
+        for title in titles
     )
 
 

@@ -73,7 +73,7 @@ def test_an_older_policy_is_compared_and_comes_back_once_its_changes_were_shown(
     constraints = Placement.objects.get(name="web").document["spec"]["policy"][
         "topologySpreadConstraints"
     ]
-    assert [one["topologyKey"] for one in constraints] == ["region"]
+    assert [constraint["topologyKey"] for constraint in constraints] == ["region"]
 
 
 def test_who_may_only_look_reaches_the_buttons_and_hears_why_not(enter: Enter) -> None:

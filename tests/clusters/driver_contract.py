@@ -132,7 +132,9 @@ class DriverContract:
             Applied("v1", changed=True),
             Applied("v1", changed=False),
         )
-        assert holds("web") == {str(ObjectRef.of(one)) for one in V1.manifests}
+        assert holds("web") == {
+            str(ObjectRef.of(manifest)) for manifest in V1.manifests
+        }
 
     def test_a_new_version_replaces_the_old_one_and_removes_what_is_gone(
         self, connect: Callable[..., Driver], holds: Any
@@ -188,7 +190,8 @@ class DriverContract:
 
         assert driver.observe().placements == ()
         assert [
-            one.placement for one in driver.observe("other", "gone").placements
+            placement.placement
+            for placement in driver.observe("other", "gone").placements
         ] == ["other"]
 
     def test_what_was_applied_is_seen_after_a_restart(
@@ -213,7 +216,7 @@ class DriverContract:
 
         assert before
         assert after
-        assert [(one.object, one.readiness) for one in before.unready] == [
+        assert [(seen.object, seen.readiness) for seen in before.unready] == [
             (WEB, Readiness.NOT_YET)
         ]
         assert (before.readiness, after.readiness) == (
@@ -240,7 +243,7 @@ class DriverContract:
 
         assert seen
         assert seen.readiness is Readiness.NOT_TRACKABLE
-        assert [one.reason for one in seen.unready] == [
+        assert [object_seen.reason for object_seen in seen.unready] == [
             "the availability of a PersistentVolumeClaim is not known"
         ]
 
@@ -254,9 +257,9 @@ class DriverContract:
             driver.apply(V2)
 
         seen = driver.observe("web").of("web")
-        assert [(one.object, one.code) for one in caught.value.refusals] == [
-            (WEB, "ManifestApplyFailed")
-        ]
+        assert [
+            (refusal.object, refusal.code) for refusal in caught.value.refusals
+        ] == [(WEB, "ManifestApplyFailed")]
         assert seen
         assert (seen.version, seen.whole_version, not seen.refusals) == (
             "v2",
@@ -337,10 +340,10 @@ class DriverContract:
         driver.apply(V1)
         held = holds("web")
 
-        assert {one.object for one in before.diffs} == {
+        assert {diff.object for diff in before.diffs} == {
             ObjectRef.of(manifest) for manifest in V1.manifests
         }
-        assert all(one.member_generation is None for one in before.diffs)
+        assert all(diff.member_generation is None for diff in before.diffs)
         assert driver.diff(V1).diffs == ()
         (changed,) = driver.diff(V2).diffs
         assert (changed.object, changed.member_generation) == (WEB, 1)

@@ -67,15 +67,23 @@ def _random_cluster(rng: random.Random, name: str) -> Cluster:
 
 def _seen(fleet: Fleet) -> list[Any]:
     """Return all that a scheduler reads of a fleet; every column exists after it."""
-    labels = [(one.values, one.codes.tolist()) for one in map(fleet.label, LABELS)]
+    labels = [
+        (label.values, label.codes.tolist()) for label in map(fleet.label, LABELS)
+    ]
     columns = [fleet.property("cpu"), fleet.property("memory")]
     properties = [
-        (one.texts, one.distinct, one.ranks.tolist(), one.is_malformed.tolist())
-        for one in columns
+        (
+            column.texts,
+            column.distinct,
+            column.ranks.tolist(),
+            column.is_malformed.tolist(),
+        )
+        for column in columns
     ]
-    approximates = [str(one.approximates.tolist()) for one in columns]
+    approximates = [str(column.approximates.tolist()) for column in columns]
     claims = [
-        (one.values, one.codes.tolist()) for one in map(fleet.claim, ("cpu", "memory"))
+        (column.values, column.codes.tolist())
+        for column in map(fleet.claim, ("cpu", "memory"))
     ]
     return [
         *(fleet.names, fleet.clusters, fleet.positions, fleet.is_eligible.tolist()),
@@ -184,7 +192,8 @@ def _loads(held: FleetSnapshot) -> bool:
     with CaptureQueriesContext(connection) as captured:
         held.advance()
     return any(
-        "member" in one["sql"] and "changed_in" not in one["sql"] for one in captured
+        "member" in document["sql"] and "changed_in" not in document["sql"]
+        for document in captured
     )
 
 

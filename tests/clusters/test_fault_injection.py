@@ -80,9 +80,10 @@ def test_a_malformed_connection_is_refused_with_all_its_faults(
 
 
 def test_the_short_form_is_one_fault_and_an_empty_connection_the_usual() -> None:
-    assert [one.kind for one in parse_configuration({"fault": "silent"}).faults] == [
-        FaultKind.SILENT
-    ]
+    assert [
+        simulated_fault.kind
+        for simulated_fault in parse_configuration({"fault": "silent"}).faults
+    ] == [FaultKind.SILENT]
     assert parse_configuration({}) == USUAL == parse_configuration({"faults": []})
 
 

@@ -29,7 +29,8 @@ def test_says_of_each_cluster_what_would_become_of_it() -> None:
         ("same", JoinOutcome.UNCHANGED),
     ]
     assert foreseen == [
-        (one.name, one.result) for one in upsert_clusters(wanted, by=None, now=NOW)
+        (cluster.name, cluster.result)
+        for cluster in upsert_clusters(wanted, by=None, now=NOW)
     ]
 
 

@@ -52,7 +52,7 @@ def read(source: str | bytes, name: str = "clusters") -> list[MemberRead]:
 
 
 def documents(source: str | bytes, name: str = "clusters") -> list[Document]:
-    return [one.document for one in read(source, name)]
+    return [member_read.document for member_read in read(source, name)]
 
 
 def errors(
@@ -72,10 +72,10 @@ def errors(
 def test_what_kubectl_prints_is_kept_as_written() -> None:
     found = read(MEMBERS, "members.yaml")
 
-    assert [one.name for one in found] == ["bravelion", "smartfish"]
+    assert [member_read.name for member_read in found] == ["bravelion", "smartfish"]
     assert found[0].document["metadata"]["generation"] == 2
-    assert [one.member for one in found] == [
-        parse_member(one.document) for one in found
+    assert [member_read.member for member_read in found] == [
+        parse_member(member_read.document) for member_read in found
     ]
 
 
@@ -149,7 +149,7 @@ def test_json_of_plain_objects_becomes_member_clusters(text: str) -> None:
 def test_json_lines_may_have_empty_ones_between() -> None:
     text = '{"name": "a"}\n\n{"name": "b"}\r\n'
 
-    assert [one.name for one in read(text)] == ["a", "b"]
+    assert [member_read.name for member_read in read(text)] == ["a", "b"]
 
 
 def test_every_bad_json_line_is_reported() -> None:
@@ -220,7 +220,10 @@ def test_a_table_may_be_written_as_spreadsheets_do(text: str) -> None:
 def test_a_row_may_end_early_and_its_cells_may_be_empty() -> None:
     text = "name,label:region,label:env\na\nb,,prod\n"
 
-    assert [one.member.metadata.labels for one in read(text)] == [{}, {"env": "prod"}]
+    assert [member_read.member.metadata.labels for member_read in read(text)] == [
+        {},
+        {"env": "prod"},
+    ]
 
 
 def test_several_labels_and_taints_stand_in_one_cell() -> None:
@@ -229,7 +232,7 @@ def test_several_labels_and_taints_stand_in_one_cell() -> None:
     (found,) = read(text)
 
     assert found.member.metadata.labels == {"b": "1", "example.com/c": "", "d": "2"}
-    assert [(one.key, one.value) for one in found.member.spec.taints] == [
+    assert [(taint.key, taint.value) for taint in found.member.spec.taints] == [
         ("x", ""),
         ("y", "z"),
     ]
@@ -293,7 +296,7 @@ def test_faults_of_the_header_are_reported_with_those_of_the_rows() -> None:
 def test_an_unknown_field_is_a_note(text: str, path: str) -> None:
     found = read_members(text.encode(), name="clusters")
 
-    assert [one.warning.path for one in found.notes] == [path]
+    assert [note.warning.path for note in found.notes] == [path]
     assert "red" not in str(found.members[0].document)
     assert "newField" not in found.members[0].document["spec"]
 
@@ -403,9 +406,11 @@ def written(
     fleet: list[Document], as_columns: set[str], line_end: str, quoting: Any
 ) -> str:
     """Write clusters as a table: some labels as columns where they have values, the others in one cell."""
-    columns = as_columns | {key for one in fleet for key in list(one["labels"])[:1]}
-    properties = {name for one in fleet for name in one["properties"]}
-    rows = [_row(one, columns) for one in fleet]
+    columns = as_columns | {
+        key for cluster in fleet for key in list(cluster["labels"])[:1]
+    }
+    properties = {name for cluster in fleet for name in cluster["properties"]}
+    rows = [_row(cluster, columns) for cluster in fleet]
     fields = ["name", "labels", "taints"]
     fields += [
         *(f"label:{key}" for key in columns),
@@ -444,7 +449,10 @@ def test_whatever_the_bytes_they_are_read_or_refused(source: bytes, name: str) -
     with suppress(InvalidManifest):
         found = read(source, name)
 
-    assert all(one.member == parse_member(one.document) for one in found)
+    assert all(
+        member_read.member == parse_member(member_read.document)
+        for member_read in found
+    )
 
 
 # Size
@@ -474,5 +482,5 @@ def test_thousands_of_clusters_are_read_as_they_were_written(
     found = read(text)
     seconds = time.process_time() - began
 
-    assert [one.document for one in found] == clusters
+    assert [member_read.document for member_read in found] == clusters
     assert seconds < 10

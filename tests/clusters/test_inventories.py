@@ -105,8 +105,8 @@ def objects(draw: st.DrawFn, inventory: InventoryKind) -> Document:
     for level in ("metadata", "spec", "status"):
         document.setdefault(level, {}).update(draw(UNKNOWN))
     for entries in (document["spec"].get("taints"),):
-        for one in entries or ():
-            one.update(draw(UNKNOWN))
+        for entry in entries or ():
+            entry.update(draw(UNKNOWN))
     return document
 
 
@@ -210,13 +210,13 @@ def ocm(name: str = "a", **spec: Any) -> Document:
 
 def test_taints_that_have_no_equal_are_left_out_with_a_note() -> None:
     effects = ("NoSelect", "PreferNoSelect", "NoSelectIfNew")
-    taints = [{"key": f"k{at}", "effect": one} for at, one in enumerate(effects)]
+    taints = [{"key": f"k{at}", "effect": effect} for at, effect in enumerate(effects)]
 
     found = read(dump_yaml(ocm(taints=taints)))
 
     (member,) = found.members
-    assert [one.key for one in member.member.spec.taints] == ["k0", "k2"]
-    assert [str(one) for one in found.notes] == [
+    assert [taint.key for taint in member.member.spec.taints] == ["k0", "k2"]
+    assert [str(note) for note in found.notes] == [
         "spec.taints[0]: NoSelect becomes NoSchedule: what is placed already stays (a)",
         'spec.taints[1]: Taint left out: "PreferNoSelect" has no equal here (a)',
     ]
@@ -267,4 +267,4 @@ def test_several_failure_domains_are_one_property(domains: Any) -> None:
         "k8s.io/k8s-version": "v1.35.0",
         "topology.kubernetes.io/zones": "eu-1a,eu-1b",
     }
-    assert [one.warning.path for one in found.notes] == ["status.failureDomains"]
+    assert [note.warning.path for note in found.notes] == ["status.failureDomains"]

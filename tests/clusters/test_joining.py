@@ -207,7 +207,7 @@ def test_what_was_exported_can_be_imported_without_a_change() -> None:
         [ClusterSpec(document) for document in exported], by=None, now=NOW
     )
 
-    assert [one.result for one in again] == [
+    assert [result.result for result in again] == [
         JoinOutcome.UNCHANGED,
         JoinOutcome.UNCHANGED,
     ]
@@ -306,7 +306,7 @@ def test_the_index_always_says_what_the_manifest_says(steps: list[Any]) -> None:
             "key", "value", "effect"
         )
         assert dict(cluster.labels) == rows
-        assert [(one.key, one.value, one.effect) for one in cluster.taints] == list(
-            repelled
-        )
+        assert [
+            (taint.key, taint.value, taint.effect) for taint in cluster.taints
+        ] == list(repelled)
         transaction.set_rollback(True)

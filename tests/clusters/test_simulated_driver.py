@@ -48,12 +48,12 @@ class MemoryStore:
         """Save the next states if all their revisions are still the last ones."""
         with self._lock:
             if any(
-                self._stored.get(name, Stored(0, {})).revision != one.revision
-                for name, one in states.items()
+                self._stored.get(name, Stored(0, {})).revision != stored.revision
+                for name, stored in states.items()
             ):
                 return False
-            for name, one in states.items():
-                self._stored[name] = Stored(one.revision + 1, one.content)
+            for name, stored in states.items():
+                self._stored[name] = Stored(stored.revision + 1, stored.content)
             return True
 
 
@@ -88,7 +88,7 @@ def holds(connect: Connect) -> Callable[[str], set[str]]:
     def look(placement: str) -> set[str]:
         state = connect().states().get(placement)
         return (
-            {str(one.ref) for one in state.placement.objects}
+            {str(held_object.ref) for held_object in state.placement.objects}
             if state and state.placement
             else set()
         )
@@ -265,7 +265,9 @@ def test_flapping_changes_with_its_period_and_only_what_it_is_about(
     unready = []
     for _ in range(4):
         seen = driver.observe("web").of("web")
-        unready.append([one.object for one in seen.unready] if seen else None)
+        unready.append(
+            [object_seen.object for object_seen in seen.unready] if seen else None
+        )
         clock.sleep(60)
 
     assert unready == [[WEB], [], [WEB], []]
@@ -278,7 +280,7 @@ def test_an_object_that_is_never_ready_says_what_is_missing(connect: Connect) ->
     seen = driver.observe("web").of("web")
 
     assert seen
-    assert [str(one.reason) for one in seen.unready] == [
+    assert [str(object_seen.reason) for object_seen in seen.unready] == [
         "0 of 2 replicas available, 2 updated, 2 unavailable"
     ]
 
@@ -301,7 +303,8 @@ def test_a_job_and_a_custom_resource_that_are_never_ready_are_not_available(
         found = connect(**connection).observe("jobs").of("jobs")
         assert found
         return [
-            (one.object.kind, str(one.readiness), one.reason) for one in found.unready
+            (seen.object.kind, str(seen.readiness), seen.reason)
+            for seen in found.unready
         ]
 
     unknown = (

@@ -23,7 +23,9 @@ def version(
     placement: str, *manifests: dict[str, object], options: ApplyOptions | None = None
 ) -> Version:
     """Make the version of a placement that these manifests are."""
-    text = "".join(stored_object(one, ready_at=NOW).digest for one in manifests)
+    text = "".join(
+        stored_object(manifest, ready_at=NOW).digest for manifest in manifests
+    )
     return Version(text, placement, manifests, options=options or ApplyOptions())
 
 
@@ -56,7 +58,7 @@ def test_what_another_placement_owns_is_refused_and_the_rest_is_applied() -> Non
     assert owners_of(driver, SHOP) == {"web"}
     assert owners_of(driver, ObjectRef("", "ConfigMap", "shop", "api")) == {"api"}
     seen = driver.observe("api", "web")
-    assert [bool(one.refusals) for one in seen.placements] == [True, False]
+    assert [bool(placement.refusals) for placement in seen.placements] == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -86,7 +88,7 @@ def test_an_object_is_shared_only_where_both_allow_it(
     with pytest.raises(DriverRejected) as caught:
         driver.apply(wanted)
 
-    assert [one.code for one in caught.value.refusals] == [code]
+    assert [refusal.code for refusal in caught.value.refusals] == [code]
 
 
 def test_an_equal_object_is_shared_if_there_is_no_difference() -> None:
@@ -204,7 +206,7 @@ def test_a_state_without_owners_gives_an_object_to_the_first_placement() -> None
     assert owners_of(driver, SHOP) == {"web"}
     assert owners_of(driver, ObjectRef("", "ConfigMap", "shop", "api")) == {"api"}
     [seen] = driver.observe("api").placements
-    assert [one.message for one in seen.refusals] == [
+    assert [refusal.message for refusal in seen.refusals] == [
         "belongs to placement web of this hub"
     ]
 
@@ -217,7 +219,7 @@ def test_a_placement_of_a_state_without_owners_says_at_its_next_apply_what_it_ca
     with pytest.raises(DriverRejected) as caught:
         driver.apply(version("api", namespace("shop"), config_map("api")))
 
-    assert [one.code for one in caught.value.refusals] == ["FailedToTakeOver"]
+    assert [refusal.code for refusal in caught.value.refusals] == ["FailedToTakeOver"]
     driver.remove("web")
     driver.apply(version("api", namespace("shop"), config_map("api")))
     assert owners_of(driver, SHOP) == {"api"}
@@ -292,7 +294,7 @@ def test_no_object_is_lost_or_has_the_content_of_a_stranger(seed: int) -> None:
             try:
                 driver.apply(wanted)
             except DriverRejected as error:
-                refused = {one.object for one in error.refusals}
+                refused = {refusal.object for refusal in error.refusals}
             owned[name] = {
                 ObjectRef.of(one): stored_object(one, ready_at=NOW).digest
                 for one in objects
@@ -304,4 +306,4 @@ def test_no_object_is_lost_or_has_the_content_of_a_stranger(seed: int) -> None:
         for ref, (ownership, record) in found.items():
             owners = {each for each, refs in owned.items() if ref in refs}
             assert set(ownership.owners) == owners
-            assert record.digest in {owned[each][ref] for each in owners}
+            assert record.digest in {owned[owner][ref] for owner in owners}

@@ -112,7 +112,7 @@ def test_two_rounds_do_not_call_the_same_cluster(
 
     look = observe_while(monkeypatch, interfere)
 
-    assert ([one.observed for one in within], look.observed) == ([0], 1)
+    assert ([result.observed for result in within], look.observed) == ([0], 1)
 
 
 def test_what_a_killed_worker_had_claimed_is_due_again(

@@ -62,26 +62,27 @@ def test_the_chart_and_the_plain_manifests_say_the_same(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", SETS)
 def test_what_is_rendered_holds_together(name: str, tmp_path: Path) -> None:
     found = render(tmp_path, SETS[name])
-    named = {(one["kind"], one["metadata"]["name"]) for one in found}
+    named = {(document["kind"], document["metadata"]["name"]) for document in found}
     known = {variable_name(field) for field in Variables.model_fields} | IN_KUBERNETES
     settings = next(
-        one["data"]
-        for one in found
-        if (one["kind"], one["metadata"]["name"]) == ("ConfigMap", "fleetui")
+        document["data"]
+        for document in found
+        if (document["kind"], document["metadata"]["name"]) == ("ConfigMap", "fleetui")
     )
 
     assert len(named) == len(found)
     beats = [
-        one["spec"]["replicas"]
-        for one in found
-        if one["metadata"]["name"].endswith("-beat") and one["kind"] == "Deployment"
+        document["spec"]["replicas"]
+        for document in found
+        if document["metadata"]["name"].endswith("-beat")
+        and document["kind"] == "Deployment"
     ]
     assert beats == [1]
     assert "" not in settings.values()
-    for one in found:
-        if one["kind"] not in ("Deployment", "Job"):
+    for document in found:
+        if document["kind"] not in ("Deployment", "Job"):
             continue
-        (container,) = one["spec"]["template"]["spec"]["containers"]
+        (container,) = document["spec"]["template"]["spec"]["containers"]
         names = [variable["name"] for variable in container["env"]]
         assert len(names) == len(set(names))
         assert set(names) <= known
@@ -92,9 +93,10 @@ def test_what_is_rendered_holds_together(name: str, tmp_path: Path) -> None:
 
 def test_secrets_of_operators_are_used(tmp_path: Path) -> None:
     web = next(
-        one
-        for one in render(tmp_path, SETS["operators"])
-        if one["metadata"]["name"] == "fleetui-web" and one["kind"] == "Deployment"
+        document
+        for document in render(tmp_path, SETS["operators"])
+        if document["metadata"]["name"] == "fleetui-web"
+        and document["kind"] == "Deployment"
     )
     (container,) = web["spec"]["template"]["spec"]["containers"]
 

@@ -42,11 +42,11 @@ def manifests(folder: Path = BASE) -> list[dict[str, Any]]:
 
 def workloads() -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
     """Yield each Deployment and Job with its pod and its only container."""
-    for one in manifests():
-        if one["kind"] in ("Deployment", "Job"):
-            pod = one["spec"]["template"]["spec"]
+    for manifest in manifests():
+        if manifest["kind"] in ("Deployment", "Job"):
+            pod = manifest["spec"]["template"]["spec"]
             (container,) = pod["containers"]
-            yield one["metadata"]["name"], pod, container
+            yield manifest["metadata"]["name"], pod, container
 
 
 def parsed(arguments: list[str]) -> Any:
@@ -74,7 +74,10 @@ def test_every_setting_that_is_named_exists() -> None:
         env["name"] for _, _, container in workloads() for env in container["env"]
     }
     config = {
-        key for one in manifests() if one["kind"] == "ConfigMap" for key in one["data"]
+        key
+        for manifest in manifests()
+        if manifest["kind"] == "ConfigMap"
+        for key in manifest["data"]
     }
     systemd = set(
         re.findall(
@@ -117,7 +120,8 @@ def test_every_program_is_started_with_arguments_that_it_knows() -> None:
         if "build" in one
     }
     kubernetes = {
-        name.removeprefix("fleetui-"): one["args"] for name, _, one in workloads()
+        name.removeprefix("fleetui-"): document["args"]
+        for name, _, document in workloads()
     }
     systemd = {
         path.stem.removeprefix("fleetui-"): re.findall(
@@ -145,8 +149,8 @@ def test_every_program_is_started_with_arguments_that_it_knows() -> None:
         others = {
             name: one for name, one in options.items() if commands[name][0] == "up"
         }
-        assert all(one.prepared for one in others.values())
-        started = sorted(part for one in others.values() for part in one.only)
+        assert all(other.prepared for other in others.values())
+        started = sorted(part for other in others.values() for part in other.only)
         assert started == [
             "beat",
             "hubs",
@@ -216,7 +220,7 @@ def test_pods_meet_the_restricted_standard_of_pod_security() -> None:
         assert not {"hostNetwork", "hostPID", "hostIPC", "initContainers"} & pod.keys()
         assert not {"privileged", "procMount"} & of_container.keys()
         assert all(volume.keys() == {"name", "emptyDir"} for volume in pod["volumes"])
-        assert {one["mountPath"] for one in container["volumeMounts"]} == {
+        assert {mount["mountPath"] for mount in container["volumeMounts"]} == {
             "/tmp",
             "/var/lib/fleetui",
         }
@@ -235,15 +239,21 @@ def test_pods_meet_the_restricted_standard_of_pod_security() -> None:
 def test_services_policies_and_budgets_select_what_there_is() -> None:
     found = manifests()
     labels = {
-        one["spec"]["template"]["metadata"]["labels"]["app.kubernetes.io/component"]
-        for one in found
-        if one["kind"] in ("Deployment", "Job")
+        document["spec"]["template"]["metadata"]["labels"][
+            "app.kubernetes.io/component"
+        ]
+        for document in found
+        if document["kind"] in ("Deployment", "Job")
     }
     texts = json.dumps(
-        [one for one in found if one["kind"] not in ("Deployment", "Job")]
+        [
+            document
+            for document in found
+            if document["kind"] not in ("Deployment", "Job")
+        ]
     )
     assert set(re.findall(r'"app.kubernetes.io/component": "(\w+)"', texts)) <= labels
-    service = next(one for one in found if one["kind"] == "Service")
+    service = next(document for document in found if document["kind"] == "Service")
     web = next(container for name, _, container in workloads() if name == "fleetui-web")
     assert (
         service["spec"]["ports"][0]["targetPort"] == web["ports"][0]["name"] == "http"
@@ -255,7 +265,9 @@ def test_services_policies_and_budgets_select_what_there_is() -> None:
         assert {
             word.removeprefix("exclude=") for word in query.split("&") if word
         } <= CHECKS.keys()
-    beat = next(one for one in found if one["metadata"]["name"] == "fleetui-beat")
+    beat = next(
+        document for document in found if document["metadata"]["name"] == "fleetui-beat"
+    )
     assert (beat["spec"]["replicas"], beat["spec"]["strategy"]) == (
         1,
         {"type": "Recreate"},

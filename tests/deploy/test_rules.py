@@ -74,8 +74,12 @@ def test_an_idle_console_has_data_in_every_panel_and_no_alert(
     alerts = [rule["alert"] for rule in rules["rules"]]
     yes = [{"labels": "{}", "value": 1}]
     queries = [
-        {"expr": f"count({one}) > bool 0", "eval_time": "30m", "exp_samples": yes}
-        for one in expressions
+        {
+            "expr": f"count({expression}) > bool 0",
+            "eval_time": "30m",
+            "exp_samples": yes,
+        }
+        for expression in expressions
     ]
     quiet = [
         {"alertname": name, "eval_time": "50m", "exp_alerts": []} for name in alerts

@@ -129,9 +129,11 @@ def test_it_equals_a_plain_evaluation(case: Case, data: st.DataObject) -> None:
         if one["whenUnsatisfiable"] == "DoNotSchedule"
         and (skew := _plain_skew(one, counts)) > one["maxSkew"]
     ]
-    assert [(one.topology_key, one.max_skew, one.skew) for one in found] == expected
-    for one in found:
-        assert one.fullest_count - one.emptiest_count == one.skew
+    assert [
+        (limit.topology_key, limit.max_skew, limit.skew) for limit in found
+    ] == expected
+    for limit in found:
+        assert limit.fullest_count - limit.emptiest_count == limit.skew
 
 
 def test_a_cycle_without_a_policy_exceeds_nothing() -> None:

@@ -17,7 +17,7 @@ def test_what_follows_from_two_causes_is_not_affected_by_one_alone() -> None:
         _problem(Noun.PLACEMENT, "web", "a"),
     ]
 
-    summaries = {one.name: one.summary for one in causes_of(problems)}
+    summaries = {cause.name: cause.summary for cause in causes_of(problems)}
 
     assert summaries == {
         "a": "1 placement affected by this and other causes (batch)"

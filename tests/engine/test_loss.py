@@ -93,8 +93,8 @@ def test_counts_are_those_of_the_full_evaluation() -> None:
         for domain in rng.sample(domains_of(fleet, KEYS), 6):
             there = [
                 key
-                for key, one in placements.items()
-                if not one.placed.isdisjoint(domain.clusters)
+                for key, placement in placements.items()
+                if not placement.placed.isdisjoint(domain.clusters)
             ]
             for variant, counts in index.counts(fleet, domain.clusters, LossVariant):
                 change = ChangedFleet(
@@ -161,13 +161,14 @@ def test_a_report_costs_at_most_twelve_times_the_decisions() -> None:
     fleet, cycles = large_world(random.Random(5), 1_000, 1_000)
     started = process_time()
     decisions = [schedule(cycle) for cycle in cycles]
-    assert all(one.bindings_after for one in decisions)
+    assert all(decision.bindings_after for decision in decisions)
     once = process_time() - started
     subjects = {
         at: EvaluatedPlacement(
-            replace(one.cycle, bindings=one.bindings_after), one.is_fulfilled
+            replace(decision.cycle, bindings=decision.bindings_after),
+            decision.is_fulfilled,
         )
-        for at, one in enumerate(decisions)
+        for at, decision in enumerate(decisions)
     }
     losses = domains_of(fleet, ("region", "zone", "provider"), has_clusters=False)
     assert len(losses) == 36

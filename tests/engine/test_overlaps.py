@@ -68,5 +68,5 @@ def test_placements_share_only_where_both_allow_it() -> None:
     mine = placed("web", SHOP, is_shared=True)
     others = [placed("a", SHOP), placed("b", SHOP, is_shared=True)]
 
-    assert [one.is_shared for one in overlaps_of(mine, others)] == [False, True]
+    assert [overlap.is_shared for overlap in overlaps_of(mine, others)] == [False, True]
     assert "simulated clusters share them" in overlaps_of(mine, others)[1].sentence

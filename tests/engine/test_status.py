@@ -376,6 +376,6 @@ def test_the_first_rule_decides_the_status_of_a_cluster() -> None:
 
     found = {word: cluster_status(facts) for word, (_, facts) in rules.items()}
 
-    assert {word: (str(one.level), one.word) for word, one in found.items()} == {
-        word: (level, word) for word, (level, _) in rules.items()
-    }
+    assert {
+        word: (str(status.level), status.word) for word, status in found.items()
+    } == {word: (level, word) for word, (level, _) in rules.items()}

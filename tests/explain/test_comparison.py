@@ -58,8 +58,8 @@ def _compared(
 ) -> SemanticsComparison:
     """Decide under all four."""
     decisions = {
-        one: decide(of, policy, *map(binding, placed), semantics=one)
-        for one in Semantics
+        semantics: decide(of, policy, *map(binding, placed), semantics=semantics)
+        for semantics in Semantics
     }
     if ocm:
         decisions[OCM] = schedule(replace(decisions[OCM].cycle, options=ocm))
@@ -232,17 +232,25 @@ def test_the_first_difference_names_the_rules_that_separate(
 def test_each_is_followed_to_where_the_rules_part(
     comparison: SemanticsComparison, other: Semantics, rules: list[str]
 ) -> None:
-    (found,) = [one.words for one in divergences(comparison) if one.semantics is other]
+    (found,) = [
+        divergence.words
+        for divergence in divergences(comparison)
+        if divergence.semantics is other
+    ]
 
     assert [rule for rule in rules if rule not in found] == []
 
 
 def test_what_the_first_difference_says_is_not_repeated() -> None:
-    assert [one.semantics for one in later_divergences(_already_uneven())] == [
+    assert [
+        divergence.semantics for divergence in later_divergences(_already_uneven())
+    ] == [
         KUBEFLEET,
         KUBERNETES,
     ]
-    assert [one.semantics for one in later_divergences(_single_group())] == [
+    assert [
+        divergence.semantics for divergence in later_divergences(_single_group())
+    ] == [
         OCM,
         KUBERNETES,
     ]
@@ -268,8 +276,8 @@ def test_the_words_are_those_of_whose_rules_they_use(
 
     for clause in (
         clause
-        for one in seen
-        for clause in re.split(r"\. |: (?=fleet|kube|ocm)", one.words)
+        for divergence in seen
+        for clause in re.split(r"\. |: (?=fleet|kube|ocm)", divergence.words)
     ):
         if re.match(r"(ocm|kubernetes)\b", clause):
             assert "skew" not in clause
@@ -293,7 +301,9 @@ def test_the_same_clusters_in_another_order_are_no_other_choice() -> None:
 def _text_of(comparison: SemanticsComparison) -> str:
     """Return all that is said of where each parts from each."""
     bases = [SemanticsComparison(comparison.decisions, base) for base in Semantics]
-    return "\n".join(one.words for base in bases for one in divergences(base))
+    return "\n".join(
+        divergence.words for base in bases for divergence in divergences(base)
+    )
 
 
 def test_a_cycle_that_fails_is_not_one_that_wants_no_more() -> None:

@@ -76,15 +76,15 @@ def test_side_by_side_each_side_is_its_text(
     before: list[str], after: list[str]
 ) -> None:
     lines = line_diff("\n".join(before), "\n".join(after), context=99)
-    pairs = [one for one in side_by_side(lines or ()) if not one.is_gap]
+    pairs = [pair for pair in side_by_side(lines or ()) if not pair.is_gap]
 
     def text(side: list[Piece] | None) -> list[str]:
         return [] if side is None else ["".join(piece.text for piece in side)]
 
     if before != after:
-        assert [line for one in pairs for line in text(one.before)] == before
-        assert [line for one in pairs for line in text(one.after)] == after
-    assert all(one.before == one.after for one in pairs if not one.is_changed)
+        assert [line for pair in pairs for line in text(pair.before)] == before
+        assert [line for pair in pairs for line in text(pair.after)] == after
+    assert all(pair.before == pair.after for pair in pairs if not pair.is_changed)
 
 
 def test_side_by_side_marks_the_words_that_differ() -> None:
@@ -98,7 +98,7 @@ def test_nothing_is_left_out_before_the_first_line() -> None:
     created = side_by_side(line_diff("", "a: 1\nb: 2") or ())
     changed = side_by_side(line_diff("a: 1\nb: 2", "a: 1\nb: 3") or ())
 
-    assert not any(one.is_gap for one in (*created, *changed))
+    assert not any(pair.is_gap for pair in (*created, *changed))
 
 
 def test_another_order_of_keys_is_no_difference() -> None:
@@ -110,6 +110,6 @@ def test_another_order_of_keys_is_no_difference() -> None:
 
     lines = document_diff(before, after) or []
 
-    assert [(one.sign, one.text) for one in lines if one.sign in "+−" and one.sign] == [
-        ("+", "- 2")
-    ]
+    assert [
+        (line.sign, line.text) for line in lines if line.sign in "+−" and line.sign
+    ] == [("+", "- 2")]

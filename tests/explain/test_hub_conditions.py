@@ -74,7 +74,9 @@ def test_a_blocked_cluster_says_what_it_waits_for_and_nothing_after() -> None:
         on(Phase.AVAILABLE, is_current=False, is_ready=True, waits_for="runs r1")
     )
 
-    assert [(one.sort, one.reason, one.message) for one in found[1:]] == [
+    assert [
+        (condition.sort, condition.reason, condition.message) for condition in found[1:]
+    ] == [
         (
             "RolloutStarted",
             "RolloutNotStartedYet",
@@ -219,7 +221,7 @@ def test_a_condition_keeps_its_moment_until_its_value_changes() -> None:
         "a", NOW, Phase.AVAILABLE, later, True, is_ready=True, noted=first
     )
 
-    since = {one.sort: one.since for one in conditions_on(ready)}
+    since = {condition.sort: condition.since for condition in conditions_on(ready)}
     assert since == {
         "Scheduled": NOW,
         "RolloutStarted": LATER,
@@ -237,7 +239,9 @@ def test_the_sum_keeps_its_moment_too() -> None:
         "Applied": ["False", NOW.isoformat()],
     }
 
-    since = {one.sort: one.since for one in conditions_in_all(fine, noted)}
+    since = {
+        condition.sort: condition.since for condition in conditions_in_all(fine, noted)
+    }
 
     assert (since["Available"], since["Applied"]) == (NOW, LATER)
 

@@ -191,7 +191,11 @@ def test_says_why_a_cluster_waits_and_what_would_free_it(
     rollout: RolloutState, why: str, freed_by: str
 ) -> None:
     answer = next_actions(rollout)
-    (waiting,) = (each for each in answer.blocked if each.cluster == "x")
+    (waiting,) = (
+        blocked_cluster
+        for blocked_cluster in answer.blocked
+        if blocked_cluster.cluster == "x"
+    )
 
     assert blocked_sentence(waiting, answer) == why
     assert unblock_sentence(waiting, answer) == freed_by
@@ -203,7 +207,7 @@ def test_says_what_a_cluster_is_busy_with() -> None:
 
     answer = next_actions(state(SETTLING, *facts))
 
-    assert [in_progress_sentence(each) for each in answer.in_progress] == [
+    assert [in_progress_sentence(cluster) for cluster in answer.in_progress] == [
         "applying",
         "waiting for availability until 2026-08-20 12:01:00 UTC",
         "removing",
@@ -240,7 +244,7 @@ def test_those_that_run_different_versions_are_distinguished() -> None:
         state(available("a"), empty("b"), suspension=Suspension.PAUSED)
     )
 
-    assert {one.clusters: one.why for one in blocked_groups(answer)} == {
+    assert {group.clusters: group.why for group in blocked_groups(answer)} == {
         ("a",): "On v1, waiting for v2. The placement is paused.",
         ("b",): "Not placed yet, waiting for v2. The placement is paused.",
     }
@@ -255,7 +259,11 @@ def test_other_overrides_of_one_revision_are_another_version() -> None:
         with_names(result, names),
         result_from_document(result_document(result), names),
     ):
-        (waiting,) = (one for one in named.blocked if one.cluster == "x")
+        (waiting,) = (
+            blocked_cluster
+            for blocked_cluster in named.blocked
+            if blocked_cluster.cluster == "x"
+        )
         assert blocked_sentence(waiting, named) == expected
 
 
@@ -272,9 +280,9 @@ def test_an_update_of_the_overrides_alone_is_no_installation() -> None:
 def test_versions_without_a_name_have_the_same_words() -> None:
     result = next_actions(state(available("x"), suspension=Suspension.PAUSED))
 
-    assert [one.wanted for one in with_names(result, {}).blocked] == [
-        "an older revision"
-    ]
+    assert [
+        blocked_cluster.wanted for blocked_cluster in with_names(result, {}).blocked
+    ] == ["an older revision"]
 
 
 def test_counts_of_a_rollout_sum_and_name_what_does_not_answer() -> None:
@@ -290,7 +298,7 @@ def test_counts_of_a_rollout_sum_and_name_what_does_not_answer() -> None:
     shown = with_troubles(parts, next_actions(state(*clusters)))
     counts = state_counts(shown.values())
 
-    assert [f"{one.number} {one.words}" for one in counts] == [
+    assert [f"{count.number} {count.words}" for count in counts] == [
         "1 updated, of 4",
         "1 removed",
         "0 updating",

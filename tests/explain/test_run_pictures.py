@@ -60,7 +60,7 @@ def test_what_starts_after_an_end_begins_the_next_wave() -> None:
         Start("e", 15, None),
     ]
 
-    waves = [[one.cluster for one in wave] for wave in started_together(starts)]
+    waves = [[start.cluster for start in wave] for wave in started_together(starts)]
 
     assert waves == [["a", "b", "c"], ["d", "e"]]
 
@@ -79,7 +79,7 @@ def test_a_stall_breaks_the_axis_and_names_why_while_it_lasts() -> None:
         rest=("Stalled", "Action required"),
     )
 
-    assert [(one.name, one.start, one.end) for one in columns] == [
+    assert [(column.name, column.start, column.end) for column in columns] == [
         ("1", 0, 10),
         ("2", 10, 20),
         ("No start", 20, 300),
@@ -87,7 +87,7 @@ def test_a_stall_breaks_the_axis_and_names_why_while_it_lasts() -> None:
         ("Stalled", 300.1, 360),
         ("4", None, None),
     ]
-    assert [one.details for one in columns if one.is_break] == [
+    assert [column.details for column in columns if column.is_break] == [
         (),
         ("Action required",),
     ]
@@ -106,7 +106,7 @@ def test_a_removed_cluster_is_counted_apart_from_those_that_stay() -> None:
         rest=None,
     )
 
-    assert [one.note for one in columns] == ["0 of 1, 1 removed"]
+    assert [column.note for column in columns] == ["0 of 1, 1 removed"]
 
 
 def test_of_many_waves_the_first_done_and_the_last_planned_share_a_column() -> None:
@@ -131,7 +131,7 @@ def test_of_many_waves_the_first_done_and_the_last_planned_share_a_column() -> N
     assert len(columns) == MOST_COLUMNS
     assert (columns[0].name, columns[0].note) == ("1–17", "17 of 17")  # noqa: RUF001
     assert (columns[-1].name, columns[-1].note) == ("30–40", "11")  # noqa: RUF001
-    assert sum(len(one.dots) for one in columns) == 40
+    assert sum(len(column.dots) for column in columns) == 40
 
 
 def test_a_moment_has_its_place_in_the_column_of_its_time() -> None:
@@ -164,15 +164,19 @@ def test_the_limits_are_named_at_the_end_and_stand_apart() -> None:
 
     picture = _picture(columns, moments, has_maximum=True)
 
-    assert [one.words for one in picture.labels] == [
+    assert [label.words for label in picture.labels] == [
         "maximum 7",
         "minimum 3",
         "2 available, 1 below the minimum",
     ]
     assert picture.labels[1].place - picture.labels[2].place == pytest.approx(12)
-    assert [(one.old, one.new) for one in picture.points] == [(3, 0), (1, 1), (1, 1)]
+    assert [(point.old, point.new) for point in picture.points] == [
+        (3, 0),
+        (1, 1),
+        (1, 1),
+    ]
     initial = _picture(columns, [(0.0, _progress(0, 0, 5))])
-    assert [one.words for one in initial.labels] == ["0 available"]
+    assert [label.words for label in initial.labels] == ["0 available"]
 
 
 def test_a_stage_that_took_no_time_has_what_the_run_found_and_loses_no_new_cluster() -> (
@@ -217,7 +221,7 @@ def test_a_run_that_is_held_expects_nothing() -> None:
 
     picture = _picture(columns, [(0.0, _progress(3, 1, 1))], is_held=True)
 
-    assert [one.words for one in picture.labels] == ["4 available", "minimum 3"]
+    assert [label.words for label in picture.labels] == ["4 available", "minimum 3"]
 
 
 def test_the_plan_stays_above_the_minimum() -> None:
@@ -230,7 +234,7 @@ def test_the_plan_stays_above_the_minimum() -> None:
 
     picture = _picture(columns, [(0.0, _progress(3, 1, 1))])
 
-    assert min(one.old + one.new for one in picture.points) == 3
+    assert min(point.old + point.new for point in picture.points) == 3
     assert (picture.points[-1].old, picture.points[-1].new) == (0, 4)
 
 
@@ -255,7 +259,7 @@ def test_thinning_loses_no_dip(monkeypatch: pytest.MonkeyPatch) -> None:
     picture = _picture([RunColumn("1", start=0, end=100)], moments, is_running=False)
 
     assert len(picture.points) <= 10
-    assert 3 in [one.old for one in picture.points]
+    assert 3 in [point.old for point in picture.points]
 
 
 def test_a_first_deployment_by_stages_has_no_minimum_and_updates_as_many_at_once() -> (
@@ -266,8 +270,8 @@ def test_a_first_deployment_by_stages_has_no_minimum_and_updates_as_many_at_once
 
     picture = _picture(columns, [(0.0, _progress(0, 0))])
 
-    assert [one.words for one in picture.labels] == ["4 expected"]
-    ends = [(one.at, one.new) for one in picture.points]
+    assert [label.words for label in picture.labels] == ["4 expected"]
+    ends = [(point.at, point.new) for point in picture.points]
     assert ends == [(0, 0), (0.475, 2), (0.95, 4)]
 
 
@@ -303,7 +307,7 @@ def test_a_cluster_that_is_updated_before_its_turn_is_so_from_the_start() -> Non
 
     moments = stage_moments(run, parts, since=since)
 
-    assert [(at, one.old, one.new) for at, one in moments] == [
+    assert [(at, progress.old, progress.new) for at, progress in moments] == [
         (0.0, 1, 1),
         (0.0, 0, 1),
         (15.0, 0, 2),

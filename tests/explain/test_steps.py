@@ -82,12 +82,12 @@ def test_the_strip_says_what_each_step_did_to_the_skew_and_what_decided() -> Non
     )
     assert (second.rival, second.decided) == ("flyingpenguin", "")
     assert [
-        (one.before, one.after, one.limit) for one in (*first.skews, *second.skews)
+        (bar.before, bar.after, bar.limit) for bar in (*first.skews, *second.skews)
     ] == [
         (0, 1, 1),
         (1, 0, 1),
     ]
-    assert [one.after for one in strip.start] == [0]
+    assert [bar.after for bar in strip.start] == [0]
     assert (first.is_current, second.is_current, strip.earlier, strip.later) == (
         False,
         True,
@@ -102,7 +102,7 @@ def test_many_steps_show_those_around_the_current_one() -> None:
     assert len(strip.chips) == MOST_COLUMNS
     assert (strip.earlier, strip.later) == (8, 30 - 8 - MOST_COLUMNS)
     assert strip.start == ()
-    assert [one.number for one in strip.hidden] == list(range(1, 9))
+    assert [step.number for step in strip.hidden] == list(range(1, 9))
     assert strip.more == strip.later
     first = LARGE.picked_names[0]
     domain = LARGE.cycle.fleet.clusters[LARGE.cycle.fleet.positions[first]].labels
@@ -140,7 +140,9 @@ def test_a_lane_holds_the_placed_then_the_others_before_the_step() -> None:
     [panel] = lane_panels(TWO, 2)
 
     lanes = {
-        lane.name: [(one.words, one.mark, one.number) for one in lane.segments]
+        lane.name: [
+            (segment.words, segment.mark, segment.number) for segment in lane.segments
+        ]
         for lane in panel.lanes
     }
     assert lanes == {
@@ -178,7 +180,7 @@ def test_large_fleets_count_candidates_and_show_domains_near_the_limits() -> Non
     added = [
         lane
         for lane in panel.lanes
-        if any(one.mark is Mark.NEW for one in lane.segments)
+        if any(segment.mark is Mark.NEW for segment in lane.segments)
     ]
     assert len(added) == 1
     assert added[0].others.partition(" ")[2].startswith("candidates")
@@ -215,9 +217,9 @@ def test_the_domain_that_ends_a_decision_is_marked_at_its_last_step() -> None:
 
     assert marks == [set(), {"south"}, {"south"}]
     [mark] = [
-        one
-        for one in drawn["layout"]["annotations"]
-        if one["text"] == "blocking domain"
+        annotation
+        for annotation in drawn["layout"]["annotations"]
+        if annotation["text"] == "blocking domain"
     ]
     assert mark["font"]["weight"] == 600
 
@@ -232,9 +234,11 @@ def test_the_figure_draws_the_lanes_with_the_limit_at_its_number() -> None:
     }
     assert bars["this step"] == ([0.96], [0.02], [1])
     assert bars["candidate, blocked"] == ([0.96], [1.02], [0])
-    [band] = [one for one in drawn["layout"]["shapes"] if one["type"] == "rect"]
+    [band] = [shape for shape in drawn["layout"]["shapes"] if shape["type"] == "rect"]
     assert (band["x0"], band["x1"]) == (0, 1)
-    assert "at most 1" in [one["text"] for one in drawn["layout"]["annotations"]]
+    assert "at most 1" in [
+        annotation["text"] for annotation in drawn["layout"]["annotations"]
+    ]
     assert [
         one["customdata"] for one in drawn["data"] if one.get("name") == "candidate"
     ] == [["flyingpenguin"]]
@@ -284,10 +288,10 @@ def test_names_are_whole_where_numbers_of_candidates_leave_them_room() -> None:
     drawn = json.loads(lanes_figure(panels, width=640).to_json())
 
     texts = [text for one in drawn["data"] for text in one.get("text", ())]
-    words = {one["text"] for one in drawn["layout"]["annotations"]}
+    words = {annotation["text"] for annotation in drawn["layout"]["annotations"]}
     assert sum("leopard" in text for text in texts) == 2 * 7
     assert not [text for text in texts if "…" in text]
-    assert any("beside: candidates" in one for one in words)
+    assert any("beside: candidates" in word for word in words)
     assert [panel.columns for panel in panels] == [2, 1]
     assert drawn["layout"]["margin"]["r"] > len("4 + 1 of 30") * 6
 
@@ -403,7 +407,7 @@ def test_a_deselected_cluster_without_the_label_has_a_lane() -> None:
     lane = lane_panels(smaller)[0].lanes[-1]
 
     assert lane.name == "no region"
-    assert [one.mark for one in lane.segments] == [Mark.GONE]
+    assert [segment.mark for segment in lane.segments] == [Mark.GONE]
 
 
 def test_many_deselected_clusters_of_a_domain_are_counted() -> None:
@@ -416,7 +420,7 @@ def test_many_deselected_clusters_of_a_domain_are_counted() -> None:
 
     [lane] = lane_panels(smaller)[0].lanes
 
-    blocks = [(one.mark, one.words, one.size) for one in lane.segments]
+    blocks = [(segment.mark, segment.words, segment.size) for segment in lane.segments]
     assert blocks == [(Mark.PLACED, "8", 8), (Mark.GONE, "6", 6)]
 
 
@@ -464,7 +468,7 @@ def test_every_blocked_cluster_of_many_is_listed() -> None:
     listed = [
         name
         for row in ranking.forbidden
-        for name in (*row.rest, *(each for _, names in row.names for each in names))
+        for name in (*row.rest, *(name for _, names in row.names for name in names))
     ]
     assert len({*listed, *ranking.more_forbidden}) == ranking.blocked == 18
 
@@ -590,7 +594,7 @@ def test_small_multiples_have_no_room_for_clusters_that_are_no_candidates() -> N
 
     [panel] = lane_panels(decision, 1, is_multiple=True)
 
-    named = [one.cluster for lane in panel.lanes for one in lane.segments]
+    named = [segment.cluster for lane in panel.lanes for segment in lane.segments]
     assert sorted(named) == ["flyingpenguin", "jumpingcat"]
     assert Mark.OUT not in panel.marks
     assert [lane.size for lane in panel.lanes] == [2, 2]
@@ -605,7 +609,11 @@ def test_a_cluster_that_lost_its_place_is_marked_in_each_step() -> None:
 
     [panel] = lane_panels(decision, 1, lost=["smartfish", "left the fleet"])
 
-    marks = {one.cluster: one.mark for lane in panel.lanes for one in lane.segments}
+    marks = {
+        segment.cluster: segment.mark
+        for lane in panel.lanes
+        for segment in lane.segments
+    }
     assert marks["smartfish"] is Mark.GONE
     assert marks["bravelion"] is Mark.CANDIDATE
 

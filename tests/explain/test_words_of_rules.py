@@ -162,7 +162,7 @@ def _texts_of(decision: Decision) -> Iterator[str]:
         yield from map(reason_sentence, outcome.reasons)
         yield from course_sentences(decision, outcome.cluster)
     yield rank_order_words(decision)
-    yield from (f"{one.words} ({one.limit})" for one in final_skews(decision))
+    yield from (f"{skew.words} ({skew.limit})" for skew in final_skews(decision))
     for panel in lane_panels(decision):
         yield from (panel.note, panel.band, panel.measure)
     yield decision_text(decision, placement="web")
@@ -249,8 +249,8 @@ def test_every_reason_has_words_under_all_rules_that_can_give_it() -> None:
         semantics = decision.cycle.semantics
         foreign = re.compile(FOREIGN[semantics])
         for outcome in Outcomes(decision):
-            seen[semantics] |= {str(one.code) for one in outcome.reasons}
-            texts = [reason_sentence(one) for one in outcome.reasons]
+            seen[semantics] |= {str(reason.code) for reason in outcome.reasons}
+            texts = [reason_sentence(reason) for reason in outcome.reasons]
             assert [
                 words for words in texts if not words or foreign.search(words)
             ] == []

@@ -317,30 +317,30 @@ def schema_of(kind: str, version: str) -> dict[str, Any]:
 
 def definitions() -> Iterator[dict[str, Any]]:
     """Yield the CustomResourceDefinitions of the hub."""
-    for one in RESOURCES:
+    for resource in RESOURCES:
         versions = [
             {
                 "name": version,
                 "served": True,
-                "storage": version == one.versions[0],
-                "schema": {"openAPIV3Schema": schema_of(one.kind, version)},
-                **({"subresources": {"status": {}}} if one.has_status else {}),
+                "storage": version == resource.versions[0],
+                "schema": {"openAPIV3Schema": schema_of(resource.kind, version)},
+                **({"subresources": {"status": {}}} if resource.has_status else {}),
             }
-            for version in one.versions
+            for version in resource.versions
         ]
         yield {
             "apiVersion": "apiextensions.k8s.io/v1",
             "kind": "CustomResourceDefinition",
-            "metadata": {"name": f"{one.plural}.{one.group}"},
+            "metadata": {"name": f"{resource.plural}.{resource.group}"},
             "spec": {
-                "group": one.group,
+                "group": resource.group,
                 "names": {
-                    "kind": one.kind,
-                    "listKind": f"{one.kind}List",
-                    "plural": one.plural,
-                    "singular": one.kind.lower(),
+                    "kind": resource.kind,
+                    "listKind": f"{resource.kind}List",
+                    "plural": resource.plural,
+                    "singular": resource.kind.lower(),
                 },
-                "scope": "Namespaced" if one.is_namespaced else "Cluster",
+                "scope": "Namespaced" if resource.is_namespaced else "Cluster",
                 "versions": versions,
             },
         }

@@ -154,9 +154,9 @@ class FakeHub:
     def all_objects(self) -> dict[tuple[str, str, str, str], dict[str, Any]]:
         with self.changed:
             return {
-                (*resource, *key): deepcopy(one)
+                (*resource, *key): deepcopy(document)
                 for resource, place in self.objects.items()
-                for key, one in place.items()
+                for key, document in place.items()
             }
 
     def compact(self) -> None:
@@ -191,8 +191,8 @@ class FakeHub:
             self.epoch += 1
             if new_uids:
                 for place in self.objects.values():
-                    for one in place.values():
-                        one["metadata"]["uid"] += "-restored"
+                    for document in place.values():
+                        document["metadata"]["uid"] += "-restored"
             self.changed.notify_all()
 
     def fault(
@@ -212,7 +212,9 @@ class FakeHub:
             assert self.changed.wait_for(is_true, seconds)
 
     def count(self, verb: str, plural: str = "") -> int:
-        return sum(one.verb == verb and plural in ("", one.plural) for one in self.seen)
+        return sum(
+            seen.verb == verb and plural in ("", seen.plural) for seen in self.seen
+        )
 
     def _stored(self, resource: Resource, content: Mapping[str, Any]) -> dict[str, Any]:
         version = resource.versions[0]
@@ -267,14 +269,14 @@ class FakeHub:
         return "continue" if "continue" in query else "list"
 
     def _fault_for(self, verb: str, plural: str) -> Fault | None:
-        for one in self.faults:
+        for fault in self.faults:
             if (
-                one.hits < one.times
-                and one.verb in ("", verb)
-                and one.plural in ("", plural)
+                fault.hits < fault.times
+                and fault.verb in ("", verb)
+                and fault.plural in ("", plural)
             ):
-                one.hits += 1
-                return one
+                fault.hits += 1
+                return fault
         return None
 
     def _misbehave(
@@ -362,12 +364,19 @@ class FakeHub:
                     self.changed.notify_all()
 
     def _resource(self, found: re.Match[str]) -> Resource | None:
-        for one in (*RESOURCES, *BUILT_IN):
-            if (one.group, one.plural) == (found["group"] or "", found["plural"]):
+        for resource in (*RESOURCES, *BUILT_IN):
+            if (resource.group, resource.plural) == (
+                found["group"] or "",
+                found["plural"],
+            ):
                 is_served = (
-                    not one.group or one.group in self.groups
-                ) and one.plural not in self.absent
-                return one if is_served and found["version"] in one.versions else None
+                    not resource.group or resource.group in self.groups
+                ) and resource.plural not in self.absent
+                return (
+                    resource
+                    if is_served and found["version"] in resource.versions
+                    else None
+                )
         return None
 
     def _may(self, verb: str, plural: str) -> bool:
@@ -391,21 +400,25 @@ class FakeHub:
                         410,
                         status_body(410, "Expired", "the continue token has expired"),
                     )
-            rows = [one for _, one in sorted(place.items()) if _matches(one, namespace)]
+            rows = [
+                document
+                for _, document in sorted(place.items())
+                if _matches(document, namespace)
+            ]
             size = int(query.get("limit", 0)) or len(rows)
             page = deepcopy(rows[start : start + size])
         metadata: dict[str, Any] = {"resourceVersion": str(revision)}
         if start + size < len(rows):
             metadata["continue"] = f"{revision}:{start + size}"
-        items = [_partial(one) if is_partial else one for one in page]
+        items = [_partial(document) if is_partial else document for document in page]
         if not resource.group:  # as built-in kinds are listed
             items = [
                 {
                     key: value
-                    for key, value in one.items()
+                    for key, value in item.items()
                     if key not in ("kind", "apiVersion")
                 }
-                for one in items
+                for item in items
             ]
         kind = "PartialObjectMetadataList" if is_partial else f"{resource.kind}List"
         body = {"kind": kind, "apiVersion": "v1", "metadata": metadata, "items": items}
@@ -453,13 +466,13 @@ class FakeHub:
                     bisect_right(self.history, position, key=attrgetter("revision")) :
                 ]
                 revision, is_cut = self.revision, self.epoch != epoch
-            for one in fresh:
-                if one.resource == (resource.group, resource.plural) and matching(
-                    one.object
+            for change in fresh:
+                if change.resource == (resource.group, resource.plural) and matching(
+                    change.object
                 ):
-                    content = dict(one.object)
+                    content = dict(change.object)
                     send_event(
-                        link, one.type, _partial(content) if is_partial else content
+                        link, change.type, _partial(content) if is_partial else content
                     )
             if is_cut:
                 link.sendall(b'10\r\n{"type":"MODI')
@@ -560,22 +573,22 @@ class FakeHub:
         )
         group, version = parts[0], parts[-1]
         rows = [
-            one
-            for one in (*RESOURCES, *BUILT_IN)
-            if one.group == group and version in one.versions
+            resource
+            for resource in (*RESOURCES, *BUILT_IN)
+            if resource.group == group and version in resource.versions
         ]
         if (group and group not in self.groups) or not rows:
             return answer(404, raw=b"404 page not found\n")
         verbs = ["get", "list", "watch", "create", "patch", "delete"]
         listed = [
             {
-                "name": one.plural,
-                "kind": one.kind,
-                "namespaced": one.is_namespaced,
+                "name": row.plural,
+                "kind": row.kind,
+                "namespaced": row.is_namespaced,
                 "verbs": verbs,
             }
-            for one in rows
-            if one.plural not in self.absent
+            for row in rows
+            if row.plural not in self.absent
         ]
         return answer(200, {"kind": "APIResourceList", "resources": listed})
 
@@ -589,8 +602,8 @@ class FakeHub:
         one = find(plural)
         stored = self.storage.get(plural, one.versions[0])
         versions = [
-            {"name": each, "served": True, "storage": each == stored}
-            for each in one.versions
+            {"name": version, "served": True, "storage": version == stored}
+            for version in one.versions
         ]
         return answer(
             200, {"kind": "CustomResourceDefinition", "spec": {"versions": versions}}
@@ -598,14 +611,18 @@ class FakeHub:
 
     def _rules(self) -> dict[str, Any]:
         rules = []
-        for one in (*RESOURCES, *BUILT_IN):
+        for resource in (*RESOURCES, *BUILT_IN):
             verbs = [
                 verb
                 for verb in ("get", "list", "watch", "create", "patch", "delete")
-                if self._may(verb, one.plural)
+                if self._may(verb, resource.plural)
             ]
             rules.append(
-                {"apiGroups": [one.group], "resources": [one.plural], "verbs": verbs}
+                {
+                    "apiGroups": [resource.group],
+                    "resources": [resource.plural],
+                    "verbs": verbs,
+                }
             )
         if self._may("get", "customresourcedefinitions"):
             definitions = ["customresourcedefinitions"]
@@ -624,9 +641,9 @@ class FakeHub:
 
 def find(plural: str, group: str = "") -> Resource:
     return next(
-        one
-        for one in (*RESOURCES, *BUILT_IN)
-        if one.plural == plural and group in ("", one.group)
+        resource
+        for resource in (*RESOURCES, *BUILT_IN)
+        if resource.plural == plural and group in ("", resource.group)
     )
 
 

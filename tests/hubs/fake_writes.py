@@ -192,15 +192,15 @@ def patched(
         raise Refused(
             409, "Conflict", f"Apply failed with {len(conflicts)} conflicts", conflicts
         )
-    mine = next((one for one in entries if is_apply_of(one, manager, part)), None)
-    others = {path for one in entries if one is not mine for path in owned(one)}
+    mine = next((entry for entry in entries if is_apply_of(entry, manager, part)), None)
+    others = {path for entry in entries if entry is not mine for path in owned(entry)}
     for path in set(owned(mine)) - set(values) - others if mine else ():
         set_at(after, path, None)
     lost = {path for path, value in values.items() if value != value_at(live, path)}
     for path, value in values.items():
         set_at(after, path, value)
     disown(entries, lost, keep=manager)
-    entries[:] = [one for one in entries if not is_apply_of(one, manager, part)]
+    entries[:] = [entry for entry in entries if not is_apply_of(entry, manager, part)]
     own(entries, manager, "Apply", set(values), part)
     return after
 
@@ -306,7 +306,7 @@ def disown(entries: list[Object], paths: set[Path], *, keep: str | None) -> None
                 if not any(path[: len(one)] == one for one in paths)
             ]
             entry["fieldsV1"] = managed("", "", left)["fieldsV1"]
-    entries[:] = [one for one in entries if one["fieldsV1"]]
+    entries[:] = [entry for entry in entries if entry["fieldsV1"]]
 
 
 def own(

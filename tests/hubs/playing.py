@@ -50,7 +50,7 @@ class Player:
         Hub.objects.filter(pk=self.live.hub.pk).update(
             lease_token="lease", lease_expires_at=self.now + timedelta(hours=1)
         )
-        self.live.mirror.write([self._item(one) for one in several])
+        self.live.mirror.write([self._item(document) for document in several])
         self.live.mirror.flush({})
         self.live.project(now=self.now)
         self.live.rejudge(now=self.now)
@@ -58,7 +58,9 @@ class Player:
             compare(now=datetime.now(UTC))
 
     def of_kind(self, *kinds: str) -> Iterator[Document]:
-        return (one for (kind, _, _), one in self.objects.items() if kind in kinds)
+        return (
+            document for (kind, _, _), document in self.objects.items() if kind in kinds
+        )
 
     def _item(self, line: Line) -> StreamItem:
         content, stream = line["object"], line["stream"]
@@ -80,7 +82,9 @@ class Player:
         if name not in self._numbers:
             plural, _, group = name.partition(".")
             known = (
-                one for one in STREAMS if (one.plural, one.group) == (plural, group)
+                stream
+                for stream in STREAMS
+                if (stream.plural, stream.group) == (plural, group)
             )
             kind = next(
                 known, StreamKind(group, plural, content["kind"], form=Form.METADATA)

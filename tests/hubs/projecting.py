@@ -65,7 +65,7 @@ class ProjectedHub:
         )
 
     def put(self, kind: str, *contents: Any) -> None:
-        self.mirror.write([self.item(kind, one) for one in contents])
+        self.mirror.write([self.item(kind, content) for content in contents])
 
     def remove(self, kind: str, *names: str) -> None:
         self.mirror.write([self.removal(kind, name) for name in names])

@@ -102,7 +102,7 @@ class RecordedHub:
             scenario["id"].lower(), lease_expires_at=START + timedelta(days=1)
         )
         self.live.mirror._clock = lambda: self.now
-        self.clusters = {one["name"]: one for one in scenario["clusters"]}
+        self.clusters = {cluster["name"]: cluster for cluster in scenario["clusters"]}
         self.uids = {name: f"{name}-0" for name in self.clusters}
         self.bindings: dict[str, Document] = {}
         self.policy: Document | None = None

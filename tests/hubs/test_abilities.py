@@ -58,7 +58,11 @@ class CallerOfHub(Caller):
 
 def test_the_tables_name_what_there_is() -> None:
     pages = page_names()
-    rest = {f"{one.method} {one.name}" for one in writing_addresses() if one.is_rest}
+    rest = {
+        f"{addresse.method} {addresse.name}"
+        for addresse in writing_addresses()
+        if addresse.is_rest
+    }
     names = {one.partition(" ")[2] for one in rest}
 
     assert sorted(abilities.NO_PAGES - pages - names) == []
@@ -78,23 +82,23 @@ def test_what_is_not_sent_to_the_hub_is_refused_and_changes_nothing() -> None:
     move_rows_to(live_hub("paris"))
     caller.client.get(f"{MOUNT}/")  # which compares the problems once
     refused, changed, accepted = [], [], set()
-    for one in filter(own, writing_addresses()):
+    for address in filter(own, writing_addresses()):
         with rolled_back():
             before = counts()
-            answer = caller.call(one)
+            answer = caller.call(address)
             is_refused = (
                 answer.status_code == 409 and b"live hub decides" in answer.content
             )
-            if is_done(one):
-                accepted.add(one.name)
+            if is_done(address):
+                accepted.add(address.name)
                 if is_refused:
-                    refused.append(one)
+                    refused.append(address)
                 continue
-            is_admin = one.route.startswith("/admin/")
+            is_admin = address.route.startswith("/admin/")
             if before != counts() or not (
                 is_refused or (is_admin and answer.status_code in (403, 404, 405))
             ):
-                changed.append((one, answer.status_code))
+                changed.append((address, answer.status_code))
 
     assert refused == []
     assert changed == []

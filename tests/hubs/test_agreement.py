@@ -45,7 +45,9 @@ def disagreeing_steps(scenario: Document) -> list[Any]:
 
 @pytest.mark.nightly
 def test_every_decided_step_of_all_scenarios_agrees() -> None:
-    steps = [step["condition"] for one in scenarios() for step in one["expect"]]
+    steps = [
+        step["condition"] for scenario in scenarios() for step in scenario["expect"]
+    ]
     assert (len(scenarios()), len(list(filter(None, steps)))) == (400, 1_263)
     found = []
     for scenario in scenarios():
@@ -57,14 +59,20 @@ def test_every_decided_step_of_all_scenarios_agrees() -> None:
 
 def _score(expected: Document) -> None:
     one = next(
-        each for each in expected["decisions"] if each["affinityScore"] is not None
+        decision
+        for decision in expected["decisions"]
+        if decision["affinityScore"] is not None
     )
     one["affinityScore"] += 1
 
 
 def _swap(expected: Document) -> None:
-    chosen = next(one for one in expected["decisions"] if one["selected"])
-    other = next(one for one in expected["decisions"] if not one["selected"])
+    chosen = next(
+        decision for decision in expected["decisions"] if decision["selected"]
+    )
+    other = next(
+        decision for decision in expected["decisions"] if not decision["selected"]
+    )
     chosen["cluster"], other["cluster"] = other["cluster"], chosen["cluster"]
 
 
@@ -83,12 +91,14 @@ def _missing(expected: Document) -> None:
 
 def _forgotten(expected: Document) -> None:
     expected["decisions"].remove(
-        next(one for one in expected["decisions"] if not one["selected"])
+        next(decision for decision in expected["decisions"] if not decision["selected"])
     )
 
 
 def _dropped(expected: Document) -> None:
-    expected["decisions"] = [one for one in expected["decisions"] if one["selected"]]
+    expected["decisions"] = [
+        decision for decision in expected["decisions"] if decision["selected"]
+    ]
 
 
 def _reversed(expected: Document) -> None:
@@ -107,19 +117,21 @@ PLANTS: list[Callable[[Document], None]] = [
 def planted() -> list[Document]:
     """Return scenarios whose first step selects with scores, and lists a cluster that was not selected."""
     found = []
-    for one in scenarios():
-        first = one["expect"][0]
+    for scenario in scenarios():
+        first = scenario["expect"][0]
         has_scores = any(
-            each["affinityScore"] is not None for each in first["decisions"]
+            decision["affinityScore"] is not None for decision in first["decisions"]
         )
-        sides = {each["selected"] for each in first["decisions"]}
+        sides = {decision["selected"] for decision in first["decisions"]}
         if (
-            len(one["clusters"]) < 20
+            len(scenario["clusters"]) < 20
             and first["condition"]
             and has_scores
             and len(sides) == 2
         ):
-            found.append({**one, "steps": one["steps"][:1], "expect": [first]})
+            found.append(
+                {**scenario, "steps": scenario["steps"][:1], "expect": [first]}
+            )
     return found[:: len(found) // PLANTED][:PLANTED]
 
 
@@ -193,7 +205,10 @@ def test_a_difference_that_the_hub_corrects_is_withdrawn(
 
     assert hub.observe().agreement.value == "agrees"
     with hub.live.scope():
-        assert [one.number for one in Decision.objects.order_by("pk")] == [1, 2]
+        assert [decision.number for decision in Decision.objects.order_by("pk")] == [
+            1,
+            2,
+        ]
 
 
 def test_nothing_is_recorded_while_the_hub_changes_or_is_out_of_date(
@@ -273,17 +288,21 @@ def test_reasons_that_the_hub_drops_later_are_kept() -> None:
 
 def picking_again() -> Document:
     """Return two steps of a scenario, the second of which selects further clusters with scores."""
-    for one in scenarios():
-        second = one["expect"][1] if len(one["expect"]) > 1 else None
+    for scenario in scenarios():
+        second = scenario["expect"][1] if len(scenario["expect"]) > 1 else None
         if (
             not second
             or not second["pickedOrder"]
             or not second["condition"]
-            or "bind" in one["steps"][1]
+            or "bind" in scenario["steps"][1]
         ):
             continue
-        if any(each["affinityScore"] for each in second["decisions"]):
-            return {**one, "steps": one["steps"][:2], "expect": one["expect"][:2]}
+        if any(decision["affinityScore"] for decision in second["decisions"]):
+            return {
+                **scenario,
+                "steps": scenario["steps"][:2],
+                "expect": scenario["expect"][:2],
+            }
     raise LookupError
 
 

@@ -146,4 +146,6 @@ def test_the_namespace_filter_is_replayed(wrong: str, agreement: str) -> None:
         "observed",
         "shop/web",
     )
-    assert [one["cluster"] for one in side.differences] == (["empty"] if wrong else [])
+    assert [difference["cluster"] for difference in side.differences] == (
+        ["empty"] if wrong else []
+    )

@@ -94,7 +94,7 @@ def report_of(server: LocalServer, token: str = TOKEN) -> HubCheckReport:
 
 
 def results(report: HubCheckReport) -> dict[str, bool | None]:
-    return {one.step: one.ok for one in report.steps}
+    return {step.step: step.ok for step in report.steps}
 
 
 STEPS = (
@@ -116,12 +116,13 @@ def test_a_check_passes_with_few_requests(served: tuple[FakeHub, LocalServer]) -
 
     assert results(report) == dict.fromkeys(STEPS, True)
     assert report.server_version == "v1.30.1"
-    discovery = next(one.message for one in report.steps if one.step == "discovery")
+    discovery = next(step.message for step in report.steps if step.step == "discovery")
     kinds = len(report.permissions)
     assert discovery.startswith(f"{kinds} of {kinds} kinds of KubeFleet")
-    assert {one.resource: one.verbs["watch"] for one in report.permissions}[
-        "memberclusters.cluster.kubernetes-fleet.io"
-    ]
+    assert {
+        permission.resource: permission.verbs["watch"]
+        for permission in report.permissions
+    }["memberclusters.cluster.kubernetes-fleet.io"]
     assert len(fake.seen) <= 20
 
 
@@ -134,8 +135,8 @@ def test_incomplete_rules_are_replaced_by_reviews_of_the_required_kinds(
 
     report = report_of(server)
 
-    failed = [one for one in report.steps if not one.ok]
-    assert [(one.step, one.message) for one in failed] == [
+    failed = [step for step in report.steps if not step.ok]
+    assert [(step.step, step.message) for step in failed] == [
         ("permissions", "not allowed: watch memberclusters.cluster.kubernetes-fleet.io")
     ]
     assert "--rbac viewer" in failed[0].hint
@@ -170,10 +171,10 @@ def test_a_check_names_the_step_that_failed(
     with serve_hub(FakeHub(**change)) as (_, server):
         report = report_of(server)
 
-    failed = next(one for one in report.steps if one.ok is False)
+    failed = next(check_step for check_step in report.steps if check_step.ok is False)
     assert (failed.step, message in failed.message) == (step, True)
     later = STEPS[STEPS.index(step) + 1 :]
-    skipped = [one.ok for one in report.steps if one.step in later]
+    skipped = [check_step.ok for check_step in report.steps if check_step.step in later]
     assert not report.is_passed
     assert step in ("permissions", "list") or set(skipped) <= {None}
 
@@ -185,7 +186,7 @@ def test_a_web_server_is_not_a_hub(content: bytes) -> None:
     with serve(always(content)) as server:
         report = report_of(server)
 
-    failed = next(one for one in report.steps if one.ok is False)
+    failed = next(step for step in report.steps if step.ok is False)
     assert failed.step == "version"
     assert "not as a Kubernetes API server" in failed.message
 
@@ -200,7 +201,7 @@ def test_an_optional_kind_that_may_not_be_read_passes(
 
     assert report.is_passed
     assert "resourceoverrides" in next(
-        one.message for one in report.steps if one.step == "permissions"
+        step.message for step in report.steps if step.step == "permissions"
     )
 
 
@@ -264,7 +265,7 @@ def test_a_bad_value_is_refused_with_its_path(
     with pytest.raises(InvalidManifest) as refused:
         save("https://127.0.0.1:1", spec=HubSpec("prod-eu", **change))
 
-    assert [one.path for one in refused.value.errors] == [path]
+    assert [error.path for error in refused.value.errors] == [path]
 
 
 def _two_contexts(config: dict[str, Any]) -> None:
@@ -309,7 +310,7 @@ def test_a_bad_kubeconfig_is_refused_with_the_path(change: Any, path: str) -> No
             HubSpec("prod-eu"), ConnectionInput(dump_yaml(config)), by=None, now=NOW
         )
 
-    assert [one.path for one in refused.value.errors] == [path]
+    assert [error.path for error in refused.value.errors] == [path]
 
 
 @pytest.mark.parametrize(
@@ -480,7 +481,9 @@ RBAC = {
 
 
 def rbac_documents(role: str) -> list[dict[str, Any]]:
-    return [one.data for one in load_documents(run("connect_hub", "--rbac", role))]
+    return [
+        document.data for document in load_documents(run("connect_hub", "--rbac", role))
+    ]
 
 
 @pytest.mark.parametrize("role", RBAC)
@@ -490,7 +493,10 @@ def test_each_manifest_for_a_hub_has_the_roles_of_its_name_alone(role: str) -> N
     assert (
         text == (Path(settings.BASE_DIR) / "docs" / "hubs" / f"{role}.yaml").read_text()
     )
-    named = {(one["kind"], one["metadata"]["name"]) for one in rbac_documents(role)}
+    named = {
+        (document["kind"], document["metadata"]["name"])
+        for document in rbac_documents(role)
+    }
     account = (
         {("Namespace", "fleetui-system"), ("ServiceAccount", "fleetui")}
         if role == "viewer"
@@ -506,7 +512,10 @@ def test_each_manifest_for_a_hub_has_the_roles_of_its_name_alone(role: str) -> N
 
 def test_deleting_what_writes_leaves_the_account_and_what_reads() -> None:
     def named(role: str) -> set[tuple[str, str]]:
-        return {(one["kind"], one["metadata"]["name"]) for one in rbac_documents(role)}
+        return {
+            (document["kind"], document["metadata"]["name"])
+            for document in rbac_documents(role)
+        }
 
     for role in ("operator", "approver", "impersonate"):
         assert not named(role) & named("viewer")
@@ -515,11 +524,11 @@ def test_deleting_what_writes_leaves_the_account_and_what_reads() -> None:
 def test_with_impersonation_the_account_has_none_of_the_permissions_to_write() -> None:
     """Binding and role have the names of those for the account: applying them takes its permissions back."""
     subjects = {
-        one["metadata"]["name"]: [
-            (subject["kind"], subject["name"]) for subject in one["subjects"]
+        document["metadata"]["name"]: [
+            (subject["kind"], subject["name"]) for subject in document["subjects"]
         ]
-        for one in rbac_documents("impersonate")
-        if one["kind"] == "ClusterRoleBinding"
+        for document in rbac_documents("impersonate")
+        if document["kind"] == "ClusterRoleBinding"
     }
     assert subjects == {
         "fleetui-impersonate": [("ServiceAccount", "fleetui")],
@@ -531,7 +540,9 @@ def test_with_impersonation_the_account_has_none_of_the_permissions_to_write() -
 def test_the_viewer_reads_what_the_streams_read_and_may_not_make_tokens() -> None:
     documents = rbac_documents("viewer")
     roles = {
-        one["metadata"]["name"]: one["rules"] for one in documents if "rules" in one
+        document["metadata"]["name"]: document["rules"]
+        for document in documents
+        if "rules" in document
     }
     assert {
         verb for rules in roles.values() for rule in rules for verb in rule["verbs"]
@@ -543,7 +554,7 @@ def test_the_viewer_reads_what_the_streams_read_and_may_not_make_tokens() -> Non
         for resource in rule["resources"]
         if rule["verbs"] == ["get", "list", "watch"]
     }
-    assert granted == {(one.group, one.plural) for one in KUBEFLEET.streams}
+    assert granted == {(stream.group, stream.plural) for stream in KUBEFLEET.streams}
 
 
 def test_no_manifest_grants_what_the_console_never_writes() -> None:
@@ -647,7 +658,7 @@ def test_notices_fourteen_seven_and_one_day_before_the_credentials_expire(
         events = Event.objects.filter(
             kind="hub", name=hub.name, verb="credentials expiring"
         )
-        assert [one.after["notice"] for one in events] == [
+        assert [event.after["notice"] for event in events] == [
             f"expires on {expires_at:%Y-%m-%d}"
         ] * 3
 
@@ -667,7 +678,11 @@ def test_rules_allow_a_verb_on_all_objects_on_some_or_on_none() -> None:
     """A rule with names says nothing of other objects; an approval is a patch of a status."""
 
     def verbs(plural: str, *resources: str, **more: Any) -> Mapping[str, bool | None]:
-        kind = next(one for one in KINDS.values() if one.plural == plural)
+        kind = next(
+            stream_kind
+            for stream_kind in KINDS.values()
+            if stream_kind.plural == plural
+        )
         rule = {
             "apiGroups": [kind.group],
             "resources": list(resources),

@@ -110,8 +110,8 @@ def test_old_versions_and_changes_of_bindings_are_pruned_unless_cited(
 
     monkeypatch.setattr(pruning, "FLEET_VERSIONS", 3)
     pruning.prune(now=NOW + timedelta(days=1))
-    assert [one[0] for one in versions(live)] == [2, 4, 5, 6]
+    assert [version[0] for version in versions(live)] == [2, 4, 5, 6]
 
     counts = pruning.prune(now=NOW + timedelta(days=31))
-    assert [one[0] for one in versions(live)] == [2, 6]
+    assert [version[0] for version in versions(live)] == [2, 6]
     assert (counts["fleet versions"], counts["binding changes"]) == (2, 1)

@@ -152,9 +152,9 @@ def test_a_conflict_between_reading_and_writing_is_named(
 
     answer = found.value.answer
     assert (answer.outcome, answer.status) == (WriteOutcome.STALE, 409)
-    assert [one.path for one in answer.causes] == ["metadata.labels"]
+    assert [cause.path for cause in answer.causes] == ["metadata.labels"]
     assert (len(sent), number(hub)) == (1, 3)
-    assert [one.state for one in hub.writes()] == ["conflict"]
+    assert [write.state for write in hub.writes()] == ["conflict"]
 
 
 def test_repeats_end(hub: WritableHub, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,7 +166,7 @@ def test_repeats_end(hub: WritableHub, monkeypatch: pytest.MonkeyPatch) -> None:
         hub.apply("scale", SCALE)
 
     assert len(sent) == MOST_REPEATS + 1
-    assert [one.state for one in hub.writes()] == ["conflict"]
+    assert [write.state for write in hub.writes()] == ["conflict"]
 
 
 def test_of_two_approvals_at_the_same_moment_one_is_refused(

@@ -51,8 +51,8 @@ class Delivery:
 
     def watch(self, plural: str, *, everything: bool = False) -> list[StreamItem]:
         """Return the next events of a stream; the last ones come again after a cut."""
-        mine = [one for one in self.fake.history if one.resource[1] == plural]
-        fresh = [one for one in mine if one.revision > self.seen[plural]]
+        mine = [change for change in self.fake.history if change.resource[1] == plural]
+        fresh = [change for change in mine if change.revision > self.seen[plural]]
         if not everything:
             fresh = fresh[: self.chance.randint(0, len(fresh))]
         if fresh:
@@ -61,16 +61,22 @@ class Delivery:
                 self.chance.random() < 0.2
             ):  # cut: the watch starts again a little earlier
                 self.seen[plural] = max(0, fresh[0].revision - 2)
-        return [self.item(plural, one) for one in fresh]
+        return [self.item(plural, change) for change in fresh]
 
     def relist(self, plural: str) -> list[StreamItem]:
-        place = [one for key, one in self.fake.objects.items() if key[1] == plural]
-        objects: list[dict[str, Any]] = [one for each in place for one in each.values()]
+        place = [
+            documents
+            for key, documents in self.fake.objects.items()
+            if key[1] == plural
+        ]
+        objects: list[dict[str, Any]] = [
+            document for documents in place for document in documents.values()
+        ]
         kind, number = stream(PLURALS[plural]), self.rows[plural].pk
         records = [record_of(KUBEFLEET, kind, "v1beta1", {**one}) for one in objects]
         self.seen[plural] = self.fake.revision
-        uids = frozenset(one.uid for one in records)
-        items = [StreamItem(number, one, is_from_list=True) for one in records]
+        uids = frozenset(record.uid for record in records)
+        items = [StreamItem(number, record, is_from_list=True) for record in records]
         return [
             *items,
             StreamItem(number, position=str(self.fake.revision), listed_uids=uids),
@@ -135,7 +141,9 @@ def test_any_history_leads_to_the_mirror_of_a_fresh_list(part: int) -> None:
 
         assert mirrored(hub) == served(fake), f"seed {seed}"
         bindings = [
-            one for one in fake.all_objects().values() if "targetCluster" in one["spec"]
+            document
+            for document in fake.all_objects().values()
+            if "targetCluster" in document["spec"]
         ]
         wanted = {one["metadata"]["uid"]: one["spec"]["state"] for one in bindings}
         with in_hub(hub.pk):

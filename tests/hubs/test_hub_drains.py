@@ -43,7 +43,7 @@ def hub() -> Iterator[WritableHub]:
 
 def evictions(hub: WritableHub) -> list[str]:
     found = hub.fake.objects.get(EVICTIONS, {}).values()
-    return [one["spec"]["placementName"] for one in found]
+    return [document["spec"]["placementName"] for document in found]
 
 
 def settle(hub: WritableHub, executed: str) -> None:
@@ -63,7 +63,7 @@ def settle(hub: WritableHub, executed: str) -> None:
 def steps(hub: WritableHub) -> dict[str, str]:
     with in_hub(hub.hub.pk):
         [drain] = Drain.objects.all()
-        return {one.placement_name: one.state for one in drain.steps.all()}
+        return {step.placement_name: step.state for step in drain.steps.all()}
 
 
 def mirror_cordon(hub: WritableHub) -> None:
@@ -75,7 +75,8 @@ def test_a_drain_cordons_and_evicts_one_after_another(hub: WritableHub) -> None:
     now = datetime.now(UTC)
     start_hub_drain(hub.hub, "east", by=operator(), now=now)
     assert [
-        one["key"] for one in hub.fake.get("memberclusters", "east")["spec"]["taints"]
+        taint["key"]
+        for taint in hub.fake.get("memberclusters", "east")["spec"]["taints"]
     ] == ["cordon-key"]
     mirror_cordon(hub)
 
@@ -102,8 +103,8 @@ def test_a_drain_cordons_and_evicts_one_after_another(hub: WritableHub) -> None:
     assert steps(hub) == {"api": "gone", "web": "gone", "fixed": "stays"}
     with in_hub(hub.hub.pk):
         assert Drain.objects.get().state == "done"
-    assert {one.requested_by for one in hub.writes()} == {"ana"}
-    assert [one.verb for one in hub.writes()] == ["patch", "create", "create"]
+    assert {write.requested_by for write in hub.writes()} == {"ana"}
+    assert [write.verb for write in hub.writes()] == ["patch", "create", "create"]
 
 
 def test_a_blocked_eviction_is_repeated_after_a_minute_with_a_new_object(

@@ -120,8 +120,8 @@ def test_the_hub_of_the_kubeconfig_is_listed_replayed_and_explained(
     assert document["message"] == "The inputs of that moment were not observed"
     assert why.stdout.startswith("c2: outranked (decision d-"), why
     assert "numberOfClusters 3 (now 2) (selects c2)" in why.stdout
-    assert {one.verb for one in fake.seen}.isdisjoint({"put", "patch", "delete"})
-    left = [one.name for one in tmp_path.rglob("*") if one.is_file()]
+    assert {seen.verb for seen in fake.seen}.isdisjoint({"put", "patch", "delete"})
+    left = [path.name for path in tmp_path.rglob("*") if path.is_file()]
     assert sorted(left) == ["config", EMPTY]
 
 

@@ -165,7 +165,7 @@ def pages(client: Client, start: str) -> Iterator[Page]:
             if answer["Content-Type"].startswith("text/html"):
                 page.feed(answer.content.decode())
             yield page
-            found = {one.partition("#")[0] for one in page.links}
+            found = {link.partition("#")[0] for link in page.links}
             for form in page.forms:
                 if (
                     is_ours(form.action) and name_of(form.action) != "draft-discard"

@@ -65,12 +65,12 @@ def updates(live: ProjectedHub, number: int) -> list[Any]:
         )
         return [
             (
-                one.cluster_name,
-                one.outcome,
-                f"{one.started_at:%H:%M}",
-                one.ended_at and f"{one.ended_at:%H:%M}",
+                row.cluster_name,
+                row.outcome,
+                f"{row.started_at:%H:%M}",
+                row.ended_at and f"{row.ended_at:%H:%M}",
             )
-            for one in rows
+            for row in rows
         ]
 
 
@@ -120,7 +120,7 @@ def test_a_new_snapshot_supersedes_the_rollout_in_progress(live: ProjectedHub) -
         ),
         (2, "running", 1, "resources of revision 2", ""),
     ]
-    assert [one[:2] for one in updates(live, 1)] == [
+    assert [update[:2] for update in updates(live, 1)] == [
         ("paris", "available"),
         ("rome", "superseded"),
     ]
@@ -161,7 +161,7 @@ def test_a_binding_with_another_target_starts_a_rollout(live: ProjectedHub) -> N
     )
     live.project()
 
-    assert [one[1:4] for one in rollouts(live)[1:]] == [
+    assert [rollout[1:4] for rollout in rollouts(live)[1:]] == [
         ("finished", 0, "target changed on oslo"),
         ("running", 0, "target changed on rome"),
     ]
@@ -177,7 +177,7 @@ def test_a_cluster_that_becomes_unavailable_starts_no_rollout(
     live.put(BINDING, at("paris", steps=4))
     live.project()
 
-    assert [one[1] for one in rollouts(live)] == ["finished"]
+    assert [rollout[1] for rollout in rollouts(live)] == ["finished"]
 
 
 @pytest.mark.nightly
@@ -194,7 +194,7 @@ def test_nothing_is_observed_before_the_hub_is_live(live: ProjectedHub) -> None:
     live.project()
 
     assert rollouts(live) == [(1, "finished", 0, "resources of revision 1", "")]
-    assert [one[0] for one in updates(live, 1)] == ["paris", "rome"]
+    assert [update[0] for update in updates(live, 1)] == ["paris", "rome"]
 
 
 @pytest.mark.nightly
@@ -225,7 +225,7 @@ def test_staged_placements_have_no_observed_rollout(live: ProjectedHub) -> None:
     live.put(BINDING, at("rome"))
     live.project()
 
-    assert [(one[1], one[4]) for one in rollouts(live)] == [
+    assert [(rollout[1], rollout[4]) for rollout in rollouts(live)] == [
         ("stopped", "the strategy is External now")
     ]
 
@@ -238,7 +238,7 @@ def test_a_deleted_placement_ends_its_rollout(live: ProjectedHub) -> None:
     live.remove(CRP, "web")
     live.project()
 
-    assert [(one[1], one[4]) for one in rollouts(live)] == [
+    assert [(rollout[1], rollout[4]) for rollout in rollouts(live)] == [
         ("stopped", "the placement was deleted")
     ]
     with live.scope():
@@ -317,10 +317,13 @@ def test_any_history_keeps_one_rollout_in_progress_and_one_open_update(
         with live.scope():
             runs = list(Rollout.objects.order_by("number"))
             is_open = ClusterUpdate.objects.filter(outcome="")
-            assert [one.state for one in runs[:-1]].count("running") == 0
-            assert all(one.ended_at >= one.started_at for one in runs if one.ended_at)
+            assert [run.state for run in runs[:-1]].count("running") == 0
+            assert all(run.ended_at >= run.started_at for run in runs if run.ended_at)
             ended = ClusterUpdate.objects.exclude(outcome="")
-            assert all(one.ended_at and one.ended_at >= one.started_at for one in ended)
+            assert all(
+                update.ended_at and update.ended_at >= update.started_at
+                for update in ended
+            )
             assert not is_open.exclude(rollout__state="running").exists()
     for cluster in ("paris", "rome", "oslo"):
         live.put(BINDING, at(cluster, number=newest))

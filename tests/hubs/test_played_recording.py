@@ -79,8 +79,8 @@ def selected(bindings: Iterable[Document]) -> list[Document]:
     """Return the binding of each selected cluster: one that is not being deleted, else the newest."""
     by_cluster: dict[str, Document] = {}
     order = ("deletionTimestamp", "creationTimestamp", "name")
-    for one in bindings:
-        before = by_cluster.get(one["spec"]["targetCluster"])
+    for binding in bindings:
+        before = by_cluster.get(binding["spec"]["targetCluster"])
 
         def rank(each: Document) -> tuple[object, ...]:
             metadata = each["metadata"]
@@ -89,9 +89,13 @@ def selected(bindings: Iterable[Document]) -> list[Document]:
                 *(metadata.get(key, "") for key in order[1:]),
             )
 
-        if before is None or rank(one) > rank(before):
-            by_cluster[one["spec"]["targetCluster"]] = one
-    return [one for one in by_cluster.values() if one["spec"]["state"] != "Unscheduled"]
+        if before is None or rank(binding) > rank(before):
+            by_cluster[binding["spec"]["targetCluster"]] = binding
+    return [
+        document
+        for document in by_cluster.values()
+        if document["spec"]["state"] != "Unscheduled"
+    ]
 
 
 def expected_counts(
@@ -104,35 +108,35 @@ def expected_counts(
     counts = dict.fromkeys(
         ("scheduled", "rolloutStarted", "applied", "available", "failed", "differs"), 0
     )
-    for one in selected(bindings):
-        spec = one["spec"]
+    for document in selected(bindings):
+        spec = document["spec"]
         counts["scheduled"] += 1
-        if spec["state"] != "Bound" or "deletionTimestamp" in one["metadata"]:
+        if spec["state"] != "Bound" or "deletionTimestamp" in document["metadata"]:
             continue
         is_latest = not latest or spec.get("resourceSnapshotName") == latest
-        is_started = is_true(one, "RolloutStarted") and (is_latest or has_started)
+        is_started = is_true(document, "RolloutStarted") and (is_latest or has_started)
         counts["rolloutStarted"] += is_started
         is_report = spec.get("applyStrategy", {}).get("type") == "ReportDiff"
         steps = ["Overridden", "WorkSynchronized"]
-        is_there = is_started and all(is_true(one, step) for step in steps)
+        is_there = is_started and all(is_true(document, step) for step in steps)
         if is_report:
-            has_report = is_there and is_true(one, "DiffReported")
-            differs = bool(one["status"].get("diffedPlacements"))
+            has_report = is_there and is_true(document, "DiffReported")
+            differs = bool(document["status"].get("diffedPlacements"))
             counts["differs"] += has_report and differs
             counts["applied"] += has_report and not differs
             counts["available"] += has_report and not differs
             continue
-        applied = condition(one, "Applied")
-        counts["applied"] += is_there and is_true(one, "Applied")
+        applied = condition(document, "Applied")
+        counts["applied"] += is_there and is_true(document, "Applied")
         counts["available"] += (
-            is_there and is_true(one, "Applied") and is_true(one, "Available")
+            is_there and is_true(document, "Applied") and is_true(document, "Available")
         )
         has_failed = (
             is_there
             and applied.get("status") == "False"
-            and bool(one["status"].get("failedPlacements"))
+            and bool(document["status"].get("failedPlacements"))
         )
-        override = condition(one, "Overridden")
+        override = condition(document, "Overridden")
         has_failed |= is_started and override.get("reason") == "OverriddenFailed"
         counts["failed"] += has_failed
     return counts
@@ -159,12 +163,14 @@ def placement_faults(player: Player, client: Client) -> list[Any]:
     found: list[Any] = []
     bindings = by_owner(player.of_kind(*BINDINGS))
     latest = {
-        owner(one): one["metadata"]["name"]
-        for one in player.of_kind("ClusterResourceSnapshot", "ResourceSnapshot")
-        if one["metadata"]["labels"].get(LATEST) == "true"
-        and one["metadata"]["name"].endswith("-snapshot")
+        owner(document): document["metadata"]["name"]
+        for document in player.of_kind("ClusterResourceSnapshot", "ResourceSnapshot")
+        if document["metadata"]["labels"].get(LATEST) == "true"
+        and document["metadata"]["name"].endswith("-snapshot")
     }
-    objects = {full_name(one): one for one in player.of_kind(*PLACEMENTS)}
+    objects = {
+        full_name(document): document for document in player.of_kind(*PLACEMENTS)
+    }
     rows = {row_name(row): row for row in rows_of(client, "placements?limit=500")}
     if rows.keys() != objects.keys():
         found.append((player.now, "placements", rows.keys() ^ objects.keys()))
@@ -174,7 +180,8 @@ def placement_faults(player: Player, client: Client) -> list[Any]:
         if counts.items() - health["counts"].items():
             found.append((player.now, name, counts, health["counts"]))
         found += [
-            (player.now, name, one) for one in word_faults(placement, health, counts)
+            (player.now, name, fault)
+            for fault in word_faults(placement, health, counts)
         ]
     return found
 
@@ -209,15 +216,18 @@ def is_deleting(one: Document) -> bool:
 def binding_faults(player: Player) -> Iterator[Any]:
     """Compare the bindings that pages read, with their drifts and differences, with the objects."""
     stored = Binding.objects.select_related("placement")
-    rows = {(one.placement.full_name, one.cluster_name): one for one in stored}
-    owners = {full_name(one) for one in player.of_kind(*PLACEMENTS)}
+    rows = {
+        (binding.placement.full_name, binding.cluster_name): binding
+        for binding in stored
+    }
+    owners = {full_name(document) for document in player.of_kind(*PLACEMENTS)}
     for name, bindings in by_owner(player.of_kind(*BINDINGS)).items():
-        for one in selected(bindings) if name in owners else ():
-            row = rows.get((name, one["spec"]["targetCluster"]))
+        for document in selected(bindings) if name in owners else ():
+            row = rows.get((name, document["spec"]["targetCluster"]))
             if row is None:
-                yield player.now, name, one["spec"]["targetCluster"], "no row"
+                yield player.now, name, document["spec"]["targetCluster"], "no row"
                 continue
-            status = one.get("status", {})
+            status = document.get("status", {})
             for key, parts, objects in (
                 ("driftedPlacements", "observedDrifts", row.drifted_objects),
                 ("diffedPlacements", "observedDiffs", row.diffed_objects),
@@ -239,11 +249,14 @@ def binding_faults(player: Player) -> Iterator[Any]:
 
 def other_faults(player: Player) -> Iterator[Any]:
     """Compare clusters and runs with the objects; everything is understood, but for what runs ahead."""
-    members = {one["metadata"]["name"] for one in player.of_kind("MemberCluster")}
+    members = {
+        document["metadata"]["name"] for document in player.of_kind("MemberCluster")
+    }
     if set(MemberCluster.objects.values_list("name", flat=True)) != members:
         yield player.now, "member clusters"
     runs = {
-        one["metadata"]["name"]: one for one in player.of_kind("ClusterStagedUpdateRun")
+        document["metadata"]["name"]: document
+        for document in player.of_kind("ClusterStagedUpdateRun")
     }
     for run in StagedRun.objects.all():
         has_ended = condition(runs[run.name], "Succeeded").get("status") in (
@@ -252,19 +265,19 @@ def other_faults(player: Player) -> Iterator[Any]:
         )
         if (run.ended_at is not None) is not has_ended:
             yield player.now, "run", run.name
-    owners = {full_name(one) for one in player.of_kind(*PLACEMENTS)}
+    owners = {full_name(document) for document in player.of_kind(*PLACEMENTS)}
     ahead = {  # their watch is ahead of that of the placements
-        one["metadata"]["name"]
-        for one in player.of_kind(*BINDINGS)
-        if owner(one) not in owners and not is_deleting(one)
+        document["metadata"]["name"]
+        for document in player.of_kind(*BINDINGS)
+        if owner(document) not in owners and not is_deleting(document)
     }
     unresolved = MirroredObject.objects.filter(is_unresolved=True).exclude(
         name__in=ahead
     )
     paths = {
-        (one.name, path)
-        for one in unresolved
-        for path in (*one.not_understood, one.projection_error)
+        (mirrored_object.name, path)
+        for mirrored_object in unresolved
+        for path in (*mirrored_object.not_understood, mirrored_object.projection_error)
     }
     not_understood = {pair for pair in paths if pair[1]} - NOT_UNDERSTOOD
     if not_understood:

@@ -90,10 +90,10 @@ def test_a_second_projection_writes_nothing(live: ProjectedHub) -> None:
 
     tables = ("membercluster", "clusterlabel", "clustertaint", "fleetstate")
     written = [
-        one["sql"]
-        for one in queries
-        if one["sql"].startswith(("INSERT", "UPDATE", "DELETE"))
-        and any(f"{name}" in one["sql"] for name in tables)
+        query["sql"]
+        for query in queries
+        if query["sql"].startswith(("INSERT", "UPDATE", "DELETE"))
+        and any(f"{name}" in query["sql"] for name in tables)
     ]
     assert written == []
     assert row(live, "paris").revision == before.revision

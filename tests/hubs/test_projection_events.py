@@ -148,6 +148,6 @@ def test_history_is_kept_for_its_period(live: ProjectedHub, settings: Any) -> No
 
     prune(now=NOW)
 
-    assert [one.pk for one in events(live)] == [new.pk]
+    assert [event.pk for event in events(live)] == [new.pk]
     with live.scope():  # the last rollout of a placement stays
         assert Rollout.objects.count() == 1

@@ -54,7 +54,8 @@ def test_overrides_are_listed_with_their_placement(
 
     items = admin_client.get("/hubs/prod-eu/api/v1/overrides").json()["items"]
     assert {
-        (one["kind"], one["namespace"], one["name"], one["placement"]) for one in items
+        (item["kind"], item["namespace"], item["name"], item["placement"])
+        for item in items
     } == {
         (CLUSTER_OVERRIDE, "", "tier", "web"),
         (OVERRIDE, "shop", "tier", "shop/web"),

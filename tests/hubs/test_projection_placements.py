@@ -121,7 +121,7 @@ def test_a_placement_has_snapshots_bindings_and_the_conditions_of_the_hub(
         True,
         1,
     )
-    assert [one["type"] for one in found.hub_conditions] == [
+    assert [hub_condition["type"] for hub_condition in found.hub_conditions] == [
         "ClusterResourcePlacementScheduled"
     ]
     with live.scope():
@@ -258,7 +258,7 @@ def test_a_cluster_fails_or_differs_since_its_objects_do(live: ProjectedHub) -> 
     """A hub gives all conditions of a binding a new time when a cluster reports the same once more."""
     put_web(live)
     kinds = ("RolloutStarted", "Overridden", "WorkSynchronized")
-    steps = [condition(one, generation=3) for one in kinds]
+    steps = [condition(kind, generation=3) for kind in kinds]
     refused = condition(
         "Applied", "False", generation=3, reason="NotAllWorkHaveBeenApplied"
     )
@@ -597,7 +597,9 @@ def test_a_draft_that_is_what_the_hub_has_keeps_the_bindings(
         )
 
     assert (row.semantics, cycle.semantics) == ("kubefleet", "kubefleet")
-    assert [one.is_current for one in cycle.bindings] == [True] * len(cycle.bindings)
+    assert [placed_binding.is_current for placed_binding in cycle.bindings] == [
+        True
+    ] * len(cycle.bindings)
     assert cycle.bindings
 
 

@@ -148,7 +148,7 @@ def test_stages_clusters_tasks_and_times_come_from_the_status(
     assert result is not None
     plan = result.run
     first, second = plan.stages
-    assert [(one.name, one.cluster_names) for one in plan.stages] == [
+    assert [(stage.name, stage.cluster_names) for stage in plan.stages] == [
         ("canary", ("paris",)),
         ("prod", ("rome",)),
     ]
@@ -162,7 +162,7 @@ def test_stages_clusters_tasks_and_times_come_from_the_status(
         None,
     )
     assert (second.updated_at, plan.position, run.resource_number) == (None, 0, 0)
-    assert [(one.reason, one.stage) for one in result.waits] == [
+    assert [(wait.reason, wait.stage) for wait in result.waits] == [
         ("approval-after", "canary"),
         ("time", "canary"),
     ]

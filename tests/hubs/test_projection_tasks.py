@@ -112,10 +112,10 @@ def test_all_clusters_of_live_hubs_are_judged_regularly() -> None:
 
 def test_the_rows_of_a_removed_hub_are_deleted() -> None:
     live, other = ProjectedHub(), ProjectedHub("prod-us")
-    for one in (live, other):
-        one.put("MemberCluster", member("paris"))
-        put_web(one)
-        one.project()
+    for hub in (live, other):
+        hub.put("MemberCluster", member("paris"))
+        put_web(hub)
+        hub.project()
     Hub.objects.filter(pk=live.hub.pk).update(state="removed", removed_at=NOW)
 
     hub_tasks.refresh_hubs()

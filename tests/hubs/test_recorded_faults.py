@@ -257,7 +257,7 @@ def inbox_of(user: User) -> dict[tuple[str, str], str]:
     """Return the sentences of an inbox by kind and name."""
     compare_all(now=NOW)
     problems = [item.problem for group in inbox(user, now=NOW) for item in group.items]
-    return {(one.kind, one.name): one.message for one in problems}
+    return {(problem.kind, problem.name): problem.message for problem in problems}
 
 
 def test_differences_and_failed_clusters_are_in_the_inbox_and_on_the_pages(

@@ -32,18 +32,25 @@ Words = list[tuple[str, str, str, str]]
 
 def written(conditions: list[Document], prefix: str = "") -> Words:
     """Return type, status, reason and message of the conditions of a hub, in the order of their steps."""
-    by_type = {one["type"].removeprefix(prefix): one for one in conditions}
+    by_type = {
+        condition["type"].removeprefix(prefix): condition for condition in conditions
+    }
     each = [(sort, by_type[sort]) for sort in ("Scheduled", *SORTS) if sort in by_type]
     return [
-        (sort, one["status"], one["reason"], plain(sort, one["message"]))
-        for sort, one in each
+        (sort, document["status"], document["reason"], plain(sort, document["message"]))
+        for sort, document in each
     ]
 
 
 def ours(conditions: list[Condition]) -> Words:
     return [
-        (one.sort, one.status.value, one.reason, plain(one.sort, one.message))
-        for one in conditions
+        (
+            condition.sort,
+            condition.status.value,
+            condition.reason,
+            plain(condition.sort, condition.message),
+        )
+        for condition in conditions
     ]
 
 
@@ -63,8 +70,8 @@ def situations(player: Player) -> Iterator[tuple[str, Words, Words]]:
     Not where the hub had yet to copy the conditions of a binding into the status of its placement.
     """
     bindings = {
-        (owner(one), one["spec"]["targetCluster"]): one
-        for one in player.of_kind(*BINDINGS)
+        (owner(document), document["spec"]["targetCluster"]): document
+        for document in player.of_kind(*BINDINGS)
     }
     rows = {
         (row.placement.full_name, row.cluster_name): row
@@ -76,7 +83,7 @@ def situations(player: Player) -> Iterator[tuple[str, Words, Words]]:
         entries = [
             one for one in status.get("placementStatuses", ()) if "clusterName" in one
         ]
-        keys = [(name, one["clusterName"]) for one in entries]
+        keys = [(name, entry["clusterName"]) for entry in entries]
         if not keys or not all(key in rows and key in bindings for key in keys):
             continue
         each = [
@@ -84,7 +91,9 @@ def situations(player: Player) -> Iterator[tuple[str, Words, Words]]:
             for key, entry in zip(keys, entries, strict=True)
         ]
         pairs = list(zip(entries, each, strict=True))
-        if any(is_behind(one, bindings[name, one["clusterName"]]) for one in entries):
+        if any(
+            is_behind(entry, bindings[name, entry["clusterName"]]) for entry in entries
+        ):
             continue
         for entry, conditions in pairs:
             hub = written(entry["conditions"])
@@ -93,7 +102,8 @@ def situations(player: Player) -> Iterator[tuple[str, Words, Words]]:
         if placement["spec"].get("strategy", {}).get("type") == "External":
             kind = placement["kind"]
             in_all = [
-                controlled_externally(one, kind=kind, started=0) for one in in_all
+                controlled_externally(condition, kind=kind, started=0)
+                for condition in in_all
             ]
         hub = written(status["conditions"], placement["kind"])
         yield name, hub[1:], ours(in_all)
@@ -101,13 +111,13 @@ def situations(player: Player) -> Iterator[tuple[str, Words, Words]]:
 
 def is_behind(entry: Document, binding: Document) -> bool:
     now = {
-        one["type"]: one["status"]
-        for one in binding.get("status", {}).get("conditions", ())
-        if one["observedGeneration"] == binding["metadata"]["generation"]
+        condition["type"]: condition["status"]
+        for condition in binding.get("status", {}).get("conditions", ())
+        if condition["observedGeneration"] == binding["metadata"]["generation"]
     }
     return any(
-        now.get(one["type"], "Unknown") != one["status"]
-        for one in entry["conditions"][1:]
+        now.get(condition["type"], "Unknown") != condition["status"]
+        for condition in entry["conditions"][1:]
     )
 
 
@@ -117,7 +127,8 @@ def conditions_of(
     """Return our conditions of a binding as the mirror reads it."""
     reader = ConditionReader.of(parse_placement(placement), None, now=datetime.now(UTC))
     states: dict[str, Any] = {
-        one["type"]: one["status"] == "True" for one in entry["conditions"]
+        condition["type"]: condition["status"] == "True"
+        for condition in entry["conditions"]
     }
     wanted = row.applied_version if states.get("RolloutStarted") else ""
     words = why_selected(
@@ -132,10 +143,15 @@ def conditions_of(
 def nameless(status: Document) -> Words:
     """Return the condition of each entry without a cluster: of a cluster that is missing."""
     return [
-        (one["type"], one["status"], one["reason"], one["message"])
+        (
+            condition["type"],
+            condition["status"],
+            condition["reason"],
+            condition["message"],
+        )
         for entry in status["placementStatuses"]
         if "clusterName" not in entry
-        for one in entry["conditions"]
+        for condition in entry["conditions"]
     ]
 
 
@@ -149,10 +165,14 @@ def test_our_status_of_recorded_situations_is_what_the_hub_wrote() -> None:
         for row in Placement.objects.all():
             observe_decision(row.pk, player.live.hub, now=player.now)
         left_out = [
-            (nameless(one["status"]), nameless(status_of(rows[full_name(one)])))
+            (
+                nameless(document["status"]),
+                nameless(status_of(rows[full_name(document)])),
+            )
             for rows in [{row.full_name: row for row in Placement.objects.all()}]
-            for one in player.of_kind(*PLACEMENTS)
-            if "placementStatuses" in one.get("status", {}) and full_name(one) in rows
+            for document in player.of_kind(*PLACEMENTS)
+            if "placementStatuses" in document.get("status", {})
+            and full_name(document) in rows
         ]
 
     assert [one for one in compared if one[1] != one[2]] == []

@@ -72,7 +72,7 @@ def test_a_recording_gives_another_hub_the_same_objects(
     def change() -> None:
         until = time.monotonic() + 20
         while ("watch", "memberclusters") not in {
-            (one.verb, one.plural) for one in fake.seen[:]
+            (seen.verb, seen.plural) for seen in fake.seen[:]
         }:
             assert time.monotonic() < until
             time.sleep(0.02)
@@ -91,16 +91,16 @@ def test_a_recording_gives_another_hub_the_same_objects(
     assert "hunter2" not in json.dumps(events)
     assert fake.token not in json.dumps(events)
     changes_requested = {
-        one.plural
-        for one in fake.seen
-        if one.verb in ("post", "put", "patch", "delete")
+        seen.plural
+        for seen in fake.seen
+        if seen.verb in ("post", "put", "patch", "delete")
     }
     assert {one for one in changes_requested if "review" not in one} == set()
     assert sum(report.events.values()) == len(events)
     members = [
-        (one["type"], one["object"]["metadata"]["name"])
-        for one in events
-        if "memberc" in one["stream"]
+        (event["type"], event["object"]["metadata"]["name"])
+        for event in events
+        if "memberc" in event["stream"]
     ]
     oslo = "acme-oslo"
     assert members == [
@@ -111,13 +111,13 @@ def test_a_recording_gives_another_hub_the_same_objects(
     ]
 
     again = FakeHub()
-    for one in events:
-        group, _, plural = one["stream"].partition(".")[::-1]
-        metadata = one["object"]["metadata"]
-        if one["type"] == "DELETED":
+    for event in events:
+        group, _, plural = event["stream"].partition(".")[::-1]
+        metadata = event["object"]["metadata"]
+        if event["type"] == "DELETED":
             again.delete(plural, metadata["name"], metadata.get("namespace", ""))
         else:
-            again.put(plural, one["object"], group=group)
+            again.put(plural, event["object"], group=group)
     found, wanted = served(again), served(fake)
     assert found.keys() == wanted.keys()
     assert {key: uid for key, (uid, *_) in found.items()} == {
@@ -133,7 +133,7 @@ def test_an_anonymous_recording_has_no_name_and_keeps_what_refers_to_what(
     path = tmp_path / "hub.jsonl"
     record_hub(hub, path, threading.Event(), seconds=1.5, is_anonymous=True, pace=QUICK)
     assert "acme" not in path.read_text()
-    objects = {one["object"]["kind"]: one["object"] for one in events_in(path)}
+    objects = {event["object"]["kind"]: event["object"] for event in events_in(path)}
     owner = objects["ClusterResourcePlacement"]["metadata"]["name"]
     assert (
         objects["ClusterSchedulingPolicySnapshot"]["metadata"]["name"] == f"{owner}-0"

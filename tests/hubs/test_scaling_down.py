@@ -22,8 +22,14 @@ def scale_down() -> tuple[Document, int]:
                 for binding in scenario["expect"][index]["bindings"]
                 if binding["state"] == "Unscheduled"
             ]
-            is_lower = wanted[index] and (wanted[index - 1] or 0) > wanted[index]
-            if is_lower and ended and not scenario["steps"][index].get("fleet"):
+            before, after = wanted[index - 1 : index + 1]
+            if (
+                before
+                and after
+                and before > after
+                and ended
+                and not scenario["steps"][index].get("fleet")
+            ):
                 return scenario, index
     raise AssertionError("no scenario scales down")
 

@@ -34,8 +34,8 @@ def hub_heard(ago: timedelta) -> ProjectedHub:
     for agent in paris["status"]["agentStatus"]:
         agent["lastReceivedHeartbeat"] = f"{now - ago:%Y-%m-%dT%H:%M:%SZ}"
     undecided = [placement("web"), placement("api")]
-    for one in undecided:
-        one["status"] = {"conditions": []}
+    for document in undecided:
+        document["status"] = {"conditions": []}
     live.put("MemberCluster", paris)
     live.put("ClusterResourcePlacement", *undecided)
     live.project(now=now)

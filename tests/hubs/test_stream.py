@@ -35,7 +35,7 @@ CLUSTERS, BINDINGS = "memberclusters", "clusterresourcebindings"
 
 
 def kind(plural: str) -> StreamKind:
-    return next(one for one in STREAMS if one.plural == plural)
+    return next(stream for stream in STREAMS if stream.plural == plural)
 
 
 @dataclass
@@ -104,7 +104,7 @@ class Reader:
 
     @property
     def lists(self) -> int:
-        return sum(one.listed_uids is not None for one in self.items)
+        return sum(item.listed_uids is not None for item in self.items)
 
 
 @dataclass
@@ -120,8 +120,8 @@ class Running:
         def is_equal() -> bool:
             place = self.hub.objects.get((group, plural), {}).values()
             wanted = {
-                one["metadata"]["uid"]: one["metadata"]["resourceVersion"]
-                for one in place
+                document["metadata"]["uid"]: document["metadata"]["resourceVersion"]
+                for document in place
             }
             return self.reader.lists > 0 and self.reader.objects == wanted
 
@@ -194,7 +194,7 @@ def test_pages_arrive_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
         run.wait_equal()
 
     assert (run.hub.count("list"), run.hub.count("continue")) == (1, 2)
-    assert [one.listed_uids is not None for one in run.reader.items[:6]] == [
+    assert [item.listed_uids is not None for item in run.reader.items[:6]] == [
         False
     ] * 5 + [True]
 
@@ -224,7 +224,9 @@ def test_a_watch_continues_at_its_position_after_its_end_or_a_cut() -> None:
 
     assert run.hub.count("list") == 1
     positions = [
-        int(one.query["resourceVersion"]) for one in run.hub.seen if one.verb == "watch"
+        int(seen.query["resourceVersion"])
+        for seen in run.hub.seen
+        if seen.verb == "watch"
     ]
     assert positions == sorted(positions)
 
@@ -242,7 +244,7 @@ def test_an_expired_position_is_listed_again_without_losing_anything(form: str) 
         run.wait_equal()
         run.reader.wait_until(lambda: run.reader.lists >= 2)
 
-    removed = {one.removal.uid for one in run.reader.items if one.removal}
+    removed = {item.removal.uid for item in run.reader.items if item.removal}
     assert len(known - set(run.reader.objects)) == 1
     assert len(removed) <= 1
     assert run.stream.status.relists >= 1
@@ -277,7 +279,7 @@ def test_a_list_whose_continue_tokens_expire_is_requested_in_one_piece(
     with streaming(hub=hub) as run:
         run.wait_equal()
 
-    lists = [one.query for one in hub.seen if one.verb == "list"]
+    lists = [seen.query for seen in hub.seen if seen.verb == "list"]
     assert [query.get("limit") for query in lists] == ["2", "2", "2", None]
     assert lists[-1]["resourceVersion"] == "0"
 
@@ -405,7 +407,7 @@ def test_a_line_of_9_mib_ends_the_watch_and_lists_in_small_pages() -> None:
         run.reader.wait_until(lambda: run.reader.lists == 2)
         run.wait_equal()
 
-    assert [one.query["limit"] for one in hub.seen if one.verb == "list"] == [
+    assert [seen.query["limit"] for seen in hub.seen if seen.verb == "list"] == [
         "500",
         "50",
     ]
@@ -435,7 +437,7 @@ def test_metadata_is_requested_where_it_is_enough() -> None:
         )
         run.wait_equal()
 
-    sizes = [one.record.size for one in run.reader.items if one.record]
+    sizes = [item.record.size for item in run.reader.items if item.record]
     assert len(sizes) == 2
     assert max(sizes) < 250
 
@@ -445,10 +447,10 @@ def test_a_stream_resumes_at_a_stored_position() -> None:
     position = str(hub.revision)
     hub.put(CLUSTERS, member("later"))
     with streaming(hub=hub, position=position) as run:
-        run.reader.wait_until(lambda: any(one.record for one in run.reader.items))
+        run.reader.wait_until(lambda: any(item.record for item in run.reader.items))
 
     assert hub.count("list") == 0
-    assert [one.record.name for one in run.reader.items if one.record] == ["later"]
+    assert [item.record.name for item in run.reader.items if item.record] == ["later"]
 
 
 def test_a_stopped_stream_ends_immediately() -> None:

@@ -19,7 +19,7 @@ from tests.hubs.hub_documents import PREFIX, binding, member, placement, snapsho
 
 
 def stream(kind: str) -> StreamKind:
-    return next(one for one in STREAMS if one.kind == kind)
+    return next(stream_kind for stream_kind in STREAMS if stream_kind.kind == kind)
 
 
 def record(kind: str, content: Mapping[str, Any]) -> MirrorRecord:
@@ -35,7 +35,10 @@ def test_a_binding_loses_managed_fields_and_keeps_their_managers() -> None:
     stored = record("ClusterResourceBinding", binding("web", "paris"))
 
     metadata = unpack(stored.packed)["metadata"]
-    assert [one["paths"] for one in metadata["managedFields"]] == [["spec"], ["status"]]
+    assert [field["paths"] for field in metadata["managedFields"]] == [
+        ["spec"],
+        ["status"],
+    ]
     assert metadata["managedFields"][1] == {
         "manager": "hubagent",
         "operation": "Update",
@@ -199,8 +202,8 @@ def test_a_heartbeat_alone_does_not_change_the_digest_of_a_cluster() -> None:
     unhealthy["status"]["agentStatus"][0]["conditions"][1]["status"] = "False"
 
     digests = [
-        record("MemberCluster", one).digest
-        for one in (first, later, relabeled, unhealthy)
+        record("MemberCluster", document).digest
+        for document in (first, later, relabeled, unhealthy)
     ]
 
     assert digests[0] == digests[1]

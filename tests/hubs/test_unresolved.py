@@ -71,7 +71,7 @@ def test_rest_lists_them_by_page(admin_client: Client) -> None:
         "reason": "",
     }
     second = admin_client.get(first["next"]).json()
-    assert [each["reason"] for each in second["items"]] == [
+    assert [item["reason"] for item in second["items"]] == [
         "the policy is not understood"
     ]
     assert second["next"] is None
@@ -137,6 +137,10 @@ def test_the_list_of_hubs_has_pages(admin_client: Client) -> None:
     first = admin_client.get("/api/v1/hubs?limit=2").json()
     second = admin_client.get(first["next"]).json()
 
-    assert [one["name"] for one in first["items"] + second["items"]] == ["a", "b", "c"]
+    assert [item["name"] for item in first["items"] + second["items"]] == [
+        "a",
+        "b",
+        "c",
+    ]
     assert second["next"] is None
     assert admin_client.get("/api/v1/hubs?limit=0").status_code == 400

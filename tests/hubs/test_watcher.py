@@ -47,8 +47,8 @@ def test_a_hub_becomes_live_and_the_mirror_equals_it() -> None:
         assert (hub.server_version, run.absent()) == ("v1.30.1", [])
         assert run.stream("memberclusters").version == "v1beta1"
         allowed = {
-            one["resource"].partition(".")[0]: one["verbs"]
-            for one in hub.found["permissions"]
+            permission["resource"].partition(".")[0]: permission["verbs"]
+            for permission in hub.found["permissions"]
         }
         assert allowed["memberclusters"]["list"] is True
         with in_hub(hub.pk):
@@ -57,7 +57,7 @@ def test_a_hub_becomes_live_and_the_mirror_equals_it() -> None:
         with in_hub(hub.pk):  # who has no role there learns nothing of it
             events = Event.objects.filter(kind="hub", name="prod-eu").order_by("id")
             states = list(events.values_list("after", flat=True))
-        assert [one["state"] for one in states if one] == [
+        assert [state["state"] for state in states if state] == [
             "connecting",
             "syncing",
             "live",
@@ -102,7 +102,7 @@ def test_reading_an_idle_hub_takes_one_watch_per_stream() -> None:
         run.work_until(lambda: run.fake.watches == 22)
         before = len(run.fake.seen)
         run.work_for(1.0)
-        assert [one.verb for one in run.fake.seen[before:]] == []
+        assert [seen.verb for seen in run.fake.seen[before:]] == []
 
 
 @pytest.mark.nightly
@@ -262,7 +262,7 @@ def test_two_watchers_share_the_hubs_and_one_takes_over() -> None:
             run.fake.put("memberclusters", member("c9"))
             other.work_until_equal()
             assert list(other.watcher.hubs) == [run.hub.pk]
-            assert "list" not in {one.verb for one in run.fake.seen[before:]}
+            assert "list" not in {seen.verb for seen in run.fake.seen[before:]}
         finally:
             other.kill()
 
@@ -292,8 +292,10 @@ def test_a_stopped_watcher_writes_what_it_read_and_releases_the_hub() -> None:
         run.fake.put("memberclusters", member("c0", heartbeat=heartbeat))
         run.work_until(
             lambda: any(
-                one.quiet
-                for one in next(iter(run.watcher.hubs.values())).mirror.streams.values()
+                stream.quiet
+                for stream in next(
+                    iter(run.watcher.hubs.values())
+                ).mirror.streams.values()
             )
         )
         run.finish()

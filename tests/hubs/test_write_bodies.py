@@ -244,9 +244,9 @@ def granted(name: str) -> set[tuple[str, str]]:
     documents = load_documents((ROOT / "docs" / "hubs" / f"{name}.yaml").read_text())
     rules = [
         rule
-        for one in documents
-        if one.data["kind"] == "ClusterRole"
-        for rule in one.data["rules"]
+        for document in documents
+        if document.data["kind"] == "ClusterRole"
+        for rule in document.data["rules"]
     ]
     return {
         (resource, verb)
@@ -319,7 +319,9 @@ def test_what_is_not_in_the_catalogue_makes_no_request() -> None:
             Verb.CREATE,
             next(
                 iter(
-                    one for one in STREAMS if one.plural == "clusterresourceplacements"
+                    stream
+                    for stream in STREAMS
+                    if stream.plural == "clusterresourceplacements"
                 )
             ),
             "v1beta1",

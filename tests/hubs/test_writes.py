@@ -60,7 +60,7 @@ def answered(preview: WritePreview) -> WriteAnswer:
 
 
 def states(hub: WritableHub) -> list[str]:
-    return [one.state for one in hub.writes()]
+    return [write.state for write in hub.writes()]
 
 
 def number(hub: WritableHub) -> int:
@@ -84,7 +84,8 @@ def test_a_dry_run_shows_the_result_and_stores_nothing(hub: WritableHub) -> None
 
     assert answered(preview).is_accepted
     changed = {
-        one.path: (one.before, one.after, one.by_hub) for one in preview.differences
+        difference.path: (difference.before, difference.after, difference.by_hub)
+        for difference in preview.differences
     }
     assert changed["/spec/policy/numberOfClusters"] == ("3", "5", False)
     assert changed["/spec/revisionHistoryLimit"] == ("", "10", True)
@@ -155,7 +156,7 @@ def test_of_two_people_who_approve_at_once_one_is_accepted(hub: WritableHub) -> 
         {"metadata": {"name": "wait", "labels": labels}, "spec": spec},
     )
     people = [person(name, "approver") for name in ("ana", "ben")]
-    previews = [hub.preview("approve", {"name": "wait"}, by=one) for one in people]
+    previews = [hub.preview("approve", {"name": "wait"}, by=user) for user in people]
     hub.apply("approve", previews[0].plan.fields, by=people[0], token=previews[0].token)
     with pytest.raises(WriteRefusedError, match="approved already"):
         hub.apply(
@@ -221,7 +222,7 @@ def test_conflicts_name_path_owner_and_values_and_are_forced_path_by_path(
     assert hub.fake.get("clusterresourceplacements", "web")["metadata"]["labels"] == {
         "team": "shop"
     }
-    assert [one.get("force") for one in hub.sent("patch")] == ["true"]
+    assert [document.get("force") for document in hub.sent("patch")] == ["true"]
     owns_number(hub, "kubectl")
     with pytest.raises(HubRefusedError) as found:
         hub.apply("scale", SCALE, overwrite=["metadata.labels.team"])
@@ -478,12 +479,12 @@ def test_a_person_is_impersonated_with_a_prefix_and_refused_as_a_part_of_the_hub
 ) -> None:
     hub.change(identity="impersonate", extra_groups=["sre"])
     hub.preview("cordon", {"name": "east"})
-    patch = next(one for one in hub.fake.seen if one.verb == "patch")
+    patch = next(seen for seen in hub.fake.seen if seen.verb == "patch")
     assert patch.headers["impersonate-user"] == "fleetui:ana"
-    raw = next(one for one in hub.server.requests if one.method == "PATCH")
+    raw = next(request for request in hub.server.requests if request.method == "PATCH")
     assert raw.headers["impersonate-group"] in ("sre", "fleetui:operator, sre")
-    reads = [one for one in hub.fake.seen if one.verb == "get"]
-    assert not any("impersonate-user" in one.headers for one in reads)
+    reads = [seen for seen in hub.fake.seen if seen.verb == "get"]
+    assert not any("impersonate-user" in read.headers for read in reads)
 
     hub.fake.strangers.add("fleetui:ana")
     refused = hub.preview("uncordon", {"name": "east"})

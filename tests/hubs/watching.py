@@ -193,17 +193,17 @@ def mirrored(hub: Hub) -> dict[tuple[str, str, str, str], tuple[str, str, object
 
 def served(fake: FakeHub) -> dict[tuple[str, str, str, str], tuple[str, str, object]]:
     found = {}
-    for (group, plural, namespace, name), one in fake.all_objects().items():
+    for (group, plural, namespace, name), document in fake.all_objects().items():
         if plural in ("works", *fake.absent) or f"list {plural}" in fake.denied:
             continue
-        metadata = one["metadata"]
+        metadata = document["metadata"]
         is_metadata = plural in (
             "clusterresourcesnapshots",
             "resourcesnapshots",
             "namespaces",
         )
-        spec = None if is_metadata else one.get("spec")
-        found[group, one["kind"], namespace, name] = (
+        spec = None if is_metadata else document.get("spec")
+        found[group, document["kind"], namespace, name] = (
             metadata["uid"],
             metadata["resourceVersion"],
             spec,

@@ -86,11 +86,11 @@ class WritableHub:
     def sent(self, *methods: str) -> list[dict[str, str]]:
         """Return the queries of the writes that reached the hub, without dry runs."""
         return [
-            dict(one.query)
-            for one in self.fake.seen
-            if one.verb in (methods or ("post", "patch", "delete"))
-            and "dryRun" not in one.query
-            and not one.plural.endswith(("reviews", "accessreviews"))
+            dict(seen.query)
+            for seen in self.fake.seen
+            if seen.verb in (methods or ("post", "patch", "delete"))
+            and "dryRun" not in seen.query
+            and not seen.plural.endswith(("reviews", "accessreviews"))
         ]
 
 

@@ -49,8 +49,8 @@ class HubServer:
 
     def prepare(self) -> None:
         """Define the kinds, apply the manifest of a viewer, and request a token of its account."""
-        for one in definitions():
-            self.admin.create(DEFINITIONS, one)
+        for definition in definitions():
+            self.admin.create(DEFINITIONS, definition)
         for resource in RESOURCES:
             for version in resource.versions:
                 path = f"/apis/{resource.group}/{version}/{resource.plural}"
@@ -150,17 +150,17 @@ class HubServer:
         for resource in (*RESOURCES, *BUILT_IN):
             if resource.plural == "works":
                 continue
-            for one in self.admin.get(self.path(resource)).get("items") or ():
-                involved = one.get("involvedObject") or {}
+            for item in self.admin.get(self.path(resource)).get("items") or ():
+                involved = item.get("involvedObject") or {}
                 if (
                     resource.kind == "Event"
                     and involved.get("kind") not in MIRRORED_EVENTS
                 ):
                     continue
-                metadata = one["metadata"]
+                metadata = item["metadata"]
                 key = (resource.kind, metadata.get("namespace", ""), metadata["name"])
                 found[key] = {
-                    **one,
+                    **item,
                     "kind": resource.kind,
                 }  # which lists of built-in kinds leave out
         return found

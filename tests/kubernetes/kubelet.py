@@ -72,19 +72,19 @@ class FakeKubelet(threading.Thread):
             "startTime": now,
             "podIP": "10.0.0.1",
             "conditions": [
-                {"type": one, "status": status, "lastTransitionTime": now}
-                for one in CONDITIONS
+                {"type": condition, "status": status, "lastTransitionTime": now}
+                for condition in CONDITIONS
             ],
             "containerStatuses": [
                 {
-                    "name": one["name"],
-                    "image": one["image"],
-                    "imageID": one["image"],
+                    "name": container["name"],
+                    "image": container["image"],
+                    "imageID": container["image"],
                     "ready": is_ready,
                     "restartCount": 0,
                     "state": state,
                 }
-                for one in containers
+                for container in containers
             ],
         }
 

@@ -204,12 +204,12 @@ class Administrator:
 
     def forget_inventories(self) -> None:
         """Delete the inventories that earlier tests left: their database is gone, and this one has its ID."""
-        for one in self.call("GET", INVENTORIES).body.get("items") or ():
+        for item in self.call("GET", INVENTORIES).body.get("items") or ():
             owner = str(
-                (one["metadata"].get("annotations") or {}).get("fleetui.io/owner")
+                (item["metadata"].get("annotations") or {}).get("fleetui.io/owner")
             )
             if owner.startswith(hub_id()):
-                self.delete(f"{INVENTORIES}/{one['metadata']['name']}")
+                self.delete(f"{INVENTORIES}/{item['metadata']['name']}")
 
     def purge_namespace(self, name: str) -> None:
         """Delete a namespace at once, without its controller, which takes seconds."""
@@ -227,9 +227,9 @@ class Administrator:
         ):
             for kind in kinds.split():
                 where = f"{root}/namespaces/{name}/{kind}"
-                for one in self.get(where).get("items") or ():
+                for item in self.get(where).get("items") or ():
                     self._delete_with_finalizers(
-                        f"{where}/{one['metadata']['name']}", one
+                        f"{where}/{item['metadata']['name']}", item
                     )
         self.call("DELETE", path)
         body = {
@@ -299,7 +299,12 @@ class Hub:
         **options: Any,
     ) -> Version:
         kinds = tuple(
-            sorted({(str(one["apiVersion"]), str(one["kind"])) for one in manifests})
+            sorted(
+                {
+                    (str(manifest["apiVersion"]), str(manifest["kind"]))
+                    for manifest in manifests
+                }
+            )
         )
         return Version(
             id_,
@@ -383,8 +388,8 @@ class Hub:
             (self.path("deployments", root="/apis/apps/v1"), "Deployment"),
             (self.path("jobs", root="/apis/batch/v1"), "Job"),
         ):
-            for one in self.admin.get(path).get("items") or ():
-                metadata = one["metadata"]
+            for item in self.admin.get(path).get("items") or ():
+                metadata = item["metadata"]
                 if (metadata.get("annotations") or {}).get("fleetui.io/owner") == owner:
                     yield f"{kind} {metadata['name']}"
 

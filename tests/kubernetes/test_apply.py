@@ -260,7 +260,7 @@ def test_a_kind_that_discovery_has_not_yet_is_waited_for(hub: Hub) -> None:
     with pytest.raises(DriverPending) as caught:
         driver.apply(version)
 
-    assert [one.kind for one in caught.value.remaining] == ["Tab"]
+    assert [reference.kind for reference in caught.value.remaining] == ["Tab"]
     assert repeat(lambda: driver.apply(version)).changed
 
 
@@ -272,7 +272,7 @@ def test_without_its_definition_a_custom_resource_is_refused(hub: Hub) -> None:
         lambda: hub.driver().apply(hub.version("v1", namespace, definition, tab))
     )
 
-    assert {one.object.kind: one.code for one in found} == {
+    assert {refusal.object.kind: refusal.code for refusal in found} == {
         "CustomResourceDefinition": "ManifestApplyFailed",
         "Tab": "KindNotServed",
     }
@@ -402,9 +402,9 @@ def test_a_job_that_its_time_to_live_removed_is_not_run_again(hub: Hub) -> None:
     applied = driver.apply(version)
 
     assert seen.missing == ()
-    assert [(one.object.name, one.readiness) for one in seen.unready] == [
-        ("once", Readiness.NOT_TRACKABLE)
-    ]
+    assert [
+        (object_seen.object.name, object_seen.readiness) for object_seen in seen.unready
+    ] == [("once", Readiness.NOT_TRACKABLE)]
     assert not applied.changed
     assert not hub.admin.has(path)
 
@@ -618,7 +618,7 @@ def test_the_warnings_of_the_server_are_kept_with_the_apply_and_the_dry_run(
     version = hub.version("v2", hub.namespace_manifest(), hub.config_map("a"), outside)
 
     def warned(result: Any) -> dict[str, tuple[str, ...]]:
-        return {one.object.name: one.messages for one in result.warnings}
+        return {warning.object.name: warning.messages for warning in result.warnings}
 
     tried = warned(driver.diff(version, as_apply=True))
     applied = warned(driver.apply(version))

@@ -80,7 +80,7 @@ def connect(
 
 
 def failed(steps: tuple[CheckStep, ...]) -> list[str]:
-    return [one.step for one in steps if one.ok is False]
+    return [step.step for step in steps if step.ok is False]
 
 
 def test_the_prepared_account_passes_the_check(member: Member, token: str) -> None:
@@ -93,7 +93,7 @@ def test_the_prepared_account_passes_the_check(member: Member, token: str) -> No
     saved = connect(member, token, kinds=kinds)
 
     assert failed(saved.result.steps) == []
-    assert {one.step for one in saved.result.steps} >= {
+    assert {step.step for step in saved.result.steps} >= {
         "patch deployments.apps",
         "delete secrets",
         "list nodes",

@@ -186,7 +186,7 @@ def test_two_workers_that_apply_the_same_version_agree(hub: Hub) -> None:
             workers.map(lambda _: repeat(lambda: hub.driver().apply(second)), range(2))
         )
 
-    assert {one.version for one in results} == {"v2"}
+    assert {result.version for result in results} == {"v2"}
     seen = hub.seen(hub.driver())
     assert (seen.whole_version, seen.missing, seen.drifted) == ("v2", (), ())
     assert "ConfigMap gone" not in hub.objects()
@@ -194,7 +194,8 @@ def test_two_workers_that_apply_the_same_version_agree(hub: Hub) -> None:
 
 def test_a_late_call_removes_what_a_newer_one_does_not_know(hub: Hub) -> None:
     first, second = (
-        replace(one, fence=number) for number, one in enumerate(versions(hub), start=1)
+        replace(version, fence=number)
+        for number, version in enumerate(versions(hub), start=1)
     )
     hub.admin.create("/api/v1/namespaces", hub.namespace_manifest())
     slow = hub.driver()
@@ -254,7 +255,8 @@ def test_a_lower_fence_is_refused_by_any_process_and_writes_nothing(hub: Hub) ->
 
 def test_a_call_that_was_overtaken_does_not_overwrite_the_inventory(hub: Hub) -> None:
     first, second = (
-        replace(one, fence=number) for number, one in enumerate(versions(hub), start=1)
+        replace(version, fence=number)
+        for number, version in enumerate(versions(hub), start=1)
     )
     hub.driver().apply(first)
     slow = hub.driver()

@@ -148,13 +148,13 @@ def test_overlays_are_applied_and_their_pods_are_made(
     namespace = "/api/v1/namespaces/production"
     selected = admin.get(f"{namespace}/services/fleetui")["spec"]["selector"]
     labels = [
-        one["metadata"]["labels"] for one in admin.get(f"{namespace}/pods")["items"]
+        item["metadata"]["labels"] for item in admin.get(f"{namespace}/pods")["items"]
     ]
-    assert len([one for one in labels if selected.items() <= one.items()]) == 3
+    assert len([label for label in labels if selected.items() <= label.items()]) == 3
     budgets = admin.get(
         f"/apis/policy/{policy_version()}/namespaces/production/poddisruptionbudgets"
     )["items"]
-    assert {one["metadata"]["name"] for one in budgets} == {
+    assert {budget["metadata"]["name"] for budget in budgets} == {
         "fleetui-web",
         "fleetui-worker",
     }
@@ -205,7 +205,7 @@ def test_an_api_server_accepts_every_field_of_chart_and_overlays(
     found = {name: strictly(config, objects) for name, objects in rendered.items()}
 
     assert {name: words for name, words in found.items() if words} == {}
-    unknown = [{**one, "sepc": {}} for one in rendered["default"][:1]]
+    unknown = [{**document, "sepc": {}} for document in rendered["default"][:1]]
     assert ".sepc: field not declared in schema" in strictly(config, unknown)
 
 
@@ -292,4 +292,4 @@ def test_helm_installs_upgrades_rolls_back_and_removes_as_the_guide_says(
     eventually(partial(has_pods, Counter()))
     assert written() == {}
     secrets = admin.get(f"{namespace}/secrets")["items"]
-    assert [one["metadata"]["name"] for one in secrets] == ["fleetui"]
+    assert [secret["metadata"]["name"] for secret in secrets] == ["fleetui"]

@@ -105,18 +105,20 @@ def test_a_diff_finds_differences_and_missing_objects_and_writes_nothing(
 
     assert result.version == "d1"
     found = {
-        one.object.kind: (one.version, one.member_generation, one.fields)
-        for one in result.diffs
+        diff.object.kind: (diff.version, diff.member_generation, diff.fields)
+        for diff in result.diffs
     }
     assert found == {
         "ConfigMap": ("v1", 0, (FieldDiff("/data/x", '"1"', '"2"'),)),
         "Secret": ("v1", None, (FieldDiff("/", "", "(the whole object)"),)),
     }
-    assert [(one.object.kind, one.code) for one in result.failures] == [
+    assert [(failure.object.kind, failure.code) for failure in result.failures] == [
         ("Tab", "KindNotServed")
     ]
     assert not [
-        one for one in hub.requests if one[0] in ("PATCH", "DELETE", "POST", "PUT")
+        request
+        for request in hub.requests
+        if request[0] in ("PATCH", "DELETE", "POST", "PUT")
     ]
     assert hub.admin.get(hub.path("configmaps", "a"))["data"] == {"x": "1"}
 
@@ -188,8 +190,8 @@ def nodes(admin: Administrator) -> None:
 
 def pod(hub: Hub, name: str, node: str, *requests: dict[str, str]) -> None:
     containers: list[dict[str, Any]] = [
-        {"name": f"c{place}", "image": "a:1", "resources": {"requests": one}}
-        for place, one in enumerate(requests)
+        {"name": f"c{place}", "image": "a:1", "resources": {"requests": request}}
+        for place, request in enumerate(requests)
     ]
     spec: dict[str, Any] = {"containers": containers} | (
         {"nodeName": node} if node else {}

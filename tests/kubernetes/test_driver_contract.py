@@ -88,8 +88,8 @@ def connect(hub: Hub, clock: Clock) -> Iterator[Callable[..., Driver]]:
         driver = PatientDriver(hub.driver())
         for fault in faults or ():
             if fault["kind"] == "lostState":
-                for one in hub.admin.get(INVENTORIES)["items"]:
-                    hub.admin.delete(f"{INVENTORIES}/{one['metadata']['name']}")
+                for item in hub.admin.get(INVENTORIES)["items"]:
+                    hub.admin.delete(f"{INVENTORIES}/{item['metadata']['name']}")
             elif fault["kind"] == "timeOut":
                 driver.loses_answer = True
             else:
@@ -126,8 +126,8 @@ def holds(hub: Hub) -> Callable[[str], set[str]]:
             ("/api/v1/configmaps", "ConfigMap"),
             ("/apis/apps/v1/deployments", "Deployment"),
         ):
-            for one in hub.admin.get(path)["items"]:
-                metadata = one["metadata"]
+            for item in hub.admin.get(path)["items"]:
+                metadata = item["metadata"]
                 if (metadata.get("annotations") or {}).get("fleetui.io/owner") == owner:
                     place = (
                         f"{metadata['namespace']}/" if "namespace" in metadata else ""
@@ -159,9 +159,9 @@ class TestKubernetesDriver(DriverContract):
         seen = driver.observe("web").of("web")
 
         assert seen
-        assert [(one.object, one.readiness) for one in seen.unready] == [
-            (WEB, Readiness.NOT_YET)
-        ]
+        assert [
+            (object_seen.object, object_seen.readiness) for object_seen in seen.unready
+        ] == [(WEB, Readiness.NOT_YET)]
 
 
 def test_an_unreachable_cluster_does_not_change(

@@ -14,7 +14,7 @@ def tried(hub: Hub, *manifests: dict[str, Any], **options: Any) -> DiffResult:
 
 def changed_fields(found: DiffResult) -> dict[str, list[str]]:
     return {
-        one.object.name: [field.path for field in one.fields] for one in found.diffs
+        diff.object.name: [field.path for field in diff.fields] for diff in found.diffs
     }
 
 
@@ -76,7 +76,7 @@ def test_a_quota_refuses_what_would_exceed_it(hub: Hub) -> None:
 
     await_true(is_refused, seconds=20)  # the admission of quotas watches them
     found = tried(hub, hub.namespace_manifest(), hub.config_map("a"))
-    assert [one.object.name for one in found.failures] == ["a"]
+    assert [failure.object.name for failure in found.failures] == ["a"]
     assert "exceeded quota: few" in found.failures[0].message
 
 
@@ -110,11 +110,11 @@ def test_what_needs_a_namespace_or_a_definition_of_the_version_is_not_tried(
 
     found = tried(hub, namespace, definition, hub.config_map("a"), tab)
 
-    assert {one.object.kind for one in found.diffs} == {
+    assert {diff.object.kind for diff in found.diffs} == {
         "Namespace",
         "CustomResourceDefinition",
     }
-    assert {one.kind for one in found.unchecked} == {"ConfigMap", "CronTab"}
+    assert {reference.kind for reference in found.unchecked} == {"ConfigMap", "CronTab"}
     assert found.failures == ()
     assert not hub.admin.has(hub.namespace_path)
 
@@ -127,7 +127,7 @@ def test_the_rules_of_the_apply_strategy_hold(hub: Hub, takeover: str) -> None:
     found = tried(hub, hub.config_map("a", x="2"), when_to_take_over=takeover)
 
     if takeover == "Never":
-        assert [one.code for one in found.failures] == ["NotTakenOver"]
+        assert [failure.code for failure in found.failures] == ["NotTakenOver"]
     else:
         assert changed_fields(found) == {"a": ["/data/x"]}
 

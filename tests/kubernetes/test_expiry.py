@@ -72,8 +72,8 @@ def signed_token(world: FaultWorld, account: str, *, expires: timedelta) -> str:
         },
     }
     parts = [
-        encoded(json.dumps(one).encode())
-        for one in ({"alg": "RS256", "typ": "JWT"}, claims)
+        encoded(json.dumps(document).encode())
+        for document in ({"alg": "RS256", "typ": "JWT"}, claims)
     ]
     text = ".".join(parts)
     signature = private_key(member, "sa.key").sign(
@@ -92,7 +92,7 @@ def client_certificate(member: Member, *, valid: timedelta) -> dict[str, str]:
     issuer = x509.load_pem_x509_certificate(member.connection.ca.encode())
     certificate = (
         x509.CertificateBuilder()
-        .subject_name(x509.Name([x509.NameAttribute(*one) for one in names]))
+        .subject_name(x509.Name([x509.NameAttribute(*name) for name in names]))
         .issuer_name(issuer.subject)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())

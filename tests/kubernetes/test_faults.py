@@ -102,7 +102,7 @@ def texts(client: Client) -> dict[str, str]:
     )
     answers = {address: client.get(address, follow=True) for address in addresses}
     answers["rollout"] = client.get("/rollouts/web/", follow=True)
-    assert {one.status_code for one in answers.values()} == {200}
+    assert {answer.status_code for answer in answers.values()} == {200}
     return {address: answer.content.decode() for address, answer in answers.items()}
 
 
@@ -349,7 +349,7 @@ def test_a_kind_that_arrives_later_is_compared_at_once_where_nothing_is_applied(
         ),
     )
     world.pass_time(3600, step=60)
-    reported = [conditions(one)["DiffReported"][0] for one in world.status()]
+    reported = [conditions(document)["DiffReported"][0] for document in world.status()]
     assert reported == ["True", "False"]
     (failed,) = world.status()[1]["failedPlacements"]
     assert failed["condition"]["reason"] == "FailedToReportDiff"
@@ -361,7 +361,9 @@ def test_a_kind_that_arrives_later_is_compared_at_once_where_nothing_is_applied(
         return conditions(world.status()[1])["DiffReported"][0] == "True"
 
     world.run(until=is_reported, seconds=75, step=15)
-    assert "CronTab" in {one["kind"] for one in world.status()[1]["diffedPlacements"]}
+    assert "CronTab" in {
+        placement["kind"] for placement in world.status()[1]["diffedPlacements"]
+    }
     assert not has(world, "two", CRON_TAB)
 
 
@@ -456,9 +458,9 @@ def test_what_two_placements_want_stays_with_the_first_until_that_is_gone(
         "placementStatuses"
     ]
     first = late[0]
-    assert {one["condition"]["reason"] for one in first["failedPlacements"]} == {
-        "FailedToTakeOver"
-    }
+    assert {
+        placement["condition"]["reason"] for placement in first["failedPlacements"]
+    } == {"FailedToTakeOver"}
     assert (
         "belongs to placement web"
         in first["failedPlacements"][0]["condition"]["message"]

@@ -157,7 +157,7 @@ def decided(
     owner: str, number: int, *clusters: str, is_latest: bool = True
 ) -> dict[str, Any]:
     """Return a policy snapshot with what the scheduler decided."""
-    targets = [decision(one, selected=one in clusters) for one in CLUSTERS]
+    targets = [decision(cluster, selected=cluster in clusters) for cluster in CLUSTERS]
     status = {
         "observedCRPGeneration": number + 1,
         "conditions": [condition("Scheduled")],
@@ -494,14 +494,14 @@ def test_a_list_whose_continue_token_expires_starts_again_and_is_complete(
         thread.join(10)
 
     names = [
-        one.record.name
-        for one in sink.items
-        if one.record and one.record.name.startswith("large-")
+        item.record.name
+        for item in sink.items
+        if item.record and item.record.name.startswith("large-")
     ]
     assert len(set(names)) == 510
     # From 1.34 on a list goes on from a snapshot of the cache; before, the first page is read twice.
     assert len(names) == (510 if kube_version() >= (1, 34) else 1_010)
     assert next(
-        one.listed_uids for one in sink.items if one.listed_uids is not None
-    ) == {one.record.uid for one in sink.items if one.record}
+        item.listed_uids for item in sink.items if item.listed_uids is not None
+    ) == {item.record.uid for item in sink.items if item.record}
     hub.admin.delete(hub.path(find("clusterresourcebindings")))

@@ -82,20 +82,20 @@ def replayed(path: Path) -> FakeHub:
         else path.read_bytes()
     )
     fake = FakeHub()
-    for one in map(json.loads, text.splitlines()):
-        plural, _, group = one["stream"].partition(".")
-        metadata = one["object"]["metadata"]
-        if one["type"] == "DELETED":
+    for line in map(json.loads, text.splitlines()):
+        plural, _, group = line["stream"].partition(".")
+        metadata = line["object"]["metadata"]
+        if line["type"] == "DELETED":
             fake.delete(plural, metadata["name"], metadata.get("namespace", ""))
         else:
-            fake.put(plural, one["object"], group=group)
+            fake.put(plural, line["object"], group=group)
     return fake
 
 
 def objects_of(fake: FakeHub) -> dict[tuple[str, str, str], dict[str, Any]]:
     return {
-        (one["kind"], namespace, name): one
-        for (_, _, namespace, name), one in fake.all_objects().items()
+        (document["kind"], namespace, name): document
+        for (_, _, namespace, name), document in fake.all_objects().items()
     }
 
 
@@ -104,12 +104,12 @@ def test_a_recording_has_what_the_hub_has(
 ) -> None:
     found, wanted = objects_of(replayed(recorded[0])), hub.objects()
     assert found.keys() == wanted.keys()
-    for key, one in wanted.items():
+    for key, document in wanted.items():
         # The fake hub counts its own versions.
         version = found[key]["metadata"]["resourceVersion"]
         wanted_here = {
-            **one,
-            "metadata": {**one["metadata"], "resourceVersion": version},
+            **document,
+            "metadata": {**document["metadata"], "resourceVersion": version},
         }
         assert compared(found[key]) == compared(wanted_here), key
 
@@ -139,7 +139,7 @@ def test_a_replayed_recording_is_mirrored_and_shown(
             members = {key[2] for key in objects_of(fake) if key[0] == "MemberCluster"}
             assert set(bound) < members
             assert len(members) == 3
-    for (kind, _, name), one in objects_of(fake).items():
-        if parent := (one["metadata"].get("labels") or {}).get(PARENT):
+    for (kind, _, name), document in objects_of(fake).items():
+        if parent := (document["metadata"].get("labels") or {}).get(PARENT):
             assert parent == placement.name, kind
             assert name.startswith(placement.name), name

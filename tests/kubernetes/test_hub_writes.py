@@ -154,7 +154,9 @@ def test_a_partial_apply_takes_one_field_and_a_dry_run_nothing(hub: Hubs) -> Non
 
     preview = hub.preview("save", {"manifest": draft, "base": live})
     assert answered(preview).is_accepted, answered(preview)
-    assert {one.path: one.after for one in preview.differences} == {
+    assert {
+        difference.path: difference.after for difference in preview.differences
+    } == {
         "/metadata/labels": '{"team":"shop"}',
         "/spec/policy/numberOfClusters": "5",
     }
@@ -168,9 +170,9 @@ def test_a_partial_apply_takes_one_field_and_a_dry_run_nothing(hub: Hubs) -> Non
     assert stored["spec"]["policy"] == {"placementType": "PickN", "numberOfClusters": 5}
     assert done.row.resource_version_after == stored["metadata"]["resourceVersion"]
     ours = [
-        one
-        for one in stored["metadata"]["managedFields"]
-        if (one["manager"], one["operation"]) == ("fleetui", "Apply")
+        field
+        for field in stored["metadata"]["managedFields"]
+        if (field["manager"], field["operation"]) == ("fleetui", "Apply")
     ]
     assert ours[0]["fieldsV1"]["f:spec"] == {"f:policy": {"f:numberOfClusters": {}}}
 
@@ -195,7 +197,7 @@ def test_a_creation_adds_defaults_and_exists_once(hub: Hubs) -> None:
 
     preview = hub.preview("save", {"manifest": body})
     assert answered(preview).is_accepted, answered(preview)
-    added = {one.path for one in preview.differences if one.by_hub}
+    added = {difference.path for difference in preview.differences if difference.by_hub}
     assert {"/spec/revisionHistoryLimit", "/spec/statusReportingScope"} <= added
     assert not hub.server.admin.has(hub.path(CRP, "created"))
 
@@ -213,7 +215,7 @@ def test_a_creation_adds_defaults_and_exists_once(hub: Hubs) -> None:
     assert hub.get(CRP, "created")["spec"]["policy"]["numberOfClusters"] == 7
     hub.apply("delete", {"kind": CRP, "name": "created"})
     assert not hub.server.admin.has(hub.path(CRP, "created"))
-    assert [one.verb for one in hub.writes()] == ["create", "apply", "delete"]
+    assert [write.verb for write in hub.writes()] == ["create", "apply", "delete"]
 
 
 def test_each_conflict_has_its_path_and_its_owner(hub: Hubs) -> None:
@@ -232,8 +234,8 @@ def test_each_conflict_has_its_path_and_its_owner(hub: Hubs) -> None:
 
     preview = hub.preview("save", {"manifest": draft, "base": base})
     found = {
-        one.name: (one.manager, one.ours, one.theirs)
-        for one in answered(preview).conflicts
+        conflict.name: (conflict.manager, conflict.ours, conflict.theirs)
+        for conflict in answered(preview).conflicts
     }
     # A default has the owner of the request that it came with.
     assert found == {
@@ -253,7 +255,8 @@ def test_each_conflict_has_its_path_and_its_owner(hub: Hubs) -> None:
         ),
     }
     assert all(
-        one.at and one.operation == "Update" for one in answered(preview).conflicts
+        conflict.at and conflict.operation == "Update"
+        for conflict in answered(preview).conflicts
     )
     assert preview.gitops == ("field manager argocd-controller",)
     assert live["metadata"]["uid"] == base["metadata"]["uid"]
@@ -277,7 +280,7 @@ def test_a_field_of_another_manager_is_removed_by_a_merge_patch(hub: Hubs) -> No
 
     hub.apply("save", {"manifest": draft, "base": base})
     assert hub.get(CRP, "removing")["spec"]["revisionHistoryLimit"] == 10  # the default
-    assert [one.verb for one in hub.writes()] == ["patch"]
+    assert [write.verb for write in hub.writes()] == ["patch"]
 
 
 def test_each_precondition_is_distinguished(hub: Hubs) -> None:
@@ -371,7 +374,9 @@ def test_clusters_runs_and_approvals_are_written(hub: Hubs) -> None:
     )
     hub.apply("approve", {"name": "wait", "comment": "looks good"}, role="approver")
     found = hub.get("ClusterApprovalRequest", "wait")
-    conditions = {one["type"]: one for one in found["status"]["conditions"]}
+    conditions = {
+        condition["type"]: condition for condition in found["status"]["conditions"]
+    }
     assert set(conditions) == {"Other", "Approved"}
     assert conditions["Approved"]["message"] == "approved by ana-approver: looks good"
     assert (

@@ -48,9 +48,9 @@ def left_clean(hub: Hub) -> Iterator[None]:
     """Delete what the consoles of a test leave: other tests count the inventories."""
     yield
     hub.admin.purge_namespace(hub.namespace)
-    for one in hub.admin.call("GET", INVENTORIES).body.get("items") or ():
-        if one["metadata"]["name"].startswith("fleetui-"):
-            hub.admin.delete(f"{INVENTORIES}/{one['metadata']['name']}")
+    for item in hub.admin.call("GET", INVENTORIES).body.get("items") or ():
+        if item["metadata"]["name"].startswith("fleetui-"):
+            hub.admin.delete(f"{INVENTORIES}/{item['metadata']['name']}")
 
 
 def sweep(world: RealWorld) -> None:
@@ -140,7 +140,7 @@ def test_members_that_share_a_server_prune_and_remove_nothing(hub: Hub) -> None:
     with pytest.raises(DriverRejected) as caught:
         shared.remove("web")
 
-    assert {one.code for one in caught.value.refusals} == {"SharedServer"}
+    assert {refusal.code for refusal in caught.value.refusals} == {"SharedServer"}
     assert {"ConfigMap a", "ConfigMap b"} <= hub.objects()
 
 

@@ -71,7 +71,7 @@ def test_a_webhook_that_is_down_refuses_its_objects_and_no_others(hub: Hub) -> N
     assert "failed calling webhook" in refusal.message
     assert "ConfigMap a" in hub.objects()
     result = hub.driver().diff(hub.version("d1", hub.manifest("v1", "Secret", "keys")))
-    assert [one.fields[0].path for one in result.diffs] == ["/"]
+    assert [diff.fields[0].path for diff in result.diffs] == ["/"]
 
 
 def test_an_exceeded_quota_refuses_what_is_over_it(hub: Hub) -> None:
@@ -197,7 +197,7 @@ def test_what_others_set_in_a_list_by_keys_stays(hub: Hub) -> None:
     containers = hub.admin.get(hub.deployments("web"))["spec"]["template"]["spec"][
         "containers"
     ]
-    assert {one["name"]: one["image"] for one in containers} == {
+    assert {container["name"]: container["image"] for container in containers} == {
         "main": "shop:2",
         "sidecar": "mesh:1",
     }

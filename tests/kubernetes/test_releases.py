@@ -41,13 +41,15 @@ def traces(admin: Administrator) -> list[str]:
             if "fleetui.io/" in key or "applyset" in key
         ]
         fields = metadata.get("managedFields") or ()
-        managers = {one["manager"] for one in fields if one["operation"] == "Apply"}
-        found += [f"{path}: managed by {one}" for one in managers]
+        managers = {
+            field["manager"] for field in fields if field["operation"] == "Apply"
+        }
+        found += [f"{path}: managed by {manager}" for manager in managers]
     inventories = admin.get(INVENTORIES)["items"]
     return found + [
-        one["metadata"]["name"]
-        for one in inventories
-        if one["metadata"]["name"].endswith("-web")
+        inventory["metadata"]["name"]
+        for inventory in inventories
+        if inventory["metadata"]["name"].endswith("-web")
     ]
 
 
@@ -86,7 +88,7 @@ def test_a_shared_namespace_passes_to_the_second_placement_and_stays_after_it(
         lambda: turn(world, 60) and world.available("late") == ["one", "two"],
         seconds=120,
     )
-    assert [one.name for one in Placement.objects.all()] == ["late"]
+    assert [placement.name for placement in Placement.objects.all()] == ["late"]
 
     delete_placement("late", by=None, now=world.now)
     await_true(lambda: turn(world, 30) and not Placement.objects.exists(), seconds=60)

@@ -127,7 +127,10 @@ def test_a_finalizer_keeps_the_removal_pending_and_names_what_remains(hub: Hub) 
 
     def namespace_conditions() -> bool:
         conditions = hub.admin.get(hub.namespace_path)["status"].get("conditions") or ()
-        return any(one["type"] == "NamespaceFinalizersRemaining" for one in conditions)
+        return any(
+            condition["type"] == "NamespaceFinalizersRemaining"
+            for condition in conditions
+        )
 
     await_true(namespace_conditions)
     hub.admin.merge(hub.path("configmaps", "kept"), {"metadata": {"finalizers": None}})
@@ -172,7 +175,7 @@ def test_a_refusal_of_one_object_stops_no_other(hub: Hub) -> None:
     names = ("a", "b", "c")
     driver.apply(
         hub.version(
-            "v1", hub.namespace_manifest(), *(hub.config_map(one) for one in names)
+            "v1", hub.namespace_manifest(), *(hub.config_map(name) for name in names)
         )
     )
     hub.recorders[-1].hook = forbidding(
@@ -183,7 +186,7 @@ def test_a_refusal_of_one_object_stops_no_other(hub: Hub) -> None:
         driver.remove("web")
 
     assert not hub.admin.has(hub.path("configmaps", "c"))
-    assert {one.object.name for one in caught.value.refusals} >= {"a", "b"}
+    assert {refusal.object.name for refusal in caught.value.refusals} >= {"a", "b"}
     hub.recorders[-1].hook = None
     assert repeat(lambda: driver.remove("web")).existed
 

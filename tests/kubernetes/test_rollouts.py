@@ -54,7 +54,8 @@ class RealWorld(World):
         """Return what the members have."""
         found = [admin.call("GET", CONFIG) for admin in self.admins.values()]
         return [
-            one.body.get("data") if one.status == 200 else one.status for one in found
+            response.body.get("data") if response.status == 200 else response.status
+            for response in found
         ]
 
     def status(self) -> list[dict[str, Any]]:
@@ -80,14 +81,17 @@ def world(
 
 
 def conditions(status: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
-    return {one["type"]: (one["status"], one["reason"]) for one in status["conditions"]}
+    return {
+        condition["type"]: (condition["status"], condition["reason"])
+        for condition in status["conditions"]
+    }
 
 
 def test_a_placement_is_rolled_out_and_removed(world: RealWorld) -> None:
     world.place("web", spec())
     world.settle()
     assert world.data() == [{"color": "red"}] * 2
-    assert [conditions(one)["Available"] for one in world.status()] == [
+    assert [conditions(document)["Available"] for document in world.status()] == [
         ("True", "AllWorkAreAvailable")
     ] * 2
 
@@ -170,20 +174,23 @@ def test_differences_are_reported_and_nothing_is_written(world: RealWorld) -> No
 
     assert world.data() == [{"color": "green"}, 404]
     first, second = world.status()
-    for one in (first, second):
-        assert conditions(one)["DiffReported"] == ("True", "AllWorkHaveDiffReported")
-        assert conditions(one).keys().isdisjoint({"Applied", "Available"})
+    for document in (first, second):
+        assert conditions(document)["DiffReported"] == (
+            "True",
+            "AllWorkHaveDiffReported",
+        )
+        assert conditions(document).keys().isdisjoint({"Applied", "Available"})
     (changed,) = first["diffedPlacements"]
     assert changed["observedDiffs"] == [
         {"path": "/data/color", "valueInMember": '"green"', "valueInHub": '"red"'}
     ]
-    assert [one["kind"] for one in second["diffedPlacements"]] == [
+    assert [placement["kind"] for placement in second["diffedPlacements"]] == [
         "ConfigMap",
         "Namespace",
     ]
     assert all(
-        "targetClusterObservedGeneration" not in one
-        for one in second["diffedPlacements"]
+        "targetClusterObservedGeneration" not in placement
+        for placement in second["diffedPlacements"]
     )
 
 
@@ -239,7 +246,9 @@ def test_states_of_objects_have_the_uids_of_the_cluster_and_are_read_now(
     )
     uid = world.admins["one"].get(CONFIG)["metadata"]["uid"]
 
-    found = {one.name: one for one in objects_on(binding)}
+    found = {
+        cluster_object.name: cluster_object for cluster_object in objects_on(binding)
+    }
     assert found["settings"].live is not None
     assert (found["settings"].live.uid, found["settings"].state) == (
         uid,
@@ -248,7 +257,9 @@ def test_states_of_objects_have_the_uids_of_the_cluster_and_are_read_now(
 
     world.admins["one"].delete(CONFIG)
     read_objects(binding, clock=lambda: world.now)
-    found = {one.name: one for one in objects_on(binding)}
+    found = {
+        cluster_object.name: cluster_object for cluster_object in objects_on(binding)
+    }
     assert found["settings"].state is ObjectState.MISSING
 
 
@@ -261,8 +272,8 @@ def test_a_dry_run_of_an_edit_asks_both_members(world: RealWorld) -> None:
     result = dry_run_on_clusters(documents=edit, by=None, now=world.now)
 
     found = {
-        one.cluster: [tuple(field) for field in one.changes[0].fields]
-        for one in result.answers
+        answer.cluster: [tuple(field) for field in answer.changes[0].fields]
+        for answer in result.answers
     }
     assert found == {
         "one": [("/data/color", '"red"', '"blue"')],
@@ -313,10 +324,10 @@ def test_a_namespaced_placement_waits_for_its_namespace_and_owns_its_objects(
 
     assert world.data() == [{"color": "red"}] * 2
     inside = [
-        one.call("GET", CONFIG.replace("settings", "inner"))
-        for one in world.admins.values()
+        admin.call("GET", CONFIG.replace("settings", "inner"))
+        for admin in world.admins.values()
     ]
-    assert [one.body["data"] for one in inside] == [{"size": "small"}] * 2
+    assert [response.body["data"] for response in inside] == [{"size": "small"}] * 2
     save_placement(placement_document("all", spec()), by=None, now=world.now)
     world.work()
     world.pass_time(4, step=2)

@@ -248,7 +248,7 @@ def test_if_not_drifted_leaves_a_drifted_object_until_the_manifest_changes(
 
     error = rejected(lambda: driver.apply(version))
 
-    assert [one.code for one in error.refusals] == ["FoundDrifts"]
+    assert [refusal.code for refusal in error.refusals] == ["FoundDrifts"]
     assert error.drifts[0].fields == (FieldDiff("/data/x", '"9"', '"1"'),)
     assert hub.admin.get(hub.path("configmaps", "a"))["data"]["x"] == "9"
     newer = hub.version(
@@ -285,7 +285,7 @@ def test_an_object_that_changes_after_the_comparison_is_left_to_the_next_call(
 
     with pytest.raises(DriverPending) as caught:
         driver.apply(newer)
-    assert [one.name for one in caught.value.remaining] == ["a"]
+    assert [reference.name for reference in caught.value.remaining] == ["a"]
     assert driver.apply(newer).changed
 
 
@@ -295,7 +295,7 @@ def test_two_hubs_keep_apart_on_one_cluster(hub: Hub) -> None:
     other = hub.driver(hub_id="99999999-other")
 
     error = rejected(lambda: other.apply(version))
-    assert {one.code for one in error.refusals} == {"FailedToTakeOver"}
+    assert {refusal.code for refusal in error.refusals} == {"FailedToTakeOver"}
     assert other.observe(inventory=True).fences == {"web": 0}
     assert other.remove("web").existed
 
@@ -328,17 +328,19 @@ def test_untouched_objects_cost_no_dry_run_and_a_false_suspicion_one(hub: Hub) -
     hub.requests.clear()
 
     assert hub.seen(driver, version_of=lambda _: version).drifted == ()
-    dry_runs = [one for one in hub.requests if one[0] == "PATCH+dry"]
+    dry_runs = [request for request in hub.requests if request[0] == "PATCH+dry"]
     assert len(dry_runs) == 1
     assert hub.seen(driver, version_of=lambda _: version).drifted == ()
-    assert [one for one in hub.requests if one[0] == "PATCH+dry"] == dry_runs
+    assert [
+        request for request in hub.requests if request[0] == "PATCH+dry"
+    ] == dry_runs
 
     hub.requests.clear()
     assert (
         driver.apply(version).changed is False
     )  # and now the inventory has the new generation
     assert hub.seen(hub.driver(), version_of=lambda _: version).drifted == ()
-    assert not [one for one in hub.requests if one[0] == "PATCH+dry"]
+    assert not [request for request in hub.requests if request[0] == "PATCH+dry"]
 
 
 def test_scaling_is_seen_by_the_generation(hub: Hub) -> None:
@@ -377,7 +379,7 @@ def test_a_missing_or_replaced_object_is_missing(hub: Hub) -> None:
 
     seen = hub.seen(driver)
 
-    assert [one.name for one in seen.missing] == ["a", "b"]
+    assert [reference.name for reference in seen.missing] == ["a", "b"]
     assert driver.apply(version).changed
     assert hub.seen(driver).missing == ()
 

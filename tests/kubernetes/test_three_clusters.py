@@ -61,7 +61,7 @@ def test_a_deployment_becomes_available_by_its_controllers_and_nodes(
     world.place_on_all(most=1)
     until_available(world, 3)
     assert images(world) == dict.fromkeys(NAMES, "shop:1")
-    assert [conditions(one)["Available"] for one in world.status()] == [
+    assert [conditions(document)["Available"] for document in world.status()] == [
         ("True", "AllWorkAreAvailable")
     ] * 3
 
@@ -73,7 +73,9 @@ def test_a_deployment_becomes_available_by_its_controllers_and_nodes(
     assert sorted(phases.values()) == [Phase.AVAILABLE, Phase.AVAILABLE, Phase.APPLIED]
     (waiting,) = (name for name, phase in phases.items() if phase == Phase.APPLIED)
     assert sorted(map(str, images(world).values())) == ["None", "shop:1", "shop:1"]
-    (status,) = (one for one in world.status() if one["clusterName"] == waiting)
+    (status,) = (
+        document for document in world.status() if document["clusterName"] == waiting
+    )
     assert conditions(status)["Available"] == ("False", "NotAllWorkAreAvailable")
     (failed,) = status["failedPlacements"]
     assert (failed["kind"], failed["name"]) == ("Deployment", "web")
@@ -88,8 +90,8 @@ def test_a_deployment_that_stops_being_available_is_noticed_and_heals(
     world: FaultWorld,
 ) -> None:
     kubelets = {
-        name: world.cleanup.enter_context(running_kubelet(one))
-        for name, one in world.admins.items()
+        name: world.cleanup.enter_context(running_kubelet(administrator))
+        for name, administrator in world.admins.items()
     }
     world.apply(deployment("web", "shop:1"))
     world.place_on_all()
@@ -110,7 +112,10 @@ def test_a_deployment_that_stops_being_available_is_noticed_and_heals(
     )
 
     assert world.available() == ["one", "three"]
-    failed = {one["clusterName"]: one.get("failedPlacements") for one in world.status()}
+    failed = {
+        document["clusterName"]: document.get("failedPlacements")
+        for document in world.status()
+    }
     assert failed["two"]
     assert failed["one"] is None
 

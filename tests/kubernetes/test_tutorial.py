@@ -79,11 +79,11 @@ def members(tmp_path: Path) -> Iterator[dict[str, Administrator]]:
             (clusters / f"c{number}" / "kubeconfig").read_text()
         )
     yield {
-        name: Administrator(one.client())
-        for name, one in zip(NAMES, found, strict=True)
+        name: Administrator(member.client())
+        for name, member in zip(NAMES, found, strict=True)
     }
-    for one in found:
-        one.close()
+    for member in found:
+        member.close()
     subprocess.run([SCRIPT, "stop"], check=True, env=environment, timeout=60)
 
 
@@ -95,11 +95,14 @@ def test_the_tutorial_can_be_followed(
     assert "$ make up" in PAGE.split("\n## ")[1]
 
     def colors() -> dict[str, str]:
-        answers = {name: one.call("GET", SETTINGS) for name, one in members.items()}
+        answers = {
+            name: administrator.call("GET", SETTINGS)
+            for name, administrator in members.items()
+        }
         return {
-            name: one.body["data"]["color"]
-            for name, one in answers.items()
-            if one.status == 200
+            name: response.body["data"]["color"]
+            for name, response in answers.items()
+            if response.status == 200
         }
 
     with watching("manage.py", "up", "--port", "0", **reader.variables) as up:

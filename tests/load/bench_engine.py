@@ -111,12 +111,14 @@ def _arguments() -> argparse.Namespace:
 def _quick() -> list[Problem]:
     """Shrink every problem; those of which a shrunken one is there already are left out."""
     shrunk = (
-        replace(one, clusters=one.clusters // 20, wanted=one.wanted // 20)
-        for one in CASES
+        replace(case, clusters=case.clusters // 20, wanted=case.wanted // 20)
+        for case in CASES
     )
     whole = (
-        replace(one, domains=(one.clusters, 20)) if one.name == "unique key" else one
-        for one in shrunk
+        replace(problem, domains=(problem.clusters, 20))
+        if problem.name == "unique key"
+        else problem
+        for problem in shrunk
     )
     return [*MAIN[:2], *whole]
 

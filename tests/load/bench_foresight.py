@@ -103,9 +103,9 @@ def _drifted(clusters: int, keys: int, shape: str) -> Cycle:
     rng = random.Random(5)
     fleet = decision.cycle.fleet
     moved = [
-        one.with_changes(labels={**one.labels, key: fleet.label(key).values[0]})
+        cluster.with_changes(labels={**cluster.labels, key: fleet.label(key).values[0]})
         for key in problem.keys
-        for one in rng.sample(fleet.clusters, clusters // 20 // keys)
+        for cluster in rng.sample(fleet.clusters, clusters // 20 // keys)
     ]
     return replace(
         decision.cycle,
@@ -123,7 +123,7 @@ def _moves() -> Iterator[Goal]:
                 cycle = _drifted(clusters, keys, shape)
                 greedy, decision = _seconds(partial(schedule, cycle.rescheduled()), 2)
                 fresh = len(
-                    {one.cluster for one in cycle.live_bindings}
+                    {binding.cluster for binding in cycle.live_bindings}
                     - {*decision.picked_names}
                 )
                 seconds, plan = _seconds(partial(plan_moves, cycle, options=_UNCUT))
@@ -163,9 +163,10 @@ def _resilience() -> Iterator[Goal]:
     once, decisions = _seconds(lambda: [schedule(cycle) for cycle in cycles])
     subjects = {
         at: EvaluatedPlacement(
-            replace(one.cycle, bindings=one.bindings_after), one.is_fulfilled
+            replace(decision.cycle, bindings=decision.bindings_after),
+            decision.is_fulfilled,
         )
-        for at, one in enumerate(decisions)
+        for at, decision in enumerate(decisions)
     }
     losses = domains_of(fleet, ("region", "zone", "provider"), has_clusters=False)
     for variant in (LossVariant.CORDON, LossVariant.LEAVE):
@@ -197,9 +198,12 @@ def _incremental() -> Iterator[Goal]:
     cycle = replace(cycle, bindings=decision.bindings_after)
     former = schedule(cycle)
     selected = set(decision.picked_names)
-    others = [one for one in fleet.clusters if one.name not in selected][:200]
+    others = [cluster for cluster in fleet.clusters if cluster.name not in selected][
+        :200
+    ]
     changed = [
-        one.with_changes(labels={**one.labels, "stage": "changed"}) for one in others
+        other.with_changes(labels={**other.labels, "stage": "changed"})
+        for other in others
     ]
     patched, _ = _seconds(lambda: fleet.with_clusters(changed[:1]), 3)
     joins = others[0].with_changes(labels={**others[0].labels, "tier": "edge"})
@@ -215,8 +219,8 @@ def _incremental() -> Iterator[Goal]:
 
     def judge() -> int:
         return sum(
-            can_change_picks(one, label_keys={"stage"}, is_membership_changed=False)
-            for one in partial_cycles
+            can_change_picks(cycle, label_keys={"stage"}, is_membership_changed=False)
+            for cycle in partial_cycles
         )
 
     seconds, cycles = _seconds(judge, 3)

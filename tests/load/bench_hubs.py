@@ -78,14 +78,16 @@ def test_receiving_trimming_and_storing_a_binding() -> None:
         )
 
     trimming = cpu(receive)
-    items = [StreamItem(written.row.pk, one, is_from_list=True) for one in records]
+    items = [
+        StreamItem(written.row.pk, record, is_from_list=True) for record in records
+    ]
 
     def store() -> None:
         for start in range(0, COUNT, BATCH):
             written.write(*items[start : start + BATCH])
 
     storing = cpu(store)
-    stored = sum(len(one.packed) for one in records) / COUNT
+    stored = sum(len(record.packed) for record in records) / COUNT
 
     ratio = (trimming + storing) / parsing
     print(f"\nbinding: {len(lines[0]):,} bytes, stored {stored:.0f}")
@@ -111,8 +113,8 @@ def deciding_hub() -> ProjectedHub:
     ]
     heartbeat = "2026-11-02T10:00:00Z"
     members = [
-        member(f"cluster-{at:04}", heartbeat=heartbeat, **each)
-        for at, each in enumerate(labels)
+        member(f"cluster-{at:04}", heartbeat=heartbeat, **label)
+        for at, label in enumerate(labels)
     ]
     live.put("MemberCluster", *members)
     live.project()
@@ -134,8 +136,8 @@ def deciding_hub() -> ProjectedHub:
     plain = {"placementType": "PickN", "numberOfClusters": 20, "affinity": affinity}
     policies = [plain, {**plain, "topologySpreadConstraints": [constraint]}]
     decisions = [
-        schedule(Cycle(fleet, parse_policy(one), (), Semantics.KUBEFLEET))
-        for one in policies
+        schedule(Cycle(fleet, parse_policy(policy), (), Semantics.KUBEFLEET))
+        for policy in policies
     ]
     documents: dict[str, list[dict[str, Any]]] = {}
     for number in range(DECIDED):
@@ -192,7 +194,7 @@ def test_recording_and_replaying_what_a_hub_decided() -> None:
     again = cpu(replay)
     with live.scope():
         contents = HubDecision.objects.values_list("content", flat=True)
-        stored = sum(len(bytes(one)) for one in contents)
+        stored = sum(len(bytes(content)) for content in contents)
     print(
         f"\nrecording {DECIDED:,} decisions on {DECIDED_CLUSTERS:,} clusters: {first:.1f} CPU s, goal 60"
     )

@@ -110,7 +110,7 @@ def area_of(name: str) -> str:
         (
             area
             for area, patterns in AREAS.items()
-            if any(fnmatch(name, one) for one in patterns)
+            if any(fnmatch(name, pattern) for pattern in patterns)
         ),
         FIRST_EDITION,
     )
@@ -134,11 +134,11 @@ def main() -> None:
     alone = sum(1 for module in PRODUCT for _ in one_caller_functions(module))
     packages = {module.path.relative_to(ROOT).parts[0] for module in PRODUCT}
     graph = grimp.build_graph(*sorted(packages))
-    folders = {one: one.rpartition(".")[0] or one for one in graph.modules}
+    folders = {module: module.rpartition(".")[0] or module for module in graph.modules}
     imports = {
-        (folders[one], folders[other])
-        for one in graph.modules
-        for other in graph.find_modules_directly_imported_by(one)
+        (folders[module], folders[other])
+        for module in graph.modules
+        for other in graph.find_modules_directly_imported_by(module)
     }
     tests = sum(
         len(re.findall(r"^\s*(?:async )?def test_", module.text, re.MULTILINE))

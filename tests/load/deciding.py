@@ -44,7 +44,7 @@ def fill(clusters: int, placements: int) -> None:
         )
         for number in range(clusters)
     ]
-    upsert_clusters([ClusterSpec(one) for one in members], by=None, now=NOW)
+    upsert_clusters([ClusterSpec(member) for member in members], by=None, now=NOW)
     for number in range(placements):
         save_placement(
             placement_document(f"p{number:04}", spec(_gold_only())), by=None, now=NOW

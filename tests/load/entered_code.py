@@ -23,19 +23,19 @@ class EnteredCode:
     def functions(self) -> list[str]:
         """Named functions; a lambda or a comprehension belongs to the function that holds it."""
         return sorted(
-            f"{_module(one)}:{one.co_qualname}"
-            for one in self.calls
-            if not one.co_name.startswith("<")
+            f"{_module(call)}:{call.co_qualname}"
+            for call in self.calls
+            if not call.co_name.startswith("<")
         )
 
     @property
     def modules(self) -> list[str]:
-        return sorted({_module(one) for one in self.calls})
+        return sorted({_module(call) for call in self.calls})
 
     def count(self, name: str) -> int:
         """Return how often functions of this qualified name were called."""
         return sum(
-            calls for one, calls in self.calls.items() if one.co_qualname == name
+            calls for code, calls in self.calls.items() if code.co_qualname == name
         )
 
 

@@ -157,12 +157,12 @@ def _ratios(results: Results) -> Iterator[Goal]:
 
 
 def _semantics(results: Results) -> Iterator[Goal]:
-    for one in results.compared:
+    for compared in results.compared:
         for name in ("kubernetes", "ocm", "ocm, weighted"):
-            times = one.times_fleet(name)
+            times = compared.times_fleet(name)
             size, hard = (
-                f"{one.problem.clusters // 1000}k, {one.problem.domains}",
-                one.problem.hard,
+                f"{compared.problem.clusters // 1000}k, {compared.problem.domains}",
+                compared.problem.hard,
             )
             yield Goal(
                 f"{name}{', hard' * hard}, {size}",

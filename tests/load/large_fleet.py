@@ -87,7 +87,7 @@ def measure(clusters: int, placements: int) -> Iterator[Step]:
         return change
 
     silver = names[::10]
-    specs = [ClusterSpec(one) for one in members]
+    specs = [ClusterSpec(member) for member in members]
     yield _timed("clusters join", lambda: upsert_clusters(specs, by=None, now=NOW))
     yield _timed("placements are saved", save)
     yield _timed("first decisions", _decide)

@@ -168,7 +168,8 @@ def _plain(problem: Problem, decision: Decision, seconds: float) -> Plain:
         picks += one.ranked[:1] if problem.domains else one.ranked[: problem.wanted]
     expected = decision.picked[: len(picks)]
     assert [(pick[3], pick[0], pick[1]) for pick in picks] == [
-        (one.cluster, one.topology_spread_score, one.affinity_score) for one in expected
+        (picked.cluster, picked.topology_spread_score, picked.affinity_score)
+        for picked in expected
     ], f"{problem.name}: the baseline picks differently"
     return Plain(len(picks), spent / max(len(picks), 1))
 

@@ -136,8 +136,8 @@ def test_the_other_semantics_take_at_most_ten_times_as_long_as_fleet(
 
     cycles = (fleet_cycle, other_cycle)
     # Hard limits may end the run of `fleet` long before the other.
-    picks = [len(schedule(each).picked) for each in cycles]
-    seconds = _best_in_turn([partial(_schedule_uncached, each) for each in cycles])
+    picks = [len(schedule(cycle).picked) for cycle in cycles]
+    seconds = _best_in_turn([partial(_schedule_uncached, cycle) for cycle in cycles])
     fleet, other = (spent / count for spent, count in zip(seconds, picks, strict=True))
 
     assert other <= MOST_TIMES_FLEET * fleet

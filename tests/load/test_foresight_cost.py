@@ -67,7 +67,7 @@ def test_checks_of_labels_cost_half_of_the_rules_about_policies() -> None:
 
     hygiene = _seconds(lambda: examine_fleet(fleet))
     policies = _seconds(
-        lambda: [examine_placement(Case(one, RollingUpdate())) for one in cycles]
+        lambda: [examine_placement(Case(cycle, RollingUpdate())) for cycle in cycles]
     )
 
     assert hygiene <= 0.5 * policies

@@ -267,7 +267,7 @@ def test_the_checks_take_few_engine_runs(monkeypatch: pytest.MonkeyPatch) -> Non
 
     print(f"{left_out} runs for {len(report.placements)} placements")
     assert left_out <= 80
-    assert "H02" in {one.rule for _, one in report.findings}
+    assert "H02" in {finding.rule for _, finding in report.findings}
 
 
 def test_what_is_polled_again_and_again_is_smaller(

@@ -46,7 +46,7 @@ def test_statements_and_looks_grow_no_faster_than_the_clusters(
 
     print(
         f"{HEADING} looks",
-        *(f"{each} {each.looks:>5}" for each in (small, large)),
+        *(f"{out} {out.looks:>5}" for out in (small, large)),
         sep="\n",
     )
     assert (small.steps, large.steps) == (SMALL, LARGE)
@@ -133,7 +133,7 @@ def test_many_rollouts_at_a_time_end_well_with_as_few_statements(
 
     rounds = [placed_at_once(world, 8), updated(world)]
 
-    assert {each.steps for each in rounds} == {8 * 8}
+    assert {out.steps for out in rounds} == {8 * 8}
     assert clusters_with_differences() == []
     print(HEADING, rounds[-1], sep="\n")
     assert rounds[-1].statements_a_step <= MOST_STATEMENTS_OF_MANY
@@ -150,7 +150,7 @@ def test_many_rollouts_at_a_time_end_well_with_flat_memory() -> None:
         rounds += [updated(world), updated(world)]
         growth = (kept() - before) / 2
 
-    assert {each.steps for each in (placed, *rounds)} == {8 * 8}
+    assert {out.steps for out in (placed, *rounds)} == {8 * 8}
     assert clusters_with_differences() == []
     assert growth <= MOST_BYTES_A_ROUND
 

@@ -18,9 +18,9 @@ def test_thousands_of_clusters_are_watched_in_one_round(clusters: int) -> None:
 
     first, steady = watch(NOW), watch(NOW + ROUND)
 
-    for name, one in (("first", first), ("steady", steady)):
+    for name, watched in (("first", first), ("steady", steady)):
         print(
-            f"{clusters} simulated clusters, {name} round: {one.seconds:.2f} s, {one.queries} queries"
+            f"{clusters} simulated clusters, {name} round: {watched.seconds:.2f} s, {watched.queries} queries"
         )
     assert (first.look.observed, steady.look.observed) == (clusters, clusters)
     assert first.queries <= MOST_QUERIES_WHEN_NEW

@@ -91,7 +91,10 @@ def _work() -> None:
         sys.stdout.write(f"{database}\n")
         sys.stdout.flush()
         sys.stdin.readline()
-        before, started = [_scheduled(one) for one in processes], perf_counter()
+        before, started = (
+            [_scheduled(processe) for processe in processes],
+            perf_counter(),
+        )
         total, statements = 0, StatementCounter()
         with connection.execute_wrapper(statements):
             while (
@@ -99,7 +102,7 @@ def _work() -> None:
             ) or "ENDLESS" in os.environ:
                 total += count
         seconds = perf_counter() - started
-        after = [_scheduled(one) for one in processes]
+        after = [_scheduled(processe) for processe in processes]
         cpu, database_cpu, _proxy_cpu = (
             late[0] - early[0] for early, late in zip(before, after, strict=True)
         )

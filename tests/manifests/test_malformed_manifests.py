@@ -24,8 +24,9 @@ from tests.builders import (
 def _states(decision: Decision) -> dict[str, str]:
     """Return the state of every binding after the cycle, `old` in front where it stays obsolete."""
     return {
-        one.cluster: ("" if one.is_current else "old ") + str(one.state)
-        for one in decision.bindings_after
+        placed_binding.cluster: ("" if placed_binding.is_current else "old ")
+        + str(placed_binding.state)
+        for placed_binding in decision.bindings_after
     }
 
 

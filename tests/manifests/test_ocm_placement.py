@@ -90,8 +90,8 @@ def test_the_second_example_of_the_proposal_takes_its_constraints_by_order() -> 
     parsed = parse_ocm_placement(document(numberOfClusters=10, spreadConstraints=terms))
 
     assert [
-        (one.topology_key, one.when_unsatisfiable)
-        for one in parsed.policy.topology_spread_constraints
+        (constraint.topology_key, constraint.when_unsatisfiable)
+        for constraint in parsed.policy.topology_spread_constraints
     ] == [
         ("provider", "DoNotSchedule"),
         ("region", "ScheduleAnyway"),
@@ -111,7 +111,8 @@ def test_the_merged_api_spreads_softly_by_default() -> None:
     )
 
     assert [
-        one.when_unsatisfiable for one in parsed.policy.topology_spread_constraints
+        constraint.when_unsatisfiable
+        for constraint in parsed.policy.topology_spread_constraints
     ] == [
         "ScheduleAnyway",
         "DoNotSchedule",
@@ -252,7 +253,9 @@ def test_says_what_it_does_not_act_on(
 ) -> None:
     parsed = parse_ocm_placement(document(**spec))
 
-    assert [(one.path, one.message) for one in parsed.warnings] == [(path, message)]
+    assert [(warning.path, warning.message) for warning in parsed.warnings] == [
+        (path, message)
+    ]
 
 
 def test_a_warning_has_the_path_of_its_document_in_front() -> None:
@@ -286,9 +289,10 @@ def test_tolerates_hard_taints(fields: dict[str, str], effect: str) -> None:
         document(tolerations=[{"key": "a", "value": "b", **fields}])
     )
 
-    assert [(one.key, one.value, one.effect) for one in parsed.policy.tolerations] == [
-        ("a", "b", effect)
-    ]
+    assert [
+        (toleration.key, toleration.value, toleration.effect)
+        for toleration in parsed.policy.tolerations
+    ] == [("a", "b", effect)]
 
 
 def test_tolerations_keep_their_effect_and_their_end() -> None:
@@ -300,7 +304,10 @@ def test_tolerations_keep_their_effect_and_their_end() -> None:
 
     policy = parse_ocm_placement(document(tolerations=tolerations)).policy
 
-    assert [(one.effect, one.toleration_seconds) for one in policy.tolerations] == [
+    assert [
+        (toleration.effect, toleration.toleration_seconds)
+        for toleration in policy.tolerations
+    ] == [
         ("NoSelectIfNew", None),
         ("", 5),
         ("", 10),

@@ -78,8 +78,8 @@ class Console:
         """Kill one part, for its supervisor to start again, or one supervisor, to be started again here."""
         having = [
             number
-            for number, one in enumerate(self.commands)
-            if what in (*one.parts, SUPERVISOR)
+            for number, command in enumerate(self.commands)
+            if what in (*command.parts, SUPERVISOR)
         ]
         number = chance.choice(having)
         if what == SUPERVISOR:

@@ -18,7 +18,7 @@ def record_forks(folder: Path) -> None:
     def record() -> None:
         facts = {
             "process": os.getpid(),
-            "threads": [one.name for one in threading.enumerate()],
+            "threads": [thread.name for thread in threading.enumerate()],
             "tasks": len([*Path("/proc/self/task").iterdir()]),
             "files": _open_files(folder),
             "peers": _connected_peers(),

@@ -176,7 +176,7 @@ def test_a_file_that_is_no_message_is_removed_with_one_warning(
         with pytest.raises(Empty):
             channel._get("a")
 
-    assert [one.levelname for one in caplog.records] == ["WARNING"]
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert not list(tmp_path.rglob("*.msg"))
 
 

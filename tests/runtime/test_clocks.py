@@ -165,8 +165,8 @@ def test_two_workers_with_different_clocks(stage: Stage, shifted: Clock) -> None
     changes = [state["changes"] for book in books_of(stage) for state in book.values()]
     assert len(changes) == 2 * CLUSTERS
     # Refused objects change the namespace first, and the rest once that is fixed.
-    assert {count for one in changes for _, count in one} <= {1, 2}
-    assert sum(count == 2 for one in changes for _, count in one) <= 2
+    assert {count for change in changes for _, count in change} <= {1, 2}
+    assert sum(count == 2 for change in changes for _, count in change) <= 2
 
 
 def _available(stage: Stage) -> int:

@@ -14,8 +14,8 @@ BLOCK = re.compile(r"^```(sh|text)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 def test_each_command_of_the_guide_prints_what_it_says(tmp_path: Path) -> None:
     programs = tmp_path / "bin"
     folder = tmp_path / "empty"
-    for each in (programs, folder):
-        each.mkdir()
+    for path in (programs, folder):
+        path.mkdir()
     fleetui = programs / "fleetui"
     fleetui.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m fleetui "$@"\n')
     fleetui.chmod(0o755)

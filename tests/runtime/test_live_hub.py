@@ -62,7 +62,7 @@ class Browser:
                 if error.code == 404:  # not there yet
                     return ""
                 raise
-            return found if all(one in found for one in words) else ""
+            return found if all(word in found for word in words) else ""
 
         return eventually(page, pause=PAUSE)
 
@@ -88,11 +88,11 @@ def put_binding(fake: FakeHub, cluster: str, *, steps: int) -> None:
     generation = fake.put(BINDINGS, content)["metadata"]["generation"]
     conditions = [
         {
-            **one,
+            **condition,
             "observedGeneration": generation,
             "status": "True" if index < steps else "Unknown",
         }
-        for index, one in enumerate(content["status"]["conditions"])
+        for index, condition in enumerate(content["status"]["conditions"])
     ]
     fake.put(BINDINGS, changed(content, status={"conditions": conditions}))
 

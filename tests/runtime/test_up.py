@@ -69,7 +69,7 @@ def _status(address: str) -> int:
 def _forks_of(up: Watched, folder: Path) -> list[dict[str, Any]]:
     """Return what the supervisor had at each of its forks: for the preparation and for each part."""
     forks = [json.loads(line) for line in (folder / "forks").read_text().splitlines()]
-    return [one for one in forks if one.pop("process") == up.process.pid]
+    return [fork for fork in forks if fork.pop("process") == up.process.pid]
 
 
 def _has_ticked_since(moment: float, folder: Path) -> bool:
@@ -188,7 +188,8 @@ def test_workers_are_several_processes_with_every_broker(
     for worker in several:
         assert worker.command[worker.command.index("--pool") + 1] == pool
     slots = [
-        int(one.command[one.command.index("--concurrency") + 1]) for one in several
+        int(process.command[process.command.index("--concurrency") + 1])
+        for process in several
     ]
     assert (sum(slots), len(slots)) == ((4, 2) if pool == "threads" else (3, 1))
     assert "periodic" in observer.command

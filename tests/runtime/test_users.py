@@ -140,21 +140,21 @@ def test_people_who_click_through_the_console_get_their_pages(
         processes = with_children(parts_of(up)["web"])
         until = time.monotonic() + seconds
         people = [
-            Person(port, one, seed=number, until=until)
-            for number, one in enumerate(sessions)
+            Person(port, session, seed=number, until=until)
+            for number, session in enumerate(sessions)
         ]
         before = cpu_seconds(processes)
-        for one in people:
-            one.start()
-        for one in people:
-            one.join(timeout=seconds + 90)
+        for person in people:
+            person.start()
+        for person in people:
+            person.join(timeout=seconds + 90)
         spent = cpu_seconds(processes) - before
         metrics = Person(port, "", seed=0, until=0.0)
         metrics.headers["Authorization"] = f"Bearer {TOKEN}"
         computed = BUCKET.findall(metrics.fetch("/metrics"))
         metrics.connection.close()
-    found = [each for one in people for each in one.seconds]
-    errors = [each for one in people for each in one.errors]
+    found = [second for person in people for second in person.seconds]
+    errors = [error for person in people for error in person.errors]
     p95, counts = quantiles(found, n=20)[-1], Counter[str]()
     slow = Counter[str]()
     for limit, view, upto in computed:

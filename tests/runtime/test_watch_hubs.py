@@ -67,9 +67,13 @@ def end_lease(folder: Path) -> None:
 
 def hub_rows(fake: FakeHub) -> Rows:
     return {
-        (one["kind"], one["metadata"]["name"], one["metadata"]["resourceVersion"])
-        for one in fake.all_objects().values()
-        if one["kind"] != "Work"
+        (
+            document["kind"],
+            document["metadata"]["name"],
+            document["metadata"]["resourceVersion"],
+        )
+        for document in fake.all_objects().values()
+        if document["kind"] != "Work"
     }
 
 

@@ -130,7 +130,7 @@ def _is_worth_a_picture(console: Console, *, after: int) -> bool:
     if run is None or run["number"] <= after:
         return False
     clusters = console.get(f"rollouts/{console.placement}/{run['number']}")["clusters"]
-    later = [one for one in clusters if (one["wave"] or 0) > 1]
+    later = [cluster for cluster in clusters if (cluster["wave"] or 0) > 1]
     return run["state"] == "finished" or any(
         one["phase"] not in ("waiting", "available") for one in later
     )

@@ -64,9 +64,9 @@ def _a_cluster(console: Console, decision: str) -> str:
     """Name a cluster of which people ask why it was not picked: one that lost its place, or was outranked."""
     outcomes = console.get(f"decisions/{decision}/clusters?limit=500")["items"]
     for wanted in ("unscheduled", "outranked"):
-        for one in outcomes:
-            if one["outcome"] == wanted:
-                return str(one["cluster"])
+        for outcome in outcomes:
+            if outcome["outcome"] == wanted:
+                return str(outcome["cluster"])
     return str(outcomes[0]["cluster"])
 
 

@@ -120,20 +120,26 @@ def assert_comes_back(path: Path, also: Path | None = None) -> None:
     run("apply", "-f", str(path))
     run_due()
 
-    names = {one["metadata"]["name"] for one in written}
+    names = {document["metadata"]["name"] for document in written}
     for kind, noun in NOUNS.items():
-        ours = _sorted([stored_document(one) for one in written if one["kind"] == kind])
+        ours = _sorted(
+            [
+                stored_document(document)
+                for document in written
+                if document["kind"] == kind
+            ]
+        )
         there = [
-            one
-            for one in exported(noun, "--no-status")
-            if one["kind"] == kind and one["metadata"]["name"] in names
+            document
+            for document in exported(noun, "--no-status")
+            if document["kind"] == kind and document["metadata"]["name"] in names
         ]
         assert _sorted(there) == ours
-    rest = [one for one in written if one["kind"] not in NOUNS]
+    rest = [document for document in written if document["kind"] not in NOUNS]
     there = [
-        one
-        for one in exported("resources", "--no-status")
-        if one in rest or also is None
+        document
+        for document in exported("resources", "--no-status")
+        if document in rest or also is None
     ]
     assert _sorted(there) == _sorted(rest)
 
@@ -173,7 +179,7 @@ def test_an_export_can_be_json() -> None:
 
     listed = json.loads(run("export", "clusters", "-o", "json")[0])
 
-    assert [one["metadata"]["name"] for one in listed["items"]] == ["a"]
+    assert [item["metadata"]["name"] for item in listed["items"]] == ["a"]
 
 
 def test_a_strategy_and_its_run_come_back_and_change_nothing(tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ def override(name: str) -> dict[str, Any]:
 
 
 def apply_all(*documents: dict[str, Any], **options: Any) -> list[Result]:
-    numbered = [Document(one, at) for at, one in enumerate(documents, 1)]
+    numbered = [Document(document, at) for at, document in enumerate(documents, 1)]
     return apply_documents(numbered, **{"by": None, "now": NOW, **options})
 
 
@@ -112,7 +112,7 @@ def test_no_transaction_writes_more_than_a_batch(
 
     results = apply_all(*placements, *clusters, *config_maps(700))
 
-    assert [one.kind for one in results[24:26]] == ["placement", "cluster"]
+    assert [result.kind for result in results[24:26]] == ["placement", "cluster"]
     assert results[-1].name == "/Namespace//shop"
     before = (0, 0, 0)
     for committed in [*pauses, (701, 300, 25)]:
@@ -153,7 +153,7 @@ def test_a_changed_resource_keeps_its_identity() -> None:
 
     results = apply_all(*config_maps(30, "2"))
 
-    assert {one.did for one in results} == {"changed", "unchanged"}
+    assert {result.did for result in results} == {"changed", "unchanged"}
     assert dict(Resource.objects.values_list("name", "pk")) == rows
     assert (
         Resource.objects.values_list("created_at", flat=True).distinct().get()
@@ -230,13 +230,13 @@ def test_an_error_names_what_was_written_and_the_same_apply_again_completes_it(
     ) as stopped:
         apply_all(*config_maps(30))
 
-    written = {one.name for one in stopped.value.results}
+    written = {result.name for result in stopped.value.results}
     assert written == {
         f"/{row.kind}/{row.namespace}/{row.name}" for row in Resource.objects.all()
     }
     assert "/Namespace//shop" in written
     again = apply_all(*config_maps(30))
-    assert [one.did for one in again].count("unchanged") == 20
+    assert [result.did for result in again].count("unchanged") == 20
     assert Resource.objects.count() == 31
     assert Event.objects.filter(kind="resource").count() == 31
 
@@ -349,7 +349,7 @@ def test_placements_that_take_long_are_written_in_parts_of_bounded_length(
 
     results = apply_all(*many_placements(60))
 
-    assert {one.did for one in results} == {"created"}
+    assert {result.did for result in results} == {"created"}
     assert Placement.objects.count() == 60
     assert len(statements.held) > 3
     assert max(statements.held) <= MOST_STATEMENTS
@@ -393,7 +393,9 @@ def test_a_long_dry_run_goes_on_in_a_copy_of_the_database(
     joined("a")
     apply_all(namespace("shop"))
     statements.held.clear()
-    documents = [Document(one, at) for at, one in enumerate(many_placements(60))]
+    documents = [
+        Document(placement, at) for at, placement in enumerate(many_placements(60))
+    ]
     connection_of_impact = []
     impact_on = apply.impact_on
 

@@ -73,7 +73,7 @@ def test_a_dry_run_shows_results_and_decisions_and_writes_nothing(web: str) -> N
         "decision web: selects c; 3 clusters, fulfilled",
     ]
     assert written() == before
-    assert [one.name for one in current_fleet().fleet] == ["a", "b"]
+    assert [cluster.name for cluster in current_fleet().fleet] == ["a", "b"]
 
 
 @pytest.mark.nightly
@@ -179,14 +179,15 @@ def test_rest_previews_documents_without_writing(web: str) -> None:
         .json()
     )
 
-    assert [one["did"] for one in answer["items"]] == [
+    assert [item["did"] for item in answer["items"]] == [
         "created",
         "joined",
         "created",
         "created",
     ]
     assert [
-        (one["placement"], one["joins"], one["leaves"]) for one in answer["decisions"]
+        (decision["placement"], decision["joins"], decision["leaves"])
+        for decision in answer["decisions"]
     ] == [
         ("api", ["b", "c"], []),
         ("web", ["c"], []),

@@ -68,7 +68,9 @@ def test_a_resource_keeps_the_order_of_its_keys_through_a_change_of_many() -> No
     apply_resources(shops, by=None, now=NOW)
     apply_resources(changed, by=None, now=NOW)
 
-    written = {one["metadata"]["name"]: json.dumps(one) for one in changed}
+    written = {
+        document["metadata"]["name"]: json.dumps(document) for document in changed
+    }
     assert {
         row.name: json.dumps(row.content) for row in Resource.objects.all()
     } == written
@@ -107,7 +109,10 @@ def test_a_resource_snapshot_keeps_the_order_of_the_keys_of_what_it_copies() -> 
     world.place("web", spec())
 
     [part] = ResourceSnapshotPart.objects.all()
-    copied = {one["metadata"]["name"]: json.dumps(one) for one in part.manifests}
+    copied = {
+        manifest["metadata"]["name"]: json.dumps(manifest)
+        for manifest in part.manifests
+    }
     assert copied["greeting"] == json.dumps(greeting)
 
 

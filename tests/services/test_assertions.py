@@ -88,11 +88,11 @@ def states(
     policy = pick_n(len(placed)) if placed else pick_n(1)
     decision = at_rest(cycle(clusters, policy, *map(binding, placed)))
     results = evaluate_assertions(assertions_in(listed), decision, KNOWN)
-    return [(str(one.state), one.evidence) for one in results]
+    return [(str(result.state), result.evidence) for result in results]
 
 
 def test_every_predicate_holds_and_breaks() -> None:
-    results = states([one for one, _, _ in CASES], "a", "b")
+    results = states([document for document, _, _ in CASES], "a", "b")
     for (assertion, state, evidence), result in zip(CASES, results, strict=True):
         assert result == (state, evidence), assertion
 
@@ -119,7 +119,9 @@ def test_a_cluster_that_is_picked_again_counts_once() -> None:
     decision = schedule(cycle(clusters, pick_n(3), binding("a", obsolete=True)))
     assert "a" in decision.picked_names
     items = assertions_in([{"maxShare": {"region": "67%"}}, {"never": {"env": "prod"}}])
-    assert [one.evidence for one in evaluate_assertions(items, decision, KNOWN)] == [
+    assert [
+        assertion.evidence for assertion in evaluate_assertions(items, decision, KNOWN)
+    ] == [
         (),
         ("a",),
     ]
@@ -189,9 +191,9 @@ def test_a_change_of_the_fleet_raises_one_event_for_a_broken_assertion() -> None
         check_due(now=NOW)
     check = AssertionCheck.objects.get()
     assert (check.broken, check.results[0]["evidence"]) == (1, ["a"])
-    assert [one.verb for one in Event.objects.filter(verb__startswith="assertion")] == [
-        "assertion broken"
-    ]
+    assert [
+        event.verb for event in Event.objects.filter(verb__startswith="assertion")
+    ] == ["assertion broken"]
     change_labels(["a"], put={"env": "prod"}, replaces=True, by=None, now=NOW)
     check_due(now=NOW)
     assert Event.objects.filter(verb="assertion holds again").count() == 1
@@ -285,8 +287,8 @@ def test_an_entry_asserts_of_the_placements_that_it_selects_or_names_or_of_all()
         set(AssertionCheck.objects.values_list("placement__name", "broken")) == broken
     )
     found = {
-        (name, one.rule, one.severity)
-        for name, one in current_report().findings_of("", "P01")
+        (name, finding.rule, finding.severity)
+        for name, finding in current_report().findings_of("", "P01")
     }
     assert found == {(name, "P01", "warning") for name, _ in broken}
     save_entries(assertion_entry("gold", {"minFree": 0}, **gold))
@@ -309,7 +311,7 @@ def test_a_file_is_saved_once_with_its_errors_at_their_lines() -> None:
         save_checks_file(
             "assertions:\n- name: gold\n  assert: [{always: 1}]\n", by=None, now=NOW
         )
-    assert [(one.path, one.line) for one in refused.value.errors] == [
+    assert [(error.path, error.line) for error in refused.value.errors] == [
         ("assertions[0].assert[0].always", 3)
     ]
     with pytest.raises(RevisionConflict):
@@ -379,5 +381,5 @@ def test_a_save_warns_or_is_refused() -> None:
     assert warning.path == 'metadata.annotations["fleetui.io/assertions"]'
     with pytest.raises(InvalidManifest) as refused:
         _save("shop", {"assert": listed, "onBreak": "refuse"})
-    assert [one.code for one in refused.value.errors] == ["assertion-broken"]
+    assert [error.code for error in refused.value.errors] == ["assertion-broken"]
     assert not Placement.objects.filter(name="shop").exists()

@@ -121,8 +121,8 @@ def test_many_placements_are_counted_at_once(
 
     with django_assert_num_queries(3):
         balances = {
-            one.name: cycle.options.get("balance")
-            for one, cycle in cycles_of(placements, fleet)
+            placement.name: cycle.options.get("balance")
+            for placement, cycle in cycles_of(placements, fleet)
         }
 
     assert balances["both"] is None

@@ -38,7 +38,7 @@ def changes(
     """List every change that advice tries for one cluster."""
     cycle = Cycle(policy=parse_policy(policy), fleet=members)
     advice = why_not(schedule(cycle), cluster_name)
-    return [one.change for one in (*advice.helps, *advice.fails)]
+    return [suggestion.change for suggestion in (*advice.helps, *advice.fails)]
 
 
 def changed(

@@ -48,7 +48,11 @@ def tried(document: Spec, name: str, members: Fleet) -> Iterator[Change]:
         options=parsed.spread_options,
     )
     advice = why_not(schedule(cycle), name)
-    yield from (one.change for one in (*advice.helps, *advice.fails) if one.change.edit)
+    yield from (
+        suggestion.change
+        for suggestion in (*advice.helps, *advice.fails)
+        if suggestion.change.edit
+    )
 
 
 def changed(
@@ -196,17 +200,19 @@ def test_one_requirement_of_a_predicate_goes_claims_included() -> None:
         predicates=[predicate(labelSelector=labels, claimSelector=claims)]
     )
     of = [
-        one
-        for one in tried(document, "bb", FLEET)
-        if one.kind is ChangeKind.DROP_REQUIREMENT
+        change
+        for change in tried(document, "bb", FLEET)
+        if change.kind is ChangeKind.DROP_REQUIREMENT
     ]
 
     left = [
-        with_change(document, one)["spec"]["predicates"][0]["requiredClusterSelector"]
-        for one in of
+        with_change(document, change)["spec"]["predicates"][0][
+            "requiredClusterSelector"
+        ]
+        for change in of
     ]
 
-    assert [one.facts["requirement"] for one in of] == ["tier", "region"]
+    assert [change.facts["requirement"] for change in of] == ["tier", "region"]
     assert [one["labelSelector"].get("matchLabels", {}) for one in left] == [
         {},
         {"tier": "edge"},
@@ -235,13 +241,13 @@ def test_every_change_that_advice_tries_is_expressed_by_the_document() -> None:
         ],
     )
     changes = [
-        one for name in ("aa", "bb", "cc") for one in tried(document, name, FLEET)
+        change for name in ("aa", "bb", "cc") for change in tried(document, name, FLEET)
     ]
 
-    for one in changes:
+    for change in changes:
         wanted, changed = (
-            one.changed().policy,
-            parse_placement(with_change(document, one)).spec.policy,
+            change.changed().policy,
+            parse_placement(with_change(document, change)).spec.policy,
         )
         limits = [
             (limit.topology_key, limit.when_unsatisfiable)
@@ -251,7 +257,7 @@ def test_every_change_that_advice_tries_is_expressed_by_the_document() -> None:
             update={"topology_spread_constraints": ()}
         ) == wanted.model_copy(update={"topology_spread_constraints": ()})
         assert limits == [
-            (one.topology_key, one.when_unsatisfiable)
-            for one in changed.topology_spread_constraints
+            (constraint.topology_key, constraint.when_unsatisfiable)
+            for constraint in changed.topology_spread_constraints
         ]
-    assert len({one.kind for one in changes}) >= 6
+    assert len({change.kind for change in changes}) >= 6

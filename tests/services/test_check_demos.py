@@ -21,10 +21,11 @@ NOW = datetime(2026, 8, 20, 12, 7, 31, tzinfo=UTC)
 def report_on(size: int) -> FindingsReport:
     """Return what the checks find in a demo, with the number of runs as the only limit."""
     demo = demo_of(size, now=NOW)
-    fleet = Fleet(parse_member(one).cluster(now=NOW) for one in demo.clusters)
+    fleet = Fleet(parse_member(cluster).cluster(now=NOW) for cluster in demo.clusters)
     manifests = map(parse_placement, demo.placements)
     several = [
-        (one.full_name, one, placement_input(one).cycle(fleet, ())) for one in manifests
+        (manifest.full_name, manifest, placement_input(manifest).cycle(fleet, ()))
+        for manifest in manifests
     ]
     return examine(fleet, several, clock=float)
 
@@ -35,9 +36,11 @@ def report_on(size: int) -> FindingsReport:
 def test_the_findings_in_a_demo_are_as_recorded(size: int) -> None:
     report = report_on(size)
     examined = [report.fleet, *report.placements.values()]
-    not_checked = sorted({rule for one in examined for rule in one.not_checked})
+    not_checked = sorted(
+        {rule for examination in examined for rule in examination.not_checked}
+    )
     lines = [
-        *document_lines(finding_document(*one) for one in report.findings),
+        *document_lines(finding_document(*finding) for finding in report.findings),
         f"Not checked: {', '.join(not_checked) or 'none'}",
     ]
 
@@ -49,7 +52,7 @@ def test_json_and_sarif_are_as_recorded() -> None:
     places = {name: (f"apps/{name} 1.yaml", 3) for name, _ in findings}
 
     sarif = findings_sarif(findings, places, {}, version="1.0")
-    items = [finding_document(name, one) for name, one in findings]
+    items = [finding_document(name, finding) for name, finding in findings]
 
     check_recorded("checks/demo-9.sarif", sarif)
     check_recorded(

@@ -48,7 +48,10 @@ def _proposals(text: str) -> list[str]:
     before, _, _ = text.partition("|")
     row, column = before.count("\n"), len(before.rpartition("\n")[2])
     cursor = cursor_at(text.replace("|", ""), row, column)
-    return [one.value for one in completions(cursor, fleet=fleet, objects=objects)]
+    return [
+        completion.value
+        for completion in completions(cursor, fleet=fleet, objects=objects)
+    ]
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def _fleet(count: int) -> list[str]:
         member_document(name, {"region": _REGIONS[place % 2], "tier": "silver"})
         for place, name in enumerate(names)
     ]
-    upsert_clusters([ClusterSpec(one) for one in members], by=None, now=NOW)
+    upsert_clusters([ClusterSpec(member) for member in members], by=None, now=NOW)
     return names
 
 
@@ -258,7 +258,9 @@ def test_decisions_on_new_placements_are_written_together() -> None:
             scheduling.schedule_due(now=NOW)
         tables = ("placements_decision", "placements_binding", "fleetui_event")
         of_decisions = [
-            one for one in captured if any(table in one["sql"] for table in tables)
+            document
+            for document in captured
+            if any(table in document["sql"] for table in tables)
         ]
         counts.append(len(of_decisions))
 
@@ -323,7 +325,7 @@ def test_the_fleet_is_read_again_when_all_rows_are_written() -> None:
     with CaptureQueriesContext(connection) as captured:
         scheduling.schedule_due(now=NOW)
 
-    statements = [one["sql"] for one in captured]
+    statements = [document["sql"] for document in captured]
     written = [
         place
         for place, sql in enumerate(statements)

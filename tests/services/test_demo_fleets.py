@@ -42,10 +42,10 @@ def members(size: int) -> tuple[MemberClusterManifest, ...]:
 
 def fleet_of(clusters: Iterable[Any]) -> Fleet:
     parsed = (
-        one if isinstance(one, MemberClusterManifest) else parse_member(one)
-        for one in clusters
+        cluster if isinstance(cluster, MemberClusterManifest) else parse_member(cluster)
+        for cluster in clusters
     )
-    return Fleet(one.cluster(now=NOW) for one in parsed)
+    return Fleet(manifest.cluster(now=NOW) for manifest in parsed)
 
 
 def placements_of(one: Demo) -> dict[str, PlacementInput]:
@@ -63,7 +63,7 @@ def decisions(size: int) -> Mapping[str, Decision]:
 
 
 def label_counts(size: int, key: str) -> Counter[str]:
-    return Counter(one.metadata.labels.get(key, "") for one in members(size))
+    return Counter(member.metadata.labels.get(key, "") for member in members(size))
 
 
 # Every demo
@@ -72,7 +72,7 @@ def label_counts(size: int, key: str) -> Counter[str]:
 @pytest.mark.nightly
 @SIZES
 def test_it_has_that_many_clusters_and_no_name_twice(size: int) -> None:
-    names = {one.metadata.name for one in members(size)}
+    names = {member.metadata.name for member in members(size)}
 
     assert len(names) == len(demo(size).clusters) == size
 
@@ -86,8 +86,8 @@ def test_it_is_the_same_every_time(size: int) -> None:
 def test_the_same_clusters_have_reported_at_any_other_moment() -> None:
     later = demo_of(100, now=NOW.replace(year=2027))
 
-    assert [one["spec"] for one in later.clusters] == [
-        one["spec"] for one in demo(100).clusters
+    assert [cluster["spec"] for cluster in later.clusters] == [
+        cluster["spec"] for cluster in demo(100).clusters
     ]
 
 
@@ -106,9 +106,9 @@ def test_every_placement_selects_something_that_the_hub_holds(size: int) -> None
     for document in one.placements:
         selectors = parse_placement(document).spec.resource_selectors
         assert [
-            each
-            for each in selectors
-            if not any(_selects(each, thing) for thing in one.resources)
+            selector
+            for selector in selectors
+            if not any(_selects(selector, thing) for thing in one.resources)
         ] == []
 
 
@@ -134,12 +134,12 @@ def test_no_two_resources_are_the_same_object(size: int) -> None:
     resources = demo(size).resources
     keys = {
         (
-            one["apiVersion"],
-            one["kind"],
-            one["metadata"].get("namespace"),
-            one["metadata"]["name"],
+            resource["apiVersion"],
+            resource["kind"],
+            resource["metadata"].get("namespace"),
+            resource["metadata"]["name"],
         )
-        for one in resources
+        for resource in resources
     }
 
     assert len(keys) == len(resources)
@@ -150,18 +150,20 @@ def test_no_two_resources_are_the_same_object(size: int) -> None:
 def test_every_resource_in_a_namespace_has_its_namespace(size: int) -> None:
     resources = demo(size).resources
     namespaces = {
-        one["metadata"]["name"] for one in resources if one["kind"] == "Namespace"
+        resource["metadata"]["name"]
+        for resource in resources
+        if resource["kind"] == "Namespace"
     }
 
     used = {
-        one["metadata"]["namespace"]
-        for one in resources
-        if "namespace" in one["metadata"]
+        resource["metadata"]["namespace"]
+        for resource in resources
+        if "namespace" in resource["metadata"]
     }
 
     assert used <= namespaces
     assert {"Namespace", "Deployment", "Service", "ConfigMap", "ClusterRole"} <= {
-        one["kind"] for one in resources
+        resource["kind"] for resource in resources
     }
 
 
@@ -175,11 +177,13 @@ def test_simulated_faults_are_those_that_keep_a_cluster_from_being_picked(
         DemoFault.UNHEALTHY: EligibilityKind.UNHEALTHY,
     }
     faults = {
-        one.metadata.name: one.metadata.annotations.get(SIMULATED_ANNOTATION)
-        for one in members(size)
+        member.metadata.name: member.metadata.annotations.get(SIMULATED_ANNOTATION)
+        for member in members(size)
     }
 
-    eligibility = {one.name: one.eligibility.kind for one in fleet_of(members(size))}
+    eligibility = {
+        cluster.name: cluster.eligibility.kind for cluster in fleet_of(members(size))
+    }
 
     assert eligibility == {
         name: kinds[DemoFault(error)] if error else None
@@ -191,7 +195,9 @@ def test_simulated_faults_are_those_that_keep_a_cluster_from_being_picked(
 @SIZES
 def test_no_placement_fails_or_meets_a_property_that_is_no_quantity(size: int) -> None:
     odd = [
-        name for name, one in decisions(size).items() if one.is_failed or one.malformed
+        name
+        for name, decision in decisions(size).items()
+        if decision.is_failed or decision.malformed
     ]
 
     assert odd == []
@@ -201,20 +207,22 @@ def test_no_placement_fails_or_meets_a_property_that_is_no_quantity(size: int) -
 @SIZES
 def test_no_placement_requires_labels_that_no_cluster_has(size: int) -> None:
     warnings = [
-        (name, one)
+        (name, warning)
         for name, decision in decisions(size).items()
-        for one in fleet_warnings(decision.cycle)
+        for warning in fleet_warnings(decision.cycle)
     ]
 
     in_the_guide = {"clusters-lack-key", "single-group"}
-    assert [each for each in warnings if each[1].code not in in_the_guide] == []
+    assert [
+        warning for warning in warnings if warning[1].code not in in_the_guide
+    ] == []
 
 
 # Four
 
 
 def test_four_answers_as_the_guides_do() -> None:
-    assert {name: one.picked_names for name, one in decisions(4).items()} == {
+    assert {name: decision.picked_names for name, decision in decisions(4).items()} == {
         "fixed": ("bravelion", "smartfish"),
         "critical": ("bravelion", "jumpingcat"),
         "critical-or-standard": ("bravelion", "jumpingcat"),
@@ -235,8 +243,8 @@ def story_of_nine() -> list[dict[str, Decision]]:
     """Return the decisions of every placement at first and after each step."""
     one = demo(9)
     state = {
-        (each["kind"], each["metadata"]["name"]): each
-        for each in _documents(one.at_first)
+        (document["kind"], document["metadata"]["name"]): document
+        for document in _documents(one.at_first)
     }
     decided = [_decided(state, {})]
     for step in one.history:
@@ -277,8 +285,8 @@ def _bindings(
         return ()
     same = before.cycle.policy.without_number() == placement.policy.without_number()
     return tuple(
-        one._replace(is_current=one.is_current and same)
-        for one in before.bindings_after
+        binding._replace(is_current=binding.is_current and same)
+        for binding in before.bindings_after
     )
 
 
@@ -289,14 +297,16 @@ def placed(decision: Decision) -> set[str]:
 def test_nine_ends_as_the_overview_shows_it() -> None:
     last = story_of_nine()[-1]
 
-    assert {name: len(placed(one)) for name, one in last.items()} == {
+    assert {name: len(placed(decision)) for name, decision in last.items()} == {
         "web": 5,
         "ledger": 3,
         "cache": 3,
         "config": 3,
         "batch": 9,
     }
-    assert [name for name, one in last.items() if not one.is_fulfilled] == ["ledger"]
+    assert [name for name, decision in last.items() if not decision.is_fulfilled] == [
+        "ledger"
+    ]
 
 
 def test_nine_has_a_namespace_for_the_first_placement_of_a_user() -> None:
@@ -351,7 +361,9 @@ def test_cache_keeps_the_cluster_that_lost_its_label() -> None:
 def test_ledger_is_held_back_by_south() -> None:
     pinned = pinned_groups(decisions(9)["ledger"])
 
-    assert [(one.topology_key, one.group) for one in pinned] == [("region", "south")]
+    assert [(domain.topology_key, domain.group) for domain in pinned] == [
+        ("region", "south")
+    ]
 
 
 def test_batch_took_palemoth_when_it_joined() -> None:
@@ -381,7 +393,9 @@ def test_a_demo_without_a_history_was_never_different(size: int) -> None:
 def test_a_few_clusters_of_the_largest_cannot_be_picked(
     size: int, least: int, most: int
 ) -> None:
-    ill = sum(one.eligibility.kind is not None for one in fleet_of(members(size)))
+    ill = sum(
+        cluster.eligibility.kind is not None for cluster in fleet_of(members(size))
+    )
 
     assert least <= ill <= most
 
@@ -390,7 +404,9 @@ def test_a_few_clusters_of_the_largest_cannot_be_picked(
 @LARGE_SIZES
 def test_some_clusters_are_tainted(size: int) -> None:
     taints = Counter(
-        (taint.key, taint.value) for one in members(size) for taint in one.spec.taints
+        (taint.key, taint.value)
+        for member in members(size)
+        for taint in member.spec.taints
     )
 
     assert set(taints) == {
@@ -415,9 +431,9 @@ def test_label_hygiene_has_something_to_find(size: int) -> None:
 @LARGE_SIZES
 def test_the_new_region_has_nothing_in_production(size: int) -> None:
     envs = {
-        one.metadata.labels.get("env")
-        for one in members(size)
-        if one.metadata.labels.get("region") == "me-south-1"
+        member.metadata.labels.get("env")
+        for member in members(size)
+        if member.metadata.labels.get("region") == "me-south-1"
     }
 
     assert "staging" in envs
@@ -450,21 +466,23 @@ def test_placements_are_of_every_sort(size: int) -> None:
 )
 def test_all_but_a_few_are_fulfilled(size: int, unfulfilled: set[str]) -> None:
     assert {
-        name for name, one in decisions(size).items() if not one.is_fulfilled
+        name for name, decision in decisions(size).items() if not decision.is_fulfilled
     } == unfulfilled
 
 
 @pytest.mark.nightly
 @LARGE_SIZES
 def test_every_placement_takes_some_cluster(size: int) -> None:
-    assert [name for name, one in decisions(size).items() if not one.picked_names] == []
+    assert [
+        name for name, decision in decisions(size).items() if not decision.picked_names
+    ] == []
 
 
 @pytest.mark.nightly
 @LARGE_SIZES
 def test_payments_is_pinned_by_the_new_region(size: int) -> None:
     assert "me-south-1" in {
-        one.group for one in pinned_groups(decisions(size)["payments"])
+        group.group for group in pinned_groups(decisions(size)["payments"])
     }
 
 

@@ -27,8 +27,8 @@ def test_nine_come_decided_with_their_past() -> None:
     )
     assert web.trigger == "env spread added"
     numbers = {
-        one.name: (one.placed_count, one.is_fulfilled)
-        for one in Placement.objects.all()
+        placement.name: (placement.placed_count, placement.is_fulfilled)
+        for placement in Placement.objects.all()
     }
     assert numbers == {
         "web": (5, True),
@@ -38,7 +38,7 @@ def test_nine_come_decided_with_their_past() -> None:
         "batch": (9, True),
     }
     assert "flyingpenguin" in placed(Placement.objects.get(name="cache"))
-    assert not any(one.is_due for one in Placement.objects.all())
+    assert not any(placement.is_due for placement in Placement.objects.all())
 
 
 def test_workers_do_not_decide_while_the_past_is_played_back(
@@ -67,7 +67,7 @@ def test_everything_is_marked_and_goes_again() -> None:
     assert MemberCluster.objects.filter(is_demo=True).count() == 9
     assert remove_demo(by=None, now=NOW) == loaded
 
-    assert [one.name for one in MemberCluster.objects.all()] == ["mine"]
+    assert [cluster.name for cluster in MemberCluster.objects.all()] == ["mine"]
     assert not Placement.objects.exists()
     assert not Resource.objects.exists()
 
@@ -146,7 +146,9 @@ def test_an_update_can_be_watched_and_paused(size: int) -> None:
     world.work()
     world.run(until=world.is_settled)
     deployments = Resource.objects.filter(kind="Deployment", is_demo=True)
-    updated = [{**one.content, "spec": {"replicas": 7}} for one in deployments]
+    updated = [
+        {**deployment.content, "spec": {"replicas": 7}} for deployment in deployments
+    ]
 
     world.apply(*updated)
     world.work()

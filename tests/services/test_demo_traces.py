@@ -46,9 +46,9 @@ def models_that_name(*names: str) -> set[str]:
     for model in apps.get_models():
         columns = model._meta.concrete_fields
         fields = [
-            one.name
-            for one in columns
-            if isinstance(one, (CharField, TextField, JSONField))
+            column.name
+            for column in columns
+            if isinstance(column, (CharField, TextField, JSONField))
         ]
         for values in model._base_manager.values_list(*fields) if fields else ():
             if not set(names).isdisjoint(texts(list(values))):

@@ -110,9 +110,9 @@ def test_a_refusal_of_one_cluster_has_the_message_of_its_server(fleet: Fleet) ->
     ]
     refused, changed = result.answers
     assert (refused.cluster, refused.outcome) == ("two", DryRunOutcome.REFUSED)
-    assert [(one.kind, one.name, one.message) for one in refused.refusals] == [
-        ("ConfigMap", "settings", 'ConfigMap "settings" is invalid: too large')
-    ]
+    assert [
+        (refusal.kind, refusal.name, refusal.message) for refusal in refused.refusals
+    ] == [("ConfigMap", "settings", 'ConfigMap "settings" is invalid: too large')]
     assert changed.words == "1 created"
 
 
@@ -135,9 +135,9 @@ def test_an_edit_of_a_resource_is_tried_where_placements_have_it(fleet: Fleet) -
 
     result = run(config_map("settings", data={"color": "blue"}))
 
-    by_cluster = {one.cluster: one for one in result.answers}
+    by_cluster = {answer.cluster: answer for answer in result.answers}
     assert by_cluster["one"].words == "1 changed"
-    assert [tuple(one) for one in by_cluster["one"].changes[0].fields] == [
+    assert [tuple(field) for field in by_cluster["one"].changes[0].fields] == [
         ("/data/color", '"red"', '"blue"')
     ]
     assert by_cluster["two"].words == "1 created"
@@ -200,7 +200,9 @@ def test_a_cluster_that_gives_no_answer_is_named_with_the_reason(fleet: Fleet) -
 
     assert sentences(result)[0] == "Could not be checked: one."
     (silent,) = [
-        one for one in result.answers if one.outcome is DryRunOutcome.NOT_REACHED
+        answer
+        for answer in result.answers
+        if answer.outcome is DryRunOutcome.NOT_REACHED
     ]
     assert silent.message.startswith("Credentials rejected")
 

@@ -165,33 +165,38 @@ def test_every_document_of_a_namespaced_kind_is_applied_and_simulated(
 ) -> None:
     files = [*OURS.glob("*.yaml"), *KUBEFLEET.rglob("*.yaml")]
     manifests = [
-        one.data
+        document.data
         for file in files
-        for one in documents_of(file)
-        if one.data["kind"] in OF_NAMESPACES
+        for document in documents_of(file)
+        if document.data["kind"] in OF_NAMESPACES
     ]
-    spaces = {one["metadata"].get("namespace", "shop") for one in manifests}
+    spaces = {manifest["metadata"].get("namespace", "shop") for manifest in manifests}
     resources = [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         for name in spaces
     ]
     approvals = [
-        one for one in manifests if one["kind"] == "ApprovalRequest"
+        manifest for manifest in manifests if manifest["kind"] == "ApprovalRequest"
     ]  # each waits for its run
-    wanted = [*resources, *(one for one in manifests if one not in approvals)]
+    wanted = [
+        *resources,
+        *(manifest for manifest in manifests if manifest not in approvals),
+    ]
     file, fleet = tmp_path / "all.yaml", OURS / "members.yaml"
     file.write_text("---\n".join(map(dump_yaml, wanted)))
 
     results = apply_documents(
         read_documents(file.read_bytes()), by=None, now=datetime.now(UTC)
     )
-    placements = [one for one in manifests if one["kind"] == "ResourcePlacement"]
-    for one in placements:
-        file.write_text(dump_yaml(one))
+    placements = [
+        manifest for manifest in manifests if manifest["kind"] == "ResourcePlacement"
+    ]
+    for placement in placements:
+        file.write_text(dump_yaml(placement))
         run = simulate("--clusters", fleet, "--placement", file)
         assert run.status in (0, 1), run.errors
 
-    assert [one.did for one in results] == ["created"] * len(wanted)
+    assert [result.did for result in results] == ["created"] * len(wanted)
     assert len(manifests) >= 6
     print(  # noqa: T201
         f"{len(manifests)} documents of namespaced kinds, {len(placements)} simulated"
@@ -223,8 +228,8 @@ def test_simulate_reads_a_namespaced_placement_with_its_bindings(
 
     reading = read_bindings(file.read_bytes(), placement="team/web")
 
-    assert [one.cluster for one in reading.bindings] == ["edge-1"]
-    assert [one.code for one in reading.warnings] == ["other-bindings"]
+    assert [binding.cluster for binding in reading.bindings] == ["edge-1"]
+    assert [warning.code for warning in reading.warnings] == ["other-bindings"]
     assert (
         read_placement((OURS / "namespaced.yaml").read_bytes().split(b"---")[1]).name
         == "team/web"
@@ -237,7 +242,9 @@ def test_a_fault_names_its_line_in_the_file() -> None:
     with pytest.raises(InvalidManifest) as raised:
         parse_placement(document.data)
 
-    (error,) = attach_lines((document, one) for one in raised.value.errors)
+    (error,) = attach_lines(
+        (document, field_error) for field_error in raised.value.errors
+    )
     assert error.line == 8
 
 

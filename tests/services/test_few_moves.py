@@ -67,7 +67,9 @@ def skew() -> int:
     names = Binding.objects.exclude(state="Unscheduled").values_list(
         "cluster_name", flat=True
     )
-    regions = {one.name: one.labels["region"] for one in current_fleet().fleet}
+    regions = {
+        cluster.name: cluster.labels["region"] for cluster in current_fleet().fleet
+    }
     counts = Counter(dict.fromkeys(regions.values(), 0))
     counts.update(regions[name] for name in names)
     return max(counts.values()) - min(counts.values())

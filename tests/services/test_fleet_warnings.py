@@ -23,7 +23,9 @@ ZONES = fleet(*grouped("zone", a="a1 a2", b="b1"))
 
 
 def _codes(policy: PlacementPolicy) -> list[tuple[str, str]]:
-    return [(one.code, one.path) for one in fleet_warnings(Cycle(ZONES, policy))]
+    return [
+        (warning.code, warning.path) for warning in fleet_warnings(Cycle(ZONES, policy))
+    ]
 
 
 def test_a_policy_that_fits_the_fleet_has_none() -> None:
@@ -81,8 +83,10 @@ def test_labels_and_properties_that_no_cluster_has() -> None:
 
 def test_an_empty_fleet_says_only_that() -> None:
     assert [
-        one.code
-        for one in fleet_warnings(Cycle(fleet(), pick_n(1, spread=[spread("zone")])))
+        warning.code
+        for warning in fleet_warnings(
+            Cycle(fleet(), pick_n(1, spread=[spread("zone")]))
+        )
     ] == ["empty-fleet"]
 
 

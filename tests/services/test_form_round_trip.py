@@ -68,9 +68,9 @@ def test_every_row_that_is_added_can_be_taken_out_again(text: str) -> None:
         more = add_row(PlacementDraft.parse(text), group.name)
         rows = [
             row
-            for one in _form(more).all_groups
-            if one.name == group.name
-            for row in one.rows
+            for field_group in _form(more).all_groups
+            if field_group.name == group.name
+            for row in field_group.rows
         ]
         back = _data(remove_row(PlacementDraft.parse(more), rows[-1].name))
         assert back["metadata"] == _data(text)["metadata"]

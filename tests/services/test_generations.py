@@ -192,7 +192,7 @@ def test_other_objects_have_their_generation_too() -> None:
             read_manifest(row, row.document),
             read_manifest(resource, resource.content),
         )
-        return [one["metadata"]["generation"] for one in documents]
+        return [document["metadata"]["generation"] for document in documents]
 
     assert generations({}, is_changed=False) == [1, 1, 1]
     assert generations({"team": "shop"}, is_changed=False) == [1, 1, 1]

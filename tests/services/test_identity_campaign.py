@@ -270,8 +270,8 @@ class Campaign(ManyMembers):
 
     def confirm(self) -> None:
         """Confirm a removal: what it would take is not wanted any more, apart from what is placed."""
-        for one in waiting_removals():
-            key = one.placement_name, one.cluster_name
+        for removal in waiting_removals():
+            key = removal.placement_name, removal.cluster_name
             self.forgotten.pop(key, None)
             is_placed = Binding.objects.filter(
                 placement__full_name=key[0],
@@ -282,7 +282,9 @@ class Campaign(ManyMembers):
                 self.wanted[key] = self.hub_paths(key[0])
             else:
                 self.wanted.pop(key, None)
-            confirm_removal(one.cluster_name, one.placement_name, by=None, now=self.now)
+            confirm_removal(
+                removal.cluster_name, removal.placement_name, by=None, now=self.now
+            )
 
     def pass_some_time(self) -> None:
         for _ in range(self.random.choice((1, 3))):

@@ -111,7 +111,7 @@ def test_rows_show_what_happens_now_and_what_a_fresh_schedule_would_do(
 ) -> None:
     text, status = diff(folders, "-o", "json")
     document = json.loads(text)
-    rows = {one["placement"]: one for one in document["rows"]}
+    rows = {row["placement"]: row for row in document["rows"]}
     assert status == 0
     assert set(rows) == {"grows", "moved", "new", "old"}
     assert (rows["grows"]["joins"], rows["grows"]["leaves"]) == (["c", "d"], [])
@@ -216,13 +216,13 @@ def test_the_gate_of_the_checks_breaks_on_what_the_change_introduces_alone(
         write(folders[1], head)
         text, exit_status = diff(folders, "-o", "sarif")
         results = json.loads(text)["runs"][0]["results"]
-        errors = [one["ruleId"] for one in results if one["level"] != "note"]
+        errors = [result["ruleId"] for result in results if result["level"] != "note"]
         assert (errors, exit_status) == (rules, status), text
     write(folders[1], written("regoin", "zoen"))
     document = json.loads(diff(folders, "-o", "json")[0])
     [row] = document["rows"]
     assert ("S01", "error") in [
-        (one["rule"], one["severity"]) for one in row["findings"]
+        (finding["rule"], finding["severity"]) for finding in row["findings"]
     ]
     assert "- error S01, web: No cluster has the label zoen:" in diff(folders)[0]
     write(folders[1], {".fleetui.yaml": "gates: {checks: error}\n" + "overrides: []\n"})
@@ -375,7 +375,7 @@ def test_placements_of_two_kinds_with_one_name_have_a_row_each(tmp_path: Path) -
     rows = json.loads(diff((tmp_path / "base", tmp_path / "head"), "-o", "json")[0])[
         "rows"
     ]
-    assert [(one["placement"], one["after"]) for one in rows] == [
+    assert [(row["placement"], row["after"]) for row in rows] == [
         ("shop/web", 1),
         ("web", 1),
     ]
@@ -489,8 +489,8 @@ def test_revisions_of_git_with_a_rename_a_deletion_and_crlf(
     }
     head = repository(changed)
     rows = {
-        one["placement"]: one
-        for one in json.loads(run("--diff", base, head, "-o", "json")[0])["rows"]
+        row["placement"]: row
+        for row in json.loads(run("--diff", base, head, "-o", "json")[0])["rows"]
     }
     changes = {name: one["change"] for name, one in rows.items()}
     assert changes == {
@@ -500,7 +500,7 @@ def test_revisions_of_git_with_a_rename_a_deletion_and_crlf(
         "crlf": "added",
     }
     renamed, _ = run("--diff", base, head, "-o", "json", "--renames", "web=shop")
-    [shop] = [one for one in json.loads(renamed)["rows"] if one["placement"] == "shop"]
+    [shop] = [row for row in json.loads(renamed)["rows"] if row["placement"] == "shop"]
     assert (shop["change"], shop["joins"], shop["leaves"]) == ("edited", [], [])
     with patch.object(sources, "_parse", wraps=sources._parse) as parse:
         reader = BlobReader()
@@ -542,7 +542,9 @@ def test_a_comparison_of_5000_clusters_costs_at_most_two_simulations(
     demo = demo_of(5000, now=NOW)
     changed = [deepcopy(one) for one in demo.placements]
     edited = next(
-        one for one in changed if one["spec"]["policy"].get("numberOfClusters", 0) > 3
+        document
+        for document in changed
+        if document["spec"]["policy"].get("numberOfClusters", 0) > 3
     )
     edited["spec"]["policy"]["numberOfClusters"] -= 1
     for side, placements in (("base", demo.placements), ("head", changed)):

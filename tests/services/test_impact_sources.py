@@ -84,7 +84,7 @@ def members() -> list[dict[str, Any]]:
 
 
 def joins(document: dict[str, Any]) -> dict[str, int]:
-    return {one["placement"]: len(one["joins"]) for one in document["rows"]}
+    return {row["placement"]: len(row["joins"]) for row in document["rows"]}
 
 
 # --- foreign and unreadable files ---------------------------------------------------------------
@@ -181,11 +181,11 @@ def test_the_other_documents_of_an_unreadable_file_are_read(
     document, _, status = diff(base, head)
 
     assert (status, joins(document)) == (0, {"web": 1, "shop": 2})
-    assert {one["placement"]: one["line"] for one in document["rows"]} == {
+    assert {row["placement"]: row["line"] for row in document["rows"]} == {
         "web": 1,
         "shop": 9,
     }
-    assert [(one["file"], one["line"]) for one in document["notes"]] == [
+    assert [(note["file"], note["line"]) for note in document["notes"]] == [
         ("all.yaml", 7)
     ]
 
@@ -376,9 +376,11 @@ def test_a_change_in_an_overlay_alone_is_rendered(
     assert names <= {"PATH", "HOME", "LANG", "PWD", "OLDPWD", "SHLVL", "_"}
     assert "s3cret" not in environment
     assert (calls / "home").read_text() == "", "its home folder is empty"
-    folders = [Path(one) for one in (calls / "calls").read_text().splitlines()]
-    assert ["/".join(one.parts[-2:]) for one in folders] == ["overlays/prod"] * 2
-    assert not any(one.exists() for one in folders), "temporary checkouts are removed"
+    folders = [Path(line) for line in (calls / "calls").read_text().splitlines()]
+    assert ["/".join(folder.parts[-2:]) for folder in folders] == ["overlays/prod"] * 2
+    assert not any(folder.exists() for folder in folders), (
+        "temporary checkouts are removed"
+    )
 
 
 def test_what_is_equal_on_both_sides_is_rendered_once_and_foreign_kustomizations_never(

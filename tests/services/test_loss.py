@@ -124,7 +124,7 @@ def test_new_clusters_serve_those_that_lack_some(web: Placement) -> None:
     documents = [
         member_document(name, {"region": "south"}) for name in ("oldbadger", "palemoth")
     ]
-    foreseen = dry_run([ClusterSpec(one) for one in documents], now=NOW)
+    foreseen = dry_run([ClusterSpec(document) for document in documents], now=NOW)
 
     impact = impact_of([cluster_of(row) for _, row, _ in foreseen])
 
@@ -160,7 +160,7 @@ def test_foretells_what_the_scheduler_then_does(change: Callable[[], Any]) -> No
     }
     change()
     after = current_fleet().fleet
-    gone = tuple(one.name for one in after if one.is_leaving)
+    gone = tuple(cluster.name for cluster in after if cluster.is_leaving)
     run_later = {one: list(held) for one, held in names.items()}
 
     impact = _impact_of_change(before, after, gone)
@@ -171,7 +171,9 @@ def test_foretells_what_the_scheduler_then_does(change: Callable[[], Any]) -> No
     enqueue_affected_placements()
     run_due()
 
-    assert run_later == {one: placed(Placement.objects.get(name=one)) for one in names}
+    assert run_later == {
+        name: placed(Placement.objects.get(name=name)) for name in names
+    }
 
 
 def _changed(name: str, **changes: Any) -> Impact:

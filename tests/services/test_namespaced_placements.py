@@ -123,17 +123,20 @@ def test_equal_names_are_different_placements_everywhere(world: World) -> None:
     created = Event.objects.filter(kind="placement", verb="created")
     assert sorted(created.values_list("name", flat=True)) == names
     pause("shop/web", by=None, now=world.now)
-    assert [one.full_name for one in Placement.objects.exclude(paused_since=None)] == [
-        "shop/web"
-    ]
+    assert [
+        placement.full_name
+        for placement in Placement.objects.exclude(paused_since=None)
+    ] == ["shop/web"]
     delete_placement("bank/web", by=None, now=world.now)
     world.run(until=lambda: not Placement.objects.filter(full_name="bank/web").exists())
     assert sorted(Placement.objects.values_list("full_name", flat=True)) == names[1:]
     assert Binding.objects.filter(placement=named("web")).count() == 2
 
     assert find("web").placements == ("shop/web", "web")
-    assert [one.placement_name for one in find("shop/web 1").runs] == ["shop/web"]
-    assert [one.placement_name for one in find("web 1").runs] == ["web"]
+    assert [rollout.placement_name for rollout in find("shop/web 1").runs] == [
+        "shop/web"
+    ]
+    assert [rollout.placement_name for rollout in find("web 1").runs] == ["web"]
     pair = pair_named("c000 shop/web")
     assert pair is not None
     assert pair.placement == "shop/web"
@@ -155,7 +158,7 @@ def test_selects_what_is_in_its_namespace_and_nothing_else(world: World) -> None
     )
     world.work()
     latest = named("shop/all").resource_snapshots.get(is_latest=True)
-    assert [one[3] for one in latest.identities] == ["more", "settings"]
+    assert [identity[3] for identity in latest.identities] == ["more", "settings"]
     outside = {"group": "", "version": "v1", "kind": "Namespace", "name": "shop"}
     with pytest.raises(InvalidManifest) as refused:
         save(inside("outside", outside))
@@ -173,7 +176,9 @@ def test_waits_for_its_namespace_on_each_cluster(world: World) -> None:
     row = Binding.objects.filter(placement=named("shop/web")).first()
     assert row is not None
     assert row.phase == "failed"
-    assert [one["message"] for one in row.failed_objects] == [MISSING]
+    assert [failed_object["message"] for failed_object in row.failed_objects] == [
+        MISSING
+    ]
 
     save(placement_document("spaces", BOTH))
     world.run(
@@ -220,7 +225,7 @@ def test_a_staged_run_is_of_its_namespace(world: World) -> None:
         apply_documents(
             read_documents(_text(run_document("one"))), by=None, now=world.now
         )
-    assert [one.path for one in refused.value.errors] == [
+    assert [error.path for error in refused.value.errors] == [
         "spec.stagedRolloutStrategyName"
     ]
 
@@ -310,14 +315,16 @@ def sizes(full_name: str) -> set[str]:
     )
     cache, clusters = (
         ManifestCache(),
-        {one.name: one for one in MemberCluster.objects.all()},
+        {cluster.name: cluster for cluster in MemberCluster.objects.all()},
     )
     values = set()
     for row in rows:
         manifests = cache.of(row, clusters[row.cluster_name])
         assert not isinstance(manifests, OverrideFailed)
         values |= {
-            one["data"]["size"] for one in manifests if one["kind"] == "ConfigMap"
+            manifest["data"]["size"]
+            for manifest in manifests
+            if manifest["kind"] == "ConfigMap"
         }
     assert rows
     return values
@@ -357,9 +364,9 @@ def test_evictions_and_drains_leave_it_where_it_is(world: World) -> None:
 def test_an_export_applied_again_changes_nothing(tmp_path: Path) -> None:
     all_joined("a")
     written = [
-        one
-        for one in documents_in((OURS / "namespaced.yaml").read_bytes())
-        if one["kind"]
+        document
+        for document in documents_in((OURS / "namespaced.yaml").read_bytes())
+        if document["kind"]
         != "ApprovalRequest"  # which there is only while a run waits for it
     ]
     apply_documents(
@@ -374,7 +381,7 @@ def test_an_export_applied_again_changes_nothing(tmp_path: Path) -> None:
     }
     for noun, kind in kinds.items():
         assert exported(noun, "--no-status") == [
-            one for one in written if one["kind"] == kind
+            document for document in written if document["kind"] == kind
         ]
         (tmp_path / noun).write_text(run("export", noun)[0])
     out, _ = run(
@@ -382,12 +389,14 @@ def test_an_export_applied_again_changes_nothing(tmp_path: Path) -> None:
     )
     assert {line.rpartition(" ")[2] for line in out.splitlines()} == {"unchanged"}
     assert [
-        one["metadata"]["namespace"]
-        for one in documents_in(run("export", "placements", "team/web")[0])
+        document["metadata"]["namespace"]
+        for document in documents_in(run("export", "placements", "team/web")[0])
     ]
     with pytest.raises(CommandError, match="no placement is named 'web'"):
         run("export", "placements", "web")
-    [conditions] = [one["status"]["conditions"] for one in exported("placements")]
+    [conditions] = [
+        document["status"]["conditions"] for document in exported("placements")
+    ]
     assert conditions[0]["type"] == "ResourcePlacementScheduled"
 
 

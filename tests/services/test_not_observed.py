@@ -177,8 +177,8 @@ def test_rest_says_it(client: Client) -> None:
         found: dict[str, Any] = rest.get(f"/api/v1/{path}").json()
         return found
 
-    seconds = [one["notObservedSeconds"] for one in get("clusters")["items"]]
-    assert [one // 10 for one in seconds] == [21, 21, 21]
+    seconds = [item["notObservedSeconds"] for item in get("clusters")["items"]]
+    assert [second // 10 for second in seconds] == [21, 21, 21]
     [one] = get("placements")["items"]
     assert (one["health"]["word"], one["health"]["counts"]["notObserved"]) == (
         "Unknown",
@@ -201,7 +201,11 @@ def test_metrics_and_notifications_say_it() -> None:
     now = datetime.now(UTC)
     observed_at(now - 3 * MINUTE)
     registry = metrics_registry(now=now)
-    samples = {one.name: one for family in registry.collect() for one in family.samples}
+    samples = {
+        sample.name: sample
+        for family in registry.collect()
+        for sample in family.samples
+    }
     assert samples["fleetui_clusters_not_observed"].value == 3
 
     FleetState.objects.update(observing_since=now - MINUTE)

@@ -130,7 +130,9 @@ def test_the_end_of_a_problem_cancels_nothing_that_was_sent(sent: list[str]) -> 
 
     table = NotificationDelivery._meta.db_table
     assert len(sent) == 1
-    assert not [one for one in queries if one["sql"].startswith(f'UPDATE "{table}"')]
+    assert not [
+        query for query in queries if query["sql"].startswith(f'UPDATE "{table}"')
+    ]
 
 
 def test_reminders_come_at_their_interval(sent: list[str]) -> None:

@@ -132,7 +132,9 @@ def test_entries_with_nothing_in_them_are_left_out_with_a_warning() -> None:
     saved = save_placement(document, by=None, now=NOW)
 
     messages = {
-        one.path: one.message for one in saved.warnings if one.code == "empty-entry"
+        warning.path: warning.message
+        for warning in saved.warnings
+        if warning.code == "empty-entry"
     }
     assert messages == {
         "spec.predicates[0]": "empty entry, requires nothing: ignored",
@@ -264,10 +266,14 @@ def test_without_resources_it_says_how_to_select_some() -> None:
         with_resources(ocm_document("other"), NAMESPACE), by=None, now=NOW
     )
 
-    (warning,) = [one for one in saved.warnings if one.code == "no-resources"]
+    (warning,) = [
+        manifest_warning
+        for manifest_warning in saved.warnings
+        if manifest_warning.code == "no-resources"
+    ]
     assert warning.path == 'metadata.annotations["fleetui.io/resource-selectors"]'
     assert "no resources are placed" in warning.message
-    assert [one.code for one in selected.warnings] == []
+    assert [manifest_warning.code for manifest_warning in selected.warnings] == []
 
 
 @pytest.mark.parametrize(
@@ -336,7 +342,7 @@ def test_what_is_wrong_has_its_place_in_the_document(
 ) -> None:
     apply_resources([namespace("shop")], by=None, now=NOW)
 
-    assert (path, code) in [(one.path, one.code) for one in faults_of(document)]
+    assert (path, code) in [(fault.path, fault.code) for fault in faults_of(document)]
 
 
 def test_all_parts_are_looked_at_before_it_is_refused() -> None:
@@ -366,8 +372,8 @@ def test_one_name_in_two_namespaces_and_without_one() -> None:
         save_placement(document, by=None, now=NOW)
     run_due()
 
-    rows = {one.full_name: one for one in Placement.objects.all()}
-    assert {name: one.document for name, one in rows.items()} == {
+    rows = {placement.full_name: placement for placement in Placement.objects.all()}
+    assert {name: placement.document for name, placement in rows.items()} == {
         "blue/web": written[0],
         "green/web": written[1],
         "web": written[2],
@@ -414,10 +420,10 @@ def test_one_beside_a_placement_of_its_name_has_a_full_name_of_its_own() -> None
     saved = dict(Placement.objects.values_list("full_name", "document"))
     assert saved == dict(zip(names, map(stored_document, documents), strict=True))
     hubs_own = "0123456789"
-    assert len({inventory_name(hubs_own, one) for one in names}) == 5
+    assert len({inventory_name(hubs_own, name) for name in names}) == 5
     assert all(
-        re.fullmatch(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", inventory_name(hubs_own, one))
-        for one in names
+        re.fullmatch(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", inventory_name(hubs_own, name))
+        for name in names
     )
 
     store(ocm_document("web", namespace="blue", numberOfClusters=3))
@@ -601,7 +607,7 @@ def test_a_fault_in_a_file_has_its_line_and_nothing_is_applied(tmp_path: Path) -
     file = tmp_path / "bad.yaml"
     file.write_text(f"{dump_yaml(namespace('shop'))}---\n{text}")
     line = next(
-        at for at, one in enumerate(file.read_text().splitlines(), 1) if "many" in one
+        at for at, line in enumerate(file.read_text().splitlines(), 1) if "many" in line
     )
 
     pattern = rf"spec\.numberOfClusters \(line {line}\): Placement shop: "

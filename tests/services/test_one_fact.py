@@ -43,7 +43,9 @@ def in_inbox(reader: User, kind: ProblemKind) -> int:
 def to_notify(kind: ProblemKind, *, now: datetime) -> int:
     rule = NotificationRule(events=[kind], active_since=now)
     evaluate(now=now)
-    return sum(matches(rule, one) for one in Problem.objects.filter(ended_at=None))
+    return sum(
+        matches(rule, problem) for problem in Problem.objects.filter(ended_at=None)
+    )
 
 
 def numbers_of_unfulfilled(reader: User, client: Client) -> dict[str, int]:
@@ -59,7 +61,7 @@ def numbers_of_unfulfilled(reader: User, client: Client) -> dict[str, int]:
         "inbox": in_inbox(reader, ProblemKind.PLACEMENT_NOT_FULFILLED),
         "notifications": to_notify(ProblemKind.PLACEMENT_NOT_FULFILLED, now=NOW),
         "counts": counts().unfulfilled,
-        "overview": sum(one.key.startswith("placement/") for one in causes),
+        "overview": sum(cause.key.startswith("placement/") for cause in causes),
         "metrics": metrics.count(
             'fleetui_placements{hub="local",state="unfulfilled"} 1.0'
         ),
@@ -87,7 +89,9 @@ def test_a_placement_that_is_being_deleted_wants_no_clusters(
     delete_placement("web", by=reader, now=NOW)
 
     assert set(numbers_of_unfulfilled(reader, client).values()) == {0}
-    assert [one.full_name for one in placements_matching(PlacementFilter())] == ["web"]
+    assert [
+        placement.full_name for placement in placements_matching(PlacementFilter())
+    ] == ["web"]
 
 
 def test_a_run_that_is_stopped_at_its_gate_waits_for_no_approval() -> None:
@@ -123,7 +127,7 @@ def test_a_placement_that_needs_a_staged_run_is_to_act_on() -> None:
         problems = compare(now=world.now)
         found = attention(ana, snoozes={}, now=world.now, problems=problems)
         items = found.in_section(AttentionSection.APPROVE)
-        return [(one.title, one.details) for one in items]
+        return [(item.title, item.details) for item in items]
 
     words = "The current revision is started on 0 of 2 clusters."
     assert to_act_on() == [("web: needs a staged run", words)]

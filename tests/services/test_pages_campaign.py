@@ -84,7 +84,10 @@ class ComparedCampaign(Campaign):
 
     def of_placements(self) -> Iterator[str]:
         """REST, list and page agree about a placement; what is called available is on its cluster."""
-        listed = {one["name"]: one["health"] for one in self.items("placements")}
+        listed = {
+            document["name"]: document["health"]
+            for document in self.items("placements")
+        }
         page = text_of(self.reader, "/placements/")
         found = held_versions()
         for row in Placement.objects.all():
@@ -106,11 +109,14 @@ class ComparedCampaign(Campaign):
                 if summary not in text:
                     yield f"{row}: the {place} does not say {summary}"
             selected = row.bindings.exclude(state=BindingState.UNSCHEDULED)
-            for one in selected.filter(
+            for binding in selected.filter(
                 phase=Phase.AVAILABLE, cluster_name__in=members_without_faults()
             ):
-                if found.get((one.cluster_name, row.full_name)) != one.applied_version:
-                    yield f"{row} is not on {one.cluster_name}, where it is available"
+                if (
+                    found.get((binding.cluster_name, row.full_name))
+                    != binding.applied_version
+                ):
+                    yield f"{row} is not on {binding.cluster_name}, where it is available"
             count = selected.filter(phase=Phase.AVAILABLE).count()
             if (
                 health["counts"]["available"]
@@ -121,27 +127,27 @@ class ComparedCampaign(Campaign):
     def of_clusters(self) -> Iterator[str]:
         """REST and pages list the same clusters, each with the bindings that it has."""
         names = set(MemberCluster.objects.values_list("name", flat=True))
-        if {one["name"] for one in self.items("clusters")} != names:
+        if {document["name"] for document in self.items("clusters")} != names:
             yield f"REST does not list {names}"
         page = self.reader.get("/clusters/").content.decode()
         for name in names:
             if name not in page:
                 yield f"{name} is not in the list of clusters"
             own = self.reader.get(f"/clusters/{name}/").content.decode()
-            for one in Binding.objects.filter(cluster_name=name).exclude(
+            for binding in Binding.objects.filter(cluster_name=name).exclude(
                 state=BindingState.UNSCHEDULED
             ):
-                if f"/placements/{one.placement.full_name}/" not in own:
-                    yield f"the page of {name} does not list {one.placement.full_name}"
+                if f"/placements/{binding.placement.full_name}/" not in own:
+                    yield f"the page of {name} does not list {binding.placement.full_name}"
 
     def of_totals(self) -> Iterator[str]:
         """Metrics and REST count as many placements of a state; the inbox has those that are degraded."""
         text = self.reader.get("/metrics").content.decode()
         gauges = {
             sample.labels.get("state"): sample.value
-            for one in text_string_to_metric_families(text)
-            if one.name == "fleetui_placements"
-            for sample in one.samples
+            for metric in text_string_to_metric_families(text)
+            if metric.name == "fleetui_placements"
+            for sample in metric.samples
         }
         for state in (PlacementFilterState.DEGRADED, PlacementFilterState.UNFULFILLED):
             rows = placements_matching(PlacementFilter(state=state))

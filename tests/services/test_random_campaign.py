@@ -464,11 +464,11 @@ class Campaign(RuleBasedStateMachine):
         for row in Placement.objects.filter(pk__in=healths):
             if healths[row.pk].level is HealthLevel.HEALTHY:
                 bindings = row.bindings.exclude(state=BindingState.UNSCHEDULED)
-                for one in bindings:
-                    assert (one.phase, one.cluster_name in reachable) == (
+                for binding in bindings:
+                    assert (binding.phase, binding.cluster_name in reachable) == (
                         Phase.AVAILABLE,
                         True,
-                    ), (row, one)
+                    ), (row, binding)
 
     def teardown(self) -> None:
         try:
@@ -607,19 +607,21 @@ def check_limits(row: Placement, actions: Sequence[Action]) -> None:
         membership=Membership.LEAVING
     )
     reachable = set(members.values_list("name", flat=True))
-    bindings = {one.cluster_name: one for one in row.bindings.all()}
+    bindings = {binding.cluster_name: binding for binding in row.bindings.all()}
     chosen = row.document["spec"]["strategy"]["rollingUpdate"]
     available = {
         name
-        for name, one in bindings.items()
-        if one.phase == Phase.AVAILABLE and name in reachable
+        for name, binding in bindings.items()
+        if binding.phase == Phase.AVAILABLE and name in reachable
     }
     holding = {
         name
-        for name, one in bindings.items()
-        if Phase(one.phase) not in EMPTY and name in reachable
+        for name, binding in bindings.items()
+        if Phase(binding.phase) not in EMPTY and name in reachable
     }
-    selected = sum(one.state != BindingState.UNSCHEDULED for one in bindings.values())
+    selected = sum(
+        binding.state != BindingState.UNSCHEDULED for binding in bindings.values()
+    )
     policy = row.document["spec"].get("policy") or {}
     required = policy.get("numberOfClusters", selected)
 

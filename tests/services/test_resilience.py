@@ -46,7 +46,8 @@ def completed(**chosen: Any) -> ResilienceReport:
 def content(row: ResilienceReport) -> tuple[Any, ...]:
     """Return everything that a report says."""
     losses = {
-        (one.level, one.value, one.variant): cells_of(one) for one in row.losses.all()
+        (loss.level, loss.value, loss.variant): cells_of(loss)
+        for loss in row.losses.all()
     }
     columns = (
         "placement",
@@ -70,10 +71,19 @@ def test_the_report_says_what_the_what_if_analysis_says() -> None:
         for variant, impact in impacts.items():
             loss = row.losses.get(level="region", value=value, variant=variant)
             cells = cells_of(loss)
-            inside = [one for one in impact.rows if one.inside]
-            assert {names[one.placement]: one.counts for one in inside} == cells
-            assert loss.lost == sum(one.lost for one in cells.values())
-            assert loss.unfulfilled == sum(one.is_unfulfilled for one in cells.values())
+            inside = [
+                placement_loss
+                for placement_loss in impact.rows
+                if placement_loss.inside
+            ]
+            assert {
+                names[placement_loss.placement]: placement_loss.counts
+                for placement_loss in inside
+            } == cells
+            assert loss.lost == sum(cell.lost for cell in cells.values())
+            assert loss.unfulfilled == sum(
+                cell.is_unfulfilled for cell in cells.values()
+            )
 
 
 def test_a_run_that_was_killed_resumes_with_the_same_result() -> None:
@@ -141,7 +151,7 @@ def test_pairs_of_domains_are_losses_of_both() -> None:
     row = completed(keys=["region", "region+region"])
     assert list(row.totals) == ["cluster", "region", "region+region"]
     losses = row.losses.filter(level="region+region", variant="leave")
-    assert {one.value for one in losses} == {
+    assert {loss.value for loss in losses} == {
         *(
             "east+north",
             "east+south",
@@ -153,13 +163,13 @@ def test_pairs_of_domains_are_losses_of_both() -> None:
     }
     for pair in losses:
         singles = [
-            cells_of(row.losses.get(level="region", variant="leave", value=one))
-            for one in pair.value.split("+")
+            cells_of(row.losses.get(level="region", variant="leave", value=part))
+            for part in pair.value.split("+")
         ]
         for key, cell in cells_of(pair).items():
-            alone = [one[key] for one in singles if key in one]
-            assert cell.kept <= min(one.kept for one in alone)
-            assert cell.is_bad >= any(one.is_empty for one in alone)
+            alone = [single[key] for single in singles if key in single]
+            assert cell.kept <= min(counts.kept for counts in alone)
+            assert cell.is_bad >= any(counts.is_empty for counts in alone)
     assert loss_name("region+region", "east+west") == "region=east and region=west"
     assert (
         what_if_query("region+region", "east+west", "leave")["label"]
@@ -173,12 +183,12 @@ def test_unknown_keys_and_variants_are_refused() -> None:
     load_nine()
     with pytest.raises(InvalidManifest) as refused:
         start_report(keys=["nowhere"], variants=["explode"], by=None, now=NOW)
-    assert [one.path for one in refused.value.errors] == ["variants[0]", "keys[0]"]
+    assert [error.path for error in refused.value.errors] == ["variants[0]", "keys[0]"]
     for at in range(22):
         joined(f"more{at}", rack=f"r{at}")
     with pytest.raises(InvalidManifest) as refused:
         start_report(keys=["rack", "rack+rack", "region+rack"], by=None, now=NOW)
-    assert [(one.path, one.code) for one in refused.value.errors] == [
+    assert [(error.path, error.code) for error in refused.value.errors] == [
         ("keys[1]", "too-many"),
         ("keys[2]", "unsatisfiable"),
     ]

@@ -34,7 +34,9 @@ SHOP = ("", "Namespace", "", "shop")
 
 def applied(*documents: dict[str, Any]) -> list[OperationResult]:
     """Apply documents and return the result of each."""
-    return [one.result for one in apply_resources(documents, by=None, now=NOW)]
+    return [
+        resource.result for resource in apply_resources(documents, by=None, now=NOW)
+    ]
 
 
 def latest_snapshot() -> ResourceSnapshot:
@@ -68,7 +70,7 @@ def test_an_object_needs_its_namespace() -> None:
     with pytest.raises(InvalidManifest) as caught:
         apply_resource(config_map("web"), by=None, now=NOW)
 
-    assert [(one.path, one.code) for one in caught.value.errors] == [
+    assert [(error.path, error.code) for error in caught.value.errors] == [
         ("metadata.namespace", "not-on-the-hub")
     ]
     assert not Resource.objects.exists()

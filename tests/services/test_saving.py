@@ -289,7 +289,9 @@ def test_apply_strategy_warns_while_some_cluster_does_not_act_on_it() -> None:
     path = "spec.strategy.applyStrategy"
 
     def warned() -> bool:
-        return path in {one.path for one in warnings_of(parse_placement(document))}
+        return path in {
+            warning.path for warning in warnings_of(parse_placement(document))
+        }
 
     assert warned()
     joined("one")

@@ -124,8 +124,8 @@ class TestOutputs:
         assert [one["winner"] for one in document["rounds"]] == PICKS
         assert len(document["outcomes"]) == 9
         assert all(
-            sum(reason["deciding"] for reason in one["reasons"]) == 1
-            for one in document["outcomes"]
+            sum(reason["deciding"] for reason in outcome["reasons"]) == 1
+            for outcome in document["outcomes"]
         )
 
     def test_a_round_shows_groups_skew_and_what_decided(self) -> None:
@@ -162,7 +162,10 @@ class TestOutputs:
             -1001,
         )
         assert (last["decidedBy"], last["preferred"]) == ("topology", [20, 0])
-        assert [one["score"] for one in last["constraints"]] == [-1, -1000]
+        assert [constraint["score"] for constraint in last["constraints"]] == [
+            -1,
+            -1000,
+        ]
 
     @pytest.mark.nightly
     def test_yaml_holds_what_json_holds(self) -> None:
@@ -281,7 +284,9 @@ class TestClusters:
 
         document = json.loads(run.output)
         assert document["picked"] == ["a"]
-        late = next(one for one in document["outcomes"] if one["cluster"] == "late")
+        late = next(
+            outcome for outcome in document["outcomes"] if outcome["cluster"] == "late"
+        )
         assert late["outcome"] == "not eligible"
         assert late["reasons"][0]["facts"]["kind"] == "staleHeartbeat"
 
@@ -315,9 +320,9 @@ class TestClusters:
         )
 
         assert json.loads(lenient.output)["picked"] == ["a"]
-        assert [one["code"] for one in json.loads(lenient.output)["warnings"]] == [
-            "no-status"
-        ]
+        assert [
+            warning["code"] for warning in json.loads(lenient.output)["warnings"]
+        ] == ["no-status"]
         assert json.loads(strict.output)["picked"] == []
 
     def test_a_file_without_a_member_cluster_is_refused(self, write: Any) -> None:
@@ -381,7 +386,9 @@ class TestBindings:
             [],
         )
         assert (
-            next(one for one in document["outcomes"] if one["cluster"] == "a")["stays"]
+            next(
+                outcome for outcome in document["outcomes"] if outcome["cluster"] == "a"
+            )["stays"]
             is True
         )
 
@@ -404,7 +411,9 @@ class TestBindings:
         )
 
         assert document["kept"] == ["a"]
-        assert [one["code"] for one in document["warnings"]] == ["other-bindings"]
+        assert [warning["code"] for warning in document["warnings"]] == [
+            "other-bindings"
+        ]
 
     def test_a_binding_that_is_being_deleted_does_not_count(self, write: Any) -> None:
         deleting = hub_binding("a", "web-0")
@@ -456,7 +465,7 @@ class TestStatus:
         assert json.loads(failed.output)["condition"] is None
         assert warned.status == 0
         assert "malformed-property" in [
-            one["code"] for one in json.loads(warned.output)["warnings"]
+            warning["code"] for warning in json.loads(warned.output)["warnings"]
         ]
 
     def test_faults_of_all_files_are_reported_at_once_with_path_and_line(
@@ -775,7 +784,7 @@ class TestSemantics:
             "affinityScore": 100.0,
         }
         assert fleet["picked"][0] == "a2"
-        assert "left-out" in [one["code"] for one in fleet["warnings"]]
+        assert "left-out" in [warning["code"] for warning in fleet["warnings"]]
 
     def test_the_example_document_is_compared_with_what_the_others_leave_out(
         self,

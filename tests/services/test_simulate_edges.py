@@ -201,7 +201,7 @@ def test_every_option_that_other_semantics_lack_is_reported() -> None:
     ).warnings
 
     words = "unsetPolicy, Steady, Balance and ResourceAllocatableMemory; ignored"
-    assert [one.message for one in warnings if one.path == "spec"] == [
+    assert [warning.message for warning in warnings if warning.path == "spec"] == [
         f"fleet semantics have no equivalent of {words}"
     ]
 
@@ -412,5 +412,7 @@ def test_affinity_rows_are_carried_over_in_the_place_of_preferred_terms() -> Non
 
     carried = translate(placement_input(parse_placement(document)), Semantics.FLEET)
 
-    assert [one.weight for one in carried.policy.preferred_terms] == [20]
-    assert any("replaced by" in one.message for one in carried.warnings)
+    assert [
+        preferred_term.weight for preferred_term in carried.policy.preferred_terms
+    ] == [20]
+    assert any("replaced by" in warning.message for warning in carried.warnings)

@@ -504,9 +504,9 @@ def test_all_say_the_same_about_a_placement(reader: Client, name: str) -> None:
     families = text_string_to_metric_families(reader.get("/metrics").content.decode())
     gauges = {
         sample.labels.get("state"): sample.value
-        for one in families
-        if one.name == "fleetui_placements"
-        for sample in one.samples
+        for family in families
+        if family.name == "fleetui_placements"
+        for sample in family.samples
     }
     assert (gauges["degraded"], gauges["unfulfilled"]) == (is_degraded, is_unfulfilled)
 
@@ -646,7 +646,7 @@ def test_all_say_the_same_about_a_cluster(reader: Client, name: str) -> None:
     for address in ("/clusters/c001/", f"/clusters/?state={expected.state}"):
         assert expected.word in text_of(reader, address), address
     problems = Problem.objects.filter(ended_at=None, noun="cluster", name="c001")
-    assert [one.level for one in problems] == (
+    assert [problem.level for problem in problems] == (
         [expected.level] if expected.level else []
     )
     attention = reader.get("/api/v1/overview").json()["attention"]

@@ -160,8 +160,12 @@ def test_a_soak_ends_with_a_bounded_database(
 
     early, late = sizes[: hours // 2], sizes[hours // 2 :]
     grown = {
-        name: (max(one[name] for one in early), max(one[name] for one in late))
+        name: (
+            max(counter[name] for counter in early),
+            max(counter[name] for counter in late),
+        )
         for name in sizes[-1]
-        if max(one[name] for one in late) > 1.05 * max(one[name] for one in early) + 2
+        if max(counter[name] for counter in late)
+        > 1.05 * max(counter[name] for counter in early) + 2
     }
     assert grown == {}

@@ -35,7 +35,10 @@ def skews(name: str) -> list[Skew]:
 
 def stale() -> dict[str, dict[str, str]]:
     """Return the placements with stale picks, and these with why."""
-    found = {one.name: stale_picks_of(one) for one in Placement.objects.all()}
+    found = {
+        placement.name: stale_picks_of(placement)
+        for placement in Placement.objects.all()
+    }
     return {name: picks for name, picks in found.items() if picks}
 
 
@@ -108,8 +111,8 @@ def test_outdated_are_the_clusters_that_the_preview_of_rescheduling_would_leave(
     refresh_staleness(now=NOW)
 
     left = {
-        one.name: fresh_schedule(one).leaves
-        for one in Placement.objects.order_by("name")
+        placement.name: fresh_schedule(placement).leaves
+        for placement in Placement.objects.order_by("name")
     }
     found = {name: list(picks) for name, picks in stale().items()}
     assert found == {name: list(names) for name, names in left.items() if names}

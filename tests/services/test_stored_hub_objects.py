@@ -105,7 +105,8 @@ def put(*objects: Mapping[str, Any], now: datetime = NOW) -> list[tuple[str, str
     outcome = import_members(found, kinds_of=kinds_for, by=None, now=now)
     enqueue_affected_placements()
     return [
-        (one.name, str(one.result)) for one in (*outcome.clusters, *outcome.objects)
+        (result.name, str(result.result))
+        for result in (*outcome.clusters, *outcome.objects)
     ]
 
 
@@ -135,7 +136,7 @@ def recorded_cases() -> Iterator[Plain]:
         spec = case["placement"]["spec"]
         reads = json.dumps([spec, case["objects"]])
         words = ("AddOn", "tolerationSeconds", "celSelector", "clusterSelector")
-        if "ManagedCluster" in kinds and any(one in reads for one in words):
+        if "ManagedCluster" in kinds and any(word in reads for word in words):
             yield case
 
 
@@ -200,7 +201,9 @@ def test_a_cluster_outside_of_its_sets_is_explained() -> None:
 
     row = save(placement())
     decision = Decision.objects.get(placement=row)
-    (outside,) = [one for one in outcomes_of(decision) if one.cluster == "b"]
+    (outside,) = [
+        outcome for outcome in outcomes_of(decision) if outcome.cluster == "b"
+    ]
 
     assert outside.reasons[0].code is ReasonCode.NOT_IN_CLUSTER_SET
     assert outside.reasons[0].facts == {"sets": ["prod"], "leaving": False}
@@ -245,7 +248,7 @@ def test_the_end_of_a_score_is_due_and_decides_again() -> None:
 
     assert (before, at_its_end) == (0, ["a"])
     assert (after, placed(row)) == (1, ["b"])
-    assert [fault_of(one.record) for one in decisions] == ["", ""]
+    assert [fault_of(decision.record) for decision in decisions] == ["", ""]
     row.refresh_from_db()
     assert row.trigger == "a score or a toleration ended"
     assert row.decide_again_at is None
@@ -297,9 +300,9 @@ def test_what_is_missing_is_a_warning_before_saving_and_names_it() -> None:
 
     shown = preview(parse_placement(draft))
     warned = {
-        (one.code, one.path): one.message
-        for one in shown.warnings
-        if one.code in ("missing-object", "missing-score")
+        (warning.code, warning.path): warning.message
+        for warning in shown.warnings
+        if warning.code in ("missing-object", "missing-score")
     }
     put(score("b", 7), of_hub("ManagedClusterSet", "gone", spec={}))
     put(of_hub("ManagedClusterSetBinding", "gone", "apps", spec={}))
@@ -316,7 +319,9 @@ def test_what_is_missing_is_a_warning_before_saving_and_names_it() -> None:
             "no timeAdded of the taint on 1 cluster (a): it is not tolerated"
         ),
     }
-    assert not [one for one in again.warnings if one.code == "missing-object"]
+    assert not [
+        warning for warning in again.warnings if warning.code == "missing-object"
+    ]
 
 
 def test_the_import_keeps_what_it_does_not_name() -> None:
@@ -340,9 +345,9 @@ def test_scores_of_another_fleet_are_not_stored() -> None:
 
     outcome = import_members(found, kinds_of=kinds_for, by=None, now=NOW)
 
-    assert [(one.name, one.detail) for one in outcome.objects] == [
-        ("scores of z", "not stored: the cluster is not in the fleet")
-    ]
+    assert [
+        (join_result.name, join_result.detail) for join_result in outcome.objects
+    ] == [("scores of z", "not stored: the cluster is not in the fleet")]
 
 
 def test_a_set_that_no_placement_could_be_decided_by_is_refused() -> None:

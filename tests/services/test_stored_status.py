@@ -283,11 +283,11 @@ def wrongly_stored(now: datetime) -> dict[str, Any]:
     for state, expected in (
         (
             PlacementFilterState.HEALTHY,
-            {pk for pk, one in fresh.items() if one.level == "healthy"},
+            {pk for pk, health in fresh.items() if health.level == "healthy"},
         ),
         (
             PlacementFilterState.DEGRADED,
-            {pk for pk, one in fresh.items() if one.is_degraded},
+            {pk for pk, health in fresh.items() if health.is_degraded},
         ),
     ):
         listed = placements_matching(PlacementFilter(state=state))
@@ -359,7 +359,7 @@ def test_a_reader_sees_what_a_user_did_at_once_and_what_a_worker_did_after_the_s
     assert (level(), open_problems(now=NOW + SECOND)) == ("healthy", [])
     compare_due(now=NOW + SECOND)
     assert level() == "failed"
-    assert [one.kind for one in open_problems(now=NOW + SECOND)] == [
+    assert [problem.kind for problem in open_problems(now=NOW + SECOND)] == [
         "placement-degraded"
     ]
 

@@ -69,7 +69,7 @@ def outside(kind: str, name: str, *, version: str = "scheduling.k8s.io/v1") -> D
 def envelope(*wrapped: Document, in_: str = "", name: str = "wrap") -> Document:
     kind = "ResourceEnvelope" if in_ else "ClusterResourceEnvelope"
     metadata = {"name": name, **({"namespace": in_} if in_ else {})}
-    data = {f"object-{number}": one for number, one in enumerate(wrapped)}
+    data = {f"object-{number}": document for number, document in enumerate(wrapped)}
     version = "placement.kubernetes-fleet.io/v1beta1"
     return {"apiVersion": version, "kind": kind, "metadata": metadata, "data": data}
 
@@ -92,7 +92,7 @@ def select(kind: str, name: str = "", *, group: str = "", **labels: str) -> Docu
 
 
 def requiring(*terms: Document, kind: str = "PickAll", **more: Any) -> Document:
-    required = {"clusterSelectorTerms": [{"labelSelector": one} for one in terms]}
+    required = {"clusterSelectorTerms": [{"labelSelector": term} for term in terms]}
     affinity = {
         "clusterAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}
     }
@@ -149,7 +149,7 @@ def check_refused(change: Change, *reasons: str) -> None:
 
 def apply(ben: User, *documents: Document) -> object:
     return apply_resources(
-        [of("blue", one) for one in documents], by=fresh(ben), now=NOW
+        [of("blue", document) for document in documents], by=fresh(ben), now=NOW
     )
 
 
@@ -612,9 +612,9 @@ def test_a_review_says_what_the_grant_does_not_include(ben: User) -> None:
     reason = "The grant of team=blue does not include the namespace shop."
     assert reason in page
     warnings = [
-        one["message"]
-        for one in preview.json()["warnings"]
-        if one["code"] == "forbidden"
+        warning["message"]
+        for warning in preview.json()["warnings"]
+        if warning["code"] == "forbidden"
     ]
     assert len(warnings) == 1
     assert reason in warnings[0]

@@ -56,7 +56,7 @@ def results_of(*arguments: str) -> set[str]:
 def statements_of(*arguments: str) -> list[str]:
     with CaptureQueriesContext(connection) as queries:
         assert results_of(*arguments) == {"unchanged"}
-    return [one["sql"] for one in queries.captured_queries]
+    return [query["sql"] for query in queries.captured_queries]
 
 
 @pytest.mark.django_db(transaction=True)
@@ -67,8 +67,10 @@ def test_unchanged_documents_open_no_transaction(tmp_path: Path) -> None:
 
     statements = statements_of("apply", "-f", path)
 
-    assert [one for one in statements if not one.startswith("SELECT")] == []
-    assert [one for one in statements if "FOR UPDATE" in one] == []
+    assert [
+        statement for statement in statements if not statement.startswith("SELECT")
+    ] == []
+    assert [statement for statement in statements if "FOR UPDATE" in statement] == []
 
 
 @pytest.mark.django_db(transaction=True)
@@ -80,9 +82,9 @@ def test_importing_unchanged_clusters_opens_no_transaction(tmp_path: Path) -> No
         run("import_clusters", path)
 
     assert [
-        one["sql"]
-        for one in queries.captured_queries
-        if not one["sql"].startswith("SELECT")
+        query["sql"]
+        for query in queries.captured_queries
+        if not query["sql"].startswith("SELECT")
     ] == []
 
 
@@ -113,7 +115,9 @@ def test_an_export_of_imported_clusters_is_unchanged_also_one_by_one(
         (tmp_path / "export").write_text(run("export", "clusters", *names)[0])
         assert results_of("apply", "-f", str(tmp_path / "export")) == {"unchanged"}
     late = next(
-        one for one in exported("clusters") if one["metadata"]["name"] == "late"
+        document
+        for document in exported("clusters")
+        if document["metadata"]["name"] == "late"
     )
     assert late["status"]["agentStatus"][0][
         "lastReceivedHeartbeat"

@@ -234,7 +234,7 @@ def test_the_attention_list_counts_several(
 
     found = attention(None, snoozes={}, now=datetime.now(UTC))
 
-    [one] = [each for each in found.items if each.key.startswith("clusters/")]
+    [one] = [item for item in found.items if item.key.startswith("clusters/")]
     assert (one.level, one.name, one.since) == (
         "attention",
         "1 cluster unhealthy",
@@ -242,7 +242,7 @@ def test_the_attention_list_counts_several(
     )
     assert one.message == "By own report; not selected after 5m of it: c001."
     assert one.path == "/clusters/?state=unhealthy"
-    assert [each.words for each in one.effects] == ["web"]
+    assert [effect.words for effect in one.effects] == ["web"]
 
 
 def test_rest_says_it(root: User, since: datetime) -> None:
@@ -253,11 +253,13 @@ def test_rest_says_it(root: User, since: datetime) -> None:
         found: dict[str, Any] = rest.get(f"/api/v1/{path}").json()
         return found
 
-    said = {one["name"]: one["unhealthySince"] for one in get("clusters")["items"]}
+    said = {item["name"]: item["unhealthySince"] for item in get("clusters")["items"]}
     assert said == {"c000": None, "c001": said["c001"], "c002": None}
     assert datetime.fromisoformat(said["c001"]) == since
-    assert [one["name"] for one in get("clusters?state=unhealthy")["items"]] == ["c001"]
-    assert [one["name"] for one in get("clusters?state=ready")["items"]] == [
+    assert [item["name"] for item in get("clusters?state=unhealthy")["items"]] == [
+        "c001"
+    ]
+    assert [item["name"] for item in get("clusters?state=ready")["items"]] == [
         "c000",
         "c002",
     ]
@@ -274,7 +276,11 @@ def test_rest_says_it(root: User, since: datetime) -> None:
 def test_metrics_and_notifications_say_it(since: datetime) -> None:
     now = datetime.now(UTC)
     registry = metrics_registry(now=now)
-    samples = {one.name: one for family in registry.collect() for one in family.samples}
+    samples = {
+        sample.name: sample
+        for family in registry.collect()
+        for sample in family.samples
+    }
     assert samples["fleetui_clusters_unhealthy"].value == 1
     [problem] = found("cluster-not-ready", now=now)
     assert (problem.name, problem.since) == ("c001", since)

@@ -29,7 +29,7 @@ def test_every_command_of_the_hub_can_say_that() -> None:
     loaded = {name: load_command_class(app, name) for name, app in ours.items()}
 
     assert {
-        name for name, one in loaded.items() if not isinstance(one, HubCommand)
+        name for name, command in loaded.items() if not isinstance(command, HubCommand)
     } == OFFLINE
 
 

@@ -155,7 +155,7 @@ def test_a_newer_version_evaluates_only_what_has_other_inputs(
 
     impacts = losses_at("2", east)
 
-    assert {each.args[0].name for each in counted.call_args_list} == {"web"}
+    assert {call.args[0].name for call in counted.call_args_list} == {"web"}
     assert impacts == losses(east)
 
 
@@ -237,7 +237,9 @@ def test_refuses_a_choice_without_clusters(
     with pytest.raises(InvalidManifest) as refusal:
         chosen_clusters(names, labels)
 
-    assert [(one.path, one.code) for one in refusal.value.errors] == [(path, code)]
+    assert [(error.path, error.code) for error in refusal.value.errors] == [
+        (path, code)
+    ]
 
 
 def test_clusters_are_chosen_by_name_and_by_label_together() -> None:

@@ -72,8 +72,8 @@ class Workers:
                 yield
             finally:
                 is_over.set()
-        for one in working:
-            one.result()
+        for future in working:
+            future.result()
 
     def work(self, world: World) -> None:
         """Work until one more worker alone finds nothing."""

@@ -152,9 +152,9 @@ def plant_live_hub(name: str = "rome") -> ProjectedHub:
     cluster_wide["spec"]["clusterResourceSelectors"] = [shop]
     namespaced = override("login", namespace="shop")
     namespaced["spec"]["resourceSelectors"] = [LOGIN]
-    for one in (cluster_wide, namespaced):
-        one["spec"]["policy"]["overrideRules"][0]["jsonPatchOverrides"] = [patch]
-        one["metadata"]["annotations"] = copies
+    for document in (cluster_wide, namespaced):
+        document["spec"]["policy"]["overrideRules"][0]["jsonPatchOverrides"] = [patch]
+        document["metadata"]["annotations"] = copies
     frozen = override_snapshot("tier", 0)
     frozen["spec"]["overrideSpec"] = cluster_wide["spec"]
     frozen_in_shop = override_snapshot("login", 0, namespace="shop")

@@ -244,14 +244,16 @@ def test_activity_is_ordered_by_time_whatever_was_written_first(
     answer = viewer.get("/api/v1/events?type=Normal").json()
     lost = viewer.get("/api/v1/events?type=Warning&reason=PlacementNotDecided").json()
 
-    assert [(one["name"], one["type"]) for one in lost["items"]] == [("web", "Warning")]
+    assert [(item["name"], item["type"]) for item in lost["items"]] == [
+        ("web", "Warning")
+    ]
     assert [
-        one["name"]
-        for one in viewer.get("/api/v1/events?cluster=later").json()["items"]
+        item["name"]
+        for item in viewer.get("/api/v1/events?cluster=later").json()["items"]
     ] == ["later"]
     assert ">web<" in text_of(viewer, "/activity/?q=type%3DWarning")
     assert ">later<" not in text_of(viewer, "/activity/?q=type%3DWarning")
     assert page.index(">later<") < page.index(">earlier<")
     assert "1–3 of 3" in page  # noqa: RUF001
     assert "1–2 </span>" in text_of(viewer, "/activity/?q=er")  # noqa: RUF001 -- too many to count
-    assert [one["name"] for one in answer["items"]] == ["later", "earlier"]
+    assert [item["name"] for item in answer["items"]] == ["later", "earlier"]

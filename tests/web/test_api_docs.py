@@ -70,7 +70,7 @@ def test_a_process_builds_the_schema_once(
         for one in ("json", "yaml")
     ]
 
-    assert [one.status_code for one in answers] == [200] * 4
+    assert [answer.status_code for answer in answers] == [200] * 4
     assert len(built) == 1
     as_json, as_yaml = (
         answers[2].json(),

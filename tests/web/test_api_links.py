@@ -91,7 +91,7 @@ def test_lists_have_the_same_rows_under_the_same_filter(
     page, twin = _twin(viewer, address)
 
     names_in_page = re.findall(r'<th scope="row">\s*(?:<[^>]*>)?\s*([\w-]+)', page)
-    assert [one["name"] for one in twin["items"]] == names
+    assert [item["name"] for item in twin["items"]] == names
     assert names_in_page == names
 
 
@@ -104,7 +104,7 @@ def test_the_next_page_of_a_list_has_the_next_page_as_its_twin(viewer: Client) -
 
     page, twin = _twin(viewer, f"/clusters/{html.unescape(following)}")
 
-    assert [one["name"] for one in twin["items"]] == re.findall(
+    assert [item["name"] for item in twin["items"]] == re.findall(
         r'<th scope="row"><a [^>]*>([\w-]+)', page
     )
     assert len(twin["items"]) == 13
@@ -117,7 +117,7 @@ def test_the_history_and_a_comparison_say_the_same(
     _, twin = _twin(viewer, "/placements/web/history/")
     _, same = _twin(viewer, f"/placements/web/compare/p0..{decision_id}/")
 
-    assert {"p0", "s0", decision_id} == {one["key"] for one in twin["items"]}
+    assert {"p0", "s0", decision_id} == {item["key"] for item in twin["items"]}
     assert twin["items"][0] == {
         "key": decision_id,
         "kind": "decision",
@@ -145,7 +145,7 @@ def test_the_search_finds_the_same(viewer: Client) -> None:
         == re.findall(r'<li><a href="/clusters/(\w+)/">', page)
         == ["bravelion", "jumpingcat", "nimblefox"]
     )
-    assert [one["name"] for one in twin["resources"]] == ["settings"]
+    assert [resource["name"] for resource in twin["resources"]] == ["settings"]
 
 
 @pytest.mark.nightly

@@ -93,7 +93,7 @@ def test_an_override_rule_without_a_cluster_is_warned_of_and_found(
     assert put.status_code == 201, put.json()
     assert f"{path}: no cluster matches" in put.headers["Warning"]
     for [result] in (again, applied):
-        assert [(one.code, one.path) for one in result.warnings] == [
+        assert [(warning.code, warning.path) for warning in result.warnings] == [
             ("matches-nothing", path)
         ]
     [found] = current_report().findings_of("", "O01")
@@ -197,8 +197,12 @@ def test_what_labels_cause_is_below_the_finding_about_the_labels(
     def found(query: str) -> list[tuple[str, str, list[str]]]:
         items = viewer.get(f"/api/v1/checks?{query}").json()["items"]
         return [
-            (one["placement"], one["rule"], [each["message"] for each in one["caused"]])
-            for one in items
+            (
+                item["placement"],
+                item["rule"],
+                [each["message"] for each in item["caused"]],
+            )
+            for item in items
         ]
 
     [(placement, rule, [below])] = found("rule=S06")
@@ -299,7 +303,7 @@ def test_muted_rules_are_counted(viewer: Client, settings: Any) -> None:
 
     assert (by_annotation["items"], by_annotation["muted"] >= 1) == ([], True)
     assert not {"N02", "N04", "A04", "S07"} & {
-        one.rule for _, one in current_report().findings
+        finding.rule for _, finding in current_report().findings
     }
 
 

@@ -92,7 +92,7 @@ def test_an_edit_of_taints_keeps_the_cordon(operator: Client) -> None:
 
     assert "Cordoned" in form
     assert "cordon-key" not in form
-    keys = [one["key"] for one in _cluster().document["spec"]["taints"]]
+    keys = [taint["key"] for taint in _cluster().document["spec"]["taints"]]
     assert keys == ["gpu", "cordon-key"]
 
 

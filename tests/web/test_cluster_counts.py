@@ -27,7 +27,7 @@ from tests.rows import NOW, joined
 pytestmark = pytest.mark.django_db
 Fetch = Callable[[Client, str], str]
 SIZE = 14
-STATES = [one for one in ClusterFilterState if one not in BESIDE_STATES]
+STATES = [state for state in ClusterFilterState if state not in BESIDE_STATES]
 OF_REST = (
     *("ready", "joining", "heartbeatLate", "cordoned", "notMonitored", "notEligible"),
     *("notObserved", "unhealthy", "workloadsFailing", "leaving"),
@@ -74,7 +74,9 @@ def test_each_cluster_is_in_one_state_and_all_readers_count_the_same(seed: int) 
     }
     by_state = counts_by_state()
     in_region, of_region = counts_with(ClusterFilter(labels=("region:a",)))
-    on_map = [state for each in members_by("region")[0].values() for _, state in each]
+    on_map = [
+        state for member in members_by("region")[0].values() for _, state in member
+    ]
 
     assert sum(map(len, names.values())) == SIZE
     assert len(set().union(*names.values())) == SIZE

@@ -206,7 +206,7 @@ def test_runs_twelve_queries_at_most_however_large_the_fleet(
         member_document(f"c{number:04}", {"region": f"r{number % 7}", "env": "prod"})
         for number in range(5000)
     ]
-    upsert_clusters([ClusterSpec(one) for one in documents], by=None, now=NOW)
+    upsert_clusters([ClusterSpec(document) for document in documents], by=None, now=NOW)
     viewer.get(
         "/help/keyboard/"
     )  # the first request of a minute writes its time into the session
@@ -324,7 +324,7 @@ def test_pages_go_on_in_every_order(viewer: Client, text_of: Fetch, order: str) 
         member_document(f"c{number:03}", {"region": f"r{number % 3}"})
         for number in range(60)
     ]
-    upsert_clusters([ClusterSpec(one) for one in documents], by=None, now=NOW)
+    upsert_clusters([ClusterSpec(document) for document in documents], by=None, now=NOW)
 
     first = text_of(viewer, f"/clusters/?columns=region&order={order}")
     [following] = re.findall(r'href="\?([^"]*)" rel="next"', first)
@@ -364,7 +364,7 @@ def test_the_filtered_list_is_handed_out_as_a_file(viewer: Client) -> None:
         lines[2]
         == "nimblefox,cordoned,,region=west,cordon-key=cordon-value:NoSchedule,,1,0"
     )
-    assert [(one["name"], one["state"], one["placements"]) for one in items] == [
+    assert [(item["name"], item["state"], item["placements"]) for item in items] == [
         ("jumpingcat", "not monitored", 1),
         ("nimblefox", "cordoned", 1),
     ]

@@ -110,14 +110,14 @@ def of_page(browser: Client, address: str, entered: Mapping[str, str]) -> list[s
         address, {"name": "another", "kind": "kubernetes", "do": "check", **entered}
     )
     form = shown.context["form"]
-    errors = [*form.errors, *(each for one in form.fields for each in one.errors)]
+    errors = [*form.errors, *(error for field in form.fields for error in field.errors)]
     return sorted(map(str, errors))
 
 
 def faults(found: Any) -> list[str]:
     return sorted(
-        str(FieldError(one["path"], "", one["message"], one.get("allowed", "")))
-        for one in found.json().get("faults", ())
+        str(FieldError(fault["path"], "", fault["message"], fault.get("allowed", "")))
+        for fault in found.json().get("faults", ())
     )
 
 
@@ -254,16 +254,17 @@ OF_BOTH = ("address", "tcp", "tls", "version", "authentication")
 def of_both(lines: Iterable[str]) -> list[str]:
     """Return the lines of the steps that a cluster and a hub have, without the tags of a page."""
     texts = [
-        " ".join(html.unescape(re.sub("<[^>]*>", " ", one)).split()) for one in lines
+        " ".join(html.unescape(re.sub("<[^>]*>", " ", line)).split()) for line in lines
     ]
-    return [one for one in texts if one.lower().startswith(OF_BOTH)]
+    return [text for text in texts if text.lower().startswith(OF_BOTH)]
 
 
 def steps_of(answered: Any) -> list[str]:
     body = answered.json()
     steps = body["steps"] if isinstance(body, dict) else body
     return of_both(
-        f"{one['step']} {one['ok']} {one['message']} {one['hint']}" for one in steps
+        f"{step['step']} {step['ok']} {step['message']} {step['hint']}"
+        for step in steps
     )
 
 
@@ -353,8 +354,8 @@ def test_the_same_events_and_entries_of_the_access_log() -> None:
             {"server": server.url, "insecureTLS": True, "token": "three"},
         ]
         answered = [
-            api.put(f"{CONNECTION}{query}", one, format="json")
-            for one in (first, *changes)
+            api.put(f"{CONNECTION}{query}", document, format="json")
+            for document in (first, *changes)
         ]
         answered.append(api.delete(CONNECTION))
         answered.append(
@@ -363,11 +364,11 @@ def test_the_same_events_and_entries_of_the_access_log() -> None:
             )
         )
         answered += [
-            api.patch(f"{HUBS}/prod{query}", {"connection": one}, format="json")
-            for one in changes
+            api.patch(f"{HUBS}/prod{query}", {"connection": change}, format="json")
+            for change in changes
         ]
         answered.append(api.delete(f"{HUBS}/prod"))
-    assert {one.status_code for one in answered} <= {200, 201, 204}
+    assert {response.status_code for response in answered} <= {200, 201, 204}
 
     shared = ("credentials set", "credentials removed", "TLS verification off")
     for kind, subject in (("cluster", "cluster prod"), ("hub", "hub prod")):
@@ -440,7 +441,7 @@ def test_no_door_of_a_connection_shows_its_secret(
                 ),
                 api.post(f"{HUBS}/another/check", body, format="json"),
             ]
-            texts += [one.content.decode() for one in answered]
+            texts += [response.content.decode() for response in answered]
             for command in ("join", "connect_hub"):
                 for option in ("--check", "--replace"):
                     _, text = of_command(command, tmp_path, entered, option)

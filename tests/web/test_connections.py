@@ -488,8 +488,8 @@ def test_prepare_shows_and_downloads_the_manifest(administrator: Client) -> None
         file.headers["Content-Disposition"]
         == 'attachment; filename="fleetui-prepare.yaml"'
     )
-    documents = [one.data for one in load_documents(file.content.decode())]
-    kinds = [(one["kind"], one["metadata"]["name"]) for one in documents]
+    documents = [document.data for document in load_documents(file.content.decode())]
+    kinds = [(document["kind"], document["metadata"]["name"]) for document in documents]
     assert kinds[:2] == [("Namespace", "fleetui-system"), ("ServiceAccount", "fleetui")]
     assert "pods" not in str(documents)
     assert wrong.status_code == 422
@@ -567,7 +567,7 @@ def test_no_secret_comes_back(
         administrator.get(f"/admin/clusters/membercluster/{row.pk}/change/"),
     ]
     texts = [
-        *(one.content.decode() for one in answers),
+        *(answer.content.decode() for answer in answers),
         caplog.text,
         json.dumps(list(Event.objects.values("verb", "before", "after"))),
     ]
@@ -649,12 +649,12 @@ def test_the_address_is_in_rest_and_exports_for_administrators_only(
     viewer.force_login(person("vera", "viewer"))
 
     responses = [
-        one.get("/api/v1/clusters/member").content.decode()
-        for one in (administrator, viewer)
+        client.get("/api/v1/clusters/member").content.decode()
+        for client in (administrator, viewer)
     ]
     call_command("export", "clusters", "--as", "vera")
 
-    assert [server.url in one for one in responses] == [True, False]
+    assert [server.url in response for response in responses] == [True, False]
     assert "a.b/c" in responses[1]
     exported = capsys.readouterr().out
     assert "a.b/c" in exported

@@ -479,7 +479,7 @@ def test_what_cordoned_clusters_make_outdated_is_one_cause(
 
     words = "Not selected again by 2 placements if rescheduled. 2 placements outdated (api and web)"
     assert ("Cordoned clusters", words) in _needs(page)
-    others = [one for one in _needs(page) if one[0].startswith(("api", "web"))]
+    others = [need for need in _needs(page) if need[0].startswith(("api", "web"))]
     title = "web: jumpingcat would not be selected if rescheduled"
     assert others == [(title, "No label tier.")]
     assert 'class="mark attention"' not in page, "advice is neutral"
@@ -745,7 +745,7 @@ def test_much_advice_is_one_row_with_a_line_for_each_point() -> None:
 
     [row], left_out = rows_of(items, most=6, url="?show=advice")
 
-    lines = [one.words for one in row.effects]
+    lines = [effect.words for effect in row.effects]
     assert lines == ["a: outdated", "b: outdated", "c: outdated", "2 more"]
     assert (row.title, row.details, left_out) == ("Advice on 5 points", "", 0)
 

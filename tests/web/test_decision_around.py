@@ -77,7 +77,7 @@ def test_downloads_exactly_the_rows_that_are_shown(
     items = viewer.get(address + as_json).json()["items"]
 
     assert sorted(_names(answer.content.decode())) == sorted(_listed(page))
-    assert sorted(one["cluster"] for one in items) == sorted(_listed(page))
+    assert sorted(item["cluster"] for item in items) == sorted(_listed(page))
     assert (
         answer["Content-Disposition"]
         == f'attachment; filename="{decision_id[:10]}.csv"'
@@ -233,8 +233,8 @@ def test_a_staged_run_that_waited_for_the_decision_carried_it_out(
     schedule_due(now=NOW + timedelta(minutes=3))
 
     first, second = (
-        text_of(viewer, f"/decisions/{one.record.decision_id}/")
-        for one in Decision.objects.order_by("pk")
+        text_of(viewer, f"/decisions/{decision.record.decision_id}/")
+        for decision in Decision.objects.order_by("pk")
     )
 
     assert _links(first, "staged update run early")

@@ -302,7 +302,7 @@ def test_each_change_that_helps_leads_to_where_it_is_done(
 ) -> None:
     page = text_of(operator, address("ledger"))
     table = page.partition('id="fixes-title"')[2].partition("</table>")[0]
-    rows = [plain(one) for one in table.split("<tr>")[2:]]
+    rows = [plain(part) for part in table.split("<tr>")[2:]]
 
     assert "/clusters/palemoth/edit/?label=system%3Dcritical" in table
     assert len(rows) == 7
@@ -363,7 +363,9 @@ def test_a_draft_opens_in_the_editor_and_nothing_is_saved(
         html.unescape(one)
         for one in re.findall(r'name="manifest" value="([^"]+)"', page)
     ]
-    manifests = [one for one in manifests if "numberOfClusters: 7" in one]
+    manifests = [
+        manifest for manifest in manifests if "numberOfClusters: 7" in manifest
+    ]
     before = Placement.objects.get(name="web")
 
     answer = operator.post(
@@ -555,8 +557,8 @@ def test_eight_of_eight_are_possible_on_the_page_and_over_rest(
     viewer: Client, text_of: Fetch
 ) -> None:
     decision = exact_example(8)
-    for one in decision.cycle.fleet:
-        joined(one.name, **one.labels)
+    for cluster in decision.cycle.fleet:
+        joined(cluster.name, **cluster.labels)
     policy = decision.cycle.policy.to_plain()
     page = address(decided("dead", {**pick_n_spec(8), "policy": policy}))
     words = plain(text_of(viewer, f"{page}?view=compare"))
@@ -564,7 +566,8 @@ def test_eight_of_eight_are_possible_on_the_page_and_over_rest(
         f"/api/v1{page}exact", {}, content_type="application/json"
     ).json()
     clusters = [
-        {"name": one.name, "labels": dict(one.labels)} for one in decision.cycle.fleet
+        {"name": cluster.name, "labels": dict(cluster.labels)}
+        for cluster in decision.cycle.fleet
     ]
     placement = placement_document("dead", {**pick_n_spec(8), "policy": policy})
     simulated = viewer.post(
@@ -580,14 +583,14 @@ def test_eight_of_eight_are_possible_on_the_page_and_over_rest(
         in words
     )
     assert "What would help" not in words
-    for one in (exact_over_rest, simulated["exact"]):
-        assert (one["verdict"], one["most"], one["order"]) == (
+    for cluster in (exact_over_rest, simulated["exact"]):
+        assert (cluster["verdict"], cluster["most"], cluster["order"]) == (
             "optimal",
             [8, 8],
             "possible",
         )
-        assert sorted(one["sequence"]) == one["picks"]
-        assert one["corrections"] == []
+        assert sorted(cluster["sequence"]) == cluster["picks"]
+        assert cluster["corrections"] == []
 
 
 def test_a_better_set_is_searched_although_all_are_selected(

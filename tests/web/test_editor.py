@@ -426,7 +426,7 @@ def test_a_name_that_is_taken_is_reported_while_typing_and_in_the_review(
     assert message in page_text(answer)
     assert message in page_text(operator.get(review))
     assert message in page_text(operator.post(review))
-    assert [one.name for one in Placement.objects.all()] == ["web"]
+    assert [placement.name for placement in Placement.objects.all()] == ["web"]
 
 
 def test_a_recipe_starts_from_the_labels_of_the_fleet(operator: Client) -> None:
@@ -597,7 +597,7 @@ def test_picking_a_second_resource_adds_a_selector_and_picking_none_changes_noth
     _post(operator, address, {"pick": "resource", "picked": ""})
     _post(operator, address, {"pick": "resource", "picked": "v1 Namespace bank"})
 
-    assert [one["name"] for one in _data()["spec"]["resourceSelectors"]] == [
+    assert [selector["name"] for selector in _data()["spec"]["resourceSelectors"]] == [
         "shop",
         "bank",
     ]
@@ -627,7 +627,9 @@ def test_a_typed_resource_is_selected_by_every_button(
 
     answer = _picked(operator, typed, button)
 
-    assert [one["name"] for one in _data()["spec"]["resourceSelectors"]] == ["shop"]
+    assert [selector["name"] for selector in _data()["spec"]["resourceSelectors"]] == [
+        "shop"
+    ]
     assert typed not in _fields(page_text(answer)).values()
 
 
@@ -766,9 +768,11 @@ def test_becoming_external_is_accepted_with_a_tick(operator: Client) -> None:
     assert "Save with these warnings" in review
     assert refused.status_code == 422
     saved = save_placement(_data(), by=None, now=NOW)
-    assert [one.code for one in saved.warnings if one.path == "spec.strategy.type"] == [
-        "becomes-external"
-    ]
+    assert [
+        warning.code
+        for warning in saved.warnings
+        if warning.path == "spec.strategy.type"
+    ] == ["becomes-external"]
 
 
 def test_a_review_of_no_changes_says_so(operator: Client) -> None:

@@ -39,7 +39,11 @@ def test_a_fault_of_ours_gives_an_id_that_the_log_has_too(
 
     page = answer.content.decode()
     request_id = re.search(r"<code>([0-9a-f]{8})</code>", page)
-    [record] = [one for one in caplog.records if one.levelno == logging.ERROR]
+    [record] = [
+        log_record
+        for log_record in caplog.records
+        if log_record.levelno == logging.ERROR
+    ]
     assert answer.status_code == 500
     assert request_id
     assert answer["X-Request-ID"] == request_id[1]

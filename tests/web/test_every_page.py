@@ -302,7 +302,7 @@ def test_only_an_approver_opens_what_approves(
     ]
 
     assert (outline.problems, outline.is_ordered) == ([], True)
-    assert [one.status_code for one in refused] == [403] * 4
+    assert [answer.status_code for answer in refused] == [403] * 4
     assert "Required role: <strong>approver</strong>" in refused[2].content.decode()
     assert client.post(address)["Location"].startswith("/login/")
 

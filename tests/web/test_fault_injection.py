@@ -93,7 +93,7 @@ def test_faults_end_one_by_one_or_all(operator: Client) -> None:
         operator.post(PAGE, {"kind": kind, "minutes": ""})
 
     operator.post(PAGE, {"end": "1"})
-    left = [one["kind"] for one in _faults()]
+    left = [fault["kind"] for fault in _faults()]
     operator.post(PAGE, {"end": "all"})
 
     assert left == ["silent", "lostState"]
@@ -110,7 +110,7 @@ def test_what_has_ended_by_itself_is_not_shown_and_goes(operator: Client) -> Non
     operator.post(PAGE, {"kind": "refuse", "minutes": ""})
 
     assert "No active faults." in page
-    assert [one["kind"] for one in _faults()] == ["refuse"]
+    assert [fault["kind"] for fault in _faults()] == ["refuse"]
 
 
 @pytest.mark.parametrize(

@@ -114,8 +114,8 @@ def _texts_of(figure: Mapping[str, Any]) -> list[str]:
     texts: list[str] = []
     for trace in figure["data"]:
         numbers = trace["customdata"] if "texttemplate" in trace else ()
-        texts += trace.get("text") or [f"{one:,}" for one in numbers]
-    return [one.strip() for one in texts]
+        texts += trace.get("text") or [f"{number:,}" for number in numbers]
+    return [text.strip() for text in texts]
 
 
 def _compared_domains(

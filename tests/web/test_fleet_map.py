@@ -28,9 +28,10 @@ def _columns(page: str) -> list[str]:
     )
     _, *columns = re.split(r'<div class="map-column(?: hot)?"[^>]*>', section)
     words = (
-        re.sub(r"<ul.*?</ul>|<[^>]+>", " ", one, flags=re.DOTALL) for one in columns
+        re.sub(r"<ul.*?</ul>|<[^>]+>", " ", column, flags=re.DOTALL)
+        for column in columns
     )
-    return [" ".join(one.split()) for one in words]
+    return [" ".join(word.split()) for word in words]
 
 
 def _cells(page: str) -> dict[str, str]:
@@ -79,7 +80,7 @@ def test_domains_have_one_order_on_the_overview_and_one_elsewhere(
     table = topology.partition('id="groups"')[2]
     chart = topology.partition('<ol class="picture-rows">')[2]
     of_overview = {
-        "map": [one.split()[-1] for one in _columns(overview)],
+        "map": [column.split()[-1] for column in _columns(overview)],
         "bars": re.findall(r"(\w+) \d+", bars[0]),
     }
     orders = {
@@ -94,7 +95,7 @@ def test_domains_have_one_order_on_the_overview_and_one_elsewhere(
 
 def _row_heads(table: str) -> list[str]:
     heads = re.findall(r'<th scope="row"[^>]*>(.*?)</th>', table, re.DOTALL)
-    return [re.sub(r"<[^>]+>", "", one).strip() for one in heads]
+    return [re.sub(r"<[^>]+>", "", head).strip() for head in heads]
 
 
 def test_of_many_domains_those_with_a_problem_are_drawn(

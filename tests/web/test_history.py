@@ -236,7 +236,7 @@ def test_an_earlier_placement_of_the_name_has_no_part_in_the_history() -> None:
     save_placement(document, by=None, now=NOW)
 
     again = Placement.objects.get(name="again")
-    assert [one.number for one in revisions_of(again)] == [1]
+    assert [revision.number for revision in revisions_of(again)] == [1]
     run = Rollout(placement=again, placement_name="again", number=1, started_at=NOW)
     assert list(events_of(run).values_list("verb", flat=True)) == ["created"]
 
@@ -330,7 +330,7 @@ def test_compares_policies_with_what_was_decided_under_them(past: Placement) -> 
     comparison = compare(past, "p0", "p2")
     diff = comparison.decision
 
-    assert [(one.sign, one.text) for one in comparison.sentence or ()] == [
+    assert [(piece.sign, piece.text) for piece in comparison.sentence or ()] == [
         ("−", "Select 2 clusters."),
         ("+", "Select 3 clusters; at most 2 apart across region (hard)."),
     ]
@@ -348,7 +348,7 @@ def test_compares_policies_with_what_was_decided_under_them(past: Placement) -> 
         ("west", 2, 2, 2),
     ]
     assert "+    numberOfClusters: 3" in [
-        f"{one.sign}{one.text}" for one in comparison.manifest or ()
+        f"{piece.sign}{piece.text}" for piece in comparison.manifest or ()
     ]
 
 
@@ -373,7 +373,7 @@ def test_names_who_stays_for_another_reason(past: Placement) -> None:
     diff = compare(past, "p0", "p1").decision
 
     assert diff
-    assert [one.cluster for one in diff.shifts] == list(diff.stays) == ["nimblefox"]
+    assert [shift.cluster for shift in diff.shifts] == list(diff.stays) == ["nimblefox"]
     assert diff.shifts[0].before != diff.shifts[0].after
 
 
@@ -384,7 +384,7 @@ def test_a_decision_does_not_differ_from_itself(past: Placement) -> None:
     comparison = compare(past, same, same)
 
     assert comparison.manifest == []
-    assert [one.sign for one in comparison.sentence or ()] == [""]
+    assert [piece.sign for piece in comparison.sentence or ()] == [""]
     assert comparison.decision
     assert (
         comparison.decision.joins,
@@ -397,11 +397,11 @@ def test_compares_resources_object_by_object(past: Placement) -> None:
     changes = compare(past, "s0", "s1").resources
 
     assert changes is not None
-    assert [(one.did, one.name) for one in changes] == [
+    assert [(change.did, change.name) for change in changes] == [
         ("changed", "ConfigMap shop/settings")
     ]
     assert "+  colour: blue" in [
-        f"{one.sign}{one.text}" for one in changes[0].lines or ()
+        f"{line.sign}{line.text}" for line in changes[0].lines or ()
     ]
     assert compare(past, "s0", "s1").same_resources == 1
 

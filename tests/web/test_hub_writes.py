@@ -171,7 +171,7 @@ def test_a_draft_with_a_conflict_is_applied_by_taking_ownership(
     stored = hub.fake.get("clusterresourceplacements", "web")
     assert stored["spec"]["policy"]["numberOfClusters"] == 1
     assert stored["metadata"]["labels"] == {"team": "shop"}
-    assert [one["force"] for one in hub.sent()] == ["true"]
+    assert [document["force"] for document in hub.sent()] == ["true"]
     with in_hub(hub.hub.pk):
         assert not Draft.objects.filter(pk=number).exists()
 
@@ -243,7 +243,8 @@ def test_a_drain_is_started_and_canceled(hub: WritableHub) -> None:
     started = client.post(f"{ROOT}/clusters/east/drain/", entered)
     assert started.status_code == 302, text(started)
     assert [
-        one["key"] for one in hub.fake.get("memberclusters", "east")["spec"]["taints"]
+        taint["key"]
+        for taint in hub.fake.get("memberclusters", "east")["spec"]["taints"]
     ] == ["cordon-key"]
     with in_hub(hub.hub.pk):
         drain = Drain.objects.get()
@@ -299,7 +300,7 @@ def test_every_page_is_shown_to_every_role_and_sends_for_its_own_alone(
                     ("approver",) if action == "approve" else ("operator",)
                 )
                 assert ("Required role" in text(page)) == (bool(roles) and not is_own)
-                fields = dict(one.split("=") for one in query.split("&"))
+                fields = dict(part.split("=") for part in query.split("&"))
                 answer = client.post(
                     f"{ROOT}/hub-write/{action}/", {**fields, "do": "apply"}
                 )
@@ -376,8 +377,8 @@ def test_each_control_says_whether_the_hub_lets_the_account_do_it(
         "delete": False,
     }
     refused = [
-        {"resource": one.resource, "isRequired": True, "verbs": verbs}
-        for one in KINDS.values()
+        {"resource": kind.resource, "isRequired": True, "verbs": verbs}
+        for kind in KINDS.values()
     ]
     for permissions, is_offered in (([], True), (refused, False)):
         hub.change(found={"permissions": permissions})
@@ -401,9 +402,9 @@ def test_each_control_says_whether_the_hub_lets_the_account_do_it(
         review = text(client.get(f"{address}/review/"))
         assert ("Hub preview" in review) is is_offered
         actions = client.get(f"/api/v1{ROOT}/actions").json()
-        allowed_actions = {one["action"]: one["allowed"] for one in actions}
+        allowed_actions = {action["action"]: action["allowed"] for action in actions}
         assert set(allowed_actions.values()) == {is_offered}
-    assert not any(one.plural.endswith("reviews") for one in hub.fake.seen)
+    assert not any(seen.plural.endswith("reviews") for seen in hub.fake.seen)
     hub.change(found={}, mode="read")
     page = text(client.get(f"{ROOT}/clusters/east/"))
     assert "Hub prod-eu is read only." in page

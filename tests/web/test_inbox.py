@@ -109,9 +109,9 @@ def test_the_inbox_lists_every_kind_of_all_hubs_by_a_constant_number_of_queries(
     assert "prod-eu" in text
     assert "prod-us" not in text
     assert many == few <= MOST_QUERIES
-    listed = {(one["kind"], one["hub"]) for one in inbox["items"]}
+    listed = {(item["kind"], item["hub"]) for item in inbox["items"]}
     assert listed >= {(kind, hub) for kind in KINDS for hub in ("prod-eu", "prod-us")}
-    counts = {one["kind"]: one["count"] for one in inbox["counts"]}
+    counts = {count["kind"]: count["count"] for count in inbox["counts"]}
     assert [counts[kind] for kind in sorted(KINDS)] == [2] * len(KINDS)
     for address in (
         "/hubs/prod-us/placements/web/",
@@ -143,11 +143,11 @@ def test_the_inbox_lists_what_fails_until_somebody_pauses_it(client: Client) -> 
     pause("web", by=None, now=world.now)
     compare_all(now=datetime.now(UTC))
     items = client.get("/api/v1/inbox").json()["items"]
-    assert [(one["noun"], one["name"], one["kind"]) for one in items] == [
+    assert [(item["noun"], item["name"], item["kind"]) for item in items] == [
         ("placement", "web", "placement-degraded"),
         ("placement", "web", "rollout-held"),
     ]
-    assert [one["level"] for one in items] == ["failed", "suspended"]
+    assert [item["level"] for item in items] == ["failed", "suspended"]
 
 
 @pytest.mark.nightly

@@ -108,9 +108,9 @@ def test_page_download_and_rest_sort_alike(viewer: Client, order: str) -> None:
 
     names = re.findall(r'<th scope="row"><a [^>]*>([\w-]+)', page)
     lines = list(csv.DictReader(io.StringIO(table.content.decode())))
-    assert [one["name"] for one in lines] == names
+    assert [line["name"] for line in lines] == names
     assert [one["name"] for one in rest] == names
-    assert [one["state"] for one in lines] == [one["state"] for one in rest]
+    assert [line["state"] for line in lines] == [one["state"] for one in rest]
 
 
 def test_the_columns_of_a_download_are_fields_in_rest() -> None:

@@ -155,14 +155,15 @@ def test_metrics_count_what_the_database_has(
     client.get("/login/")
 
     families = {
-        one.name: one for one in text_string_to_metric_families(exposition(client))
+        metric.name: metric
+        for metric in text_string_to_metric_families(exposition(client))
     }
 
     def value(family: str, **labels: str) -> float:
         values = [
-            one.value
-            for one in families[family].samples
-            if labels.items() <= one.labels.items()
+            sample.value
+            for sample in families[family].samples
+            if labels.items() <= sample.labels.items()
         ]
         assert values, (family, labels)
         return sum(values)
@@ -200,22 +201,24 @@ def test_a_fresh_console_has_every_series_of_alerts_and_dashboard(
     settings.METRICS_TOKEN = TOKEN
     client = Client(headers={"authorization": f"Bearer {TOKEN}"})
     families = list(text_string_to_metric_families(exposition(client)))
-    samples = [sample for one in families for sample in one.samples]
+    samples = [sample for family in families for sample in family.samples]
     rules = yaml.safe_load((MONITORING / "alerts.yaml").read_text())["groups"][0]
     panels = json.loads((MONITORING / "dashboard.json").read_text())["panels"]
     expressions = [rule["expr"] for rule in rules["rules"]]
     expressions += [target["expr"] for panel in panels for target in panel["targets"]]
-    selectors = {found for one in expressions for found in SELECTOR.findall(one)}
+    selectors = {
+        found for expression in expressions for found in SELECTOR.findall(expression)
+    }
 
     missing = [
         name + matchers
         for name, matchers in sorted(selectors)
-        if not any(selects(name, matchers, one) for one in samples)
+        if not any(selects(name, matchers, sample) for sample in samples)
     ]
 
     assert len(selectors) > 20
     assert missing == []
-    assert [one.name for one in families if not one.samples] == []
+    assert [family.name for family in families if not family.samples] == []
 
 
 def test_every_metric_is_described_and_every_alert_says_what_to_do(
@@ -235,10 +238,12 @@ def test_every_metric_is_described_and_every_alert_says_what_to_do(
     assert [name for name in links if f"`{name}`" not in described] == []
     assert {link.partition("#")[0] for link in links.values()} == {page}
     wrong = [
-        one for one in links.values() if f'id="{one.partition("#")[2]}"' not in anchors
+        link
+        for link in links.values()
+        if f'id="{link.partition("#")[2]}"' not in anchors
     ]
     assert wrong == []
-    ours = {one.name for one in families if one.name.startswith("fleetui_")}
+    ours = {family.name for family in families if family.name.startswith("fleetui_")}
     assert [name for name in sorted(ours) if f"`{name}" not in described] == []
 
 

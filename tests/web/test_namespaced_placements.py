@@ -74,7 +74,7 @@ def test_each_page_is_of_the_placement_in_its_address(
         assert "shop/web" in text
         assert "bank" not in text.replace("bank:", ""), page
         links = text.split("/placements/")[1:]
-        own = [one for one in links if one.startswith("shop:web/")]
+        own = [link for link in links if link.startswith("shop:web/")]
         assert not page or own
     assert (
         "namespace: shop"
@@ -89,9 +89,10 @@ def test_each_page_is_of_the_placement_in_its_address(
         assert operator.get(f"/placements/{missing}/").status_code == 404
 
     assert operator.post("/placements/shop:web/pause/").status_code == 302
-    assert [one.full_name for one in Placement.objects.exclude(paused_since=None)] == [
-        "shop/web"
-    ]
+    assert [
+        placement.full_name
+        for placement in Placement.objects.exclude(paused_since=None)
+    ] == ["shop/web"]
     assert several.bindings.exists()
 
 

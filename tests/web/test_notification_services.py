@@ -126,7 +126,7 @@ def test_no_address_of_many_parts_is_accepted_at_any_door(manager: Client) -> No
 
             assert refused.status_code in (400, 422), body
             assert all(
-                one["path"] and one["allowed"] for one in refused.json()["faults"]
+                fault["path"] and fault["allowed"] for fault in refused.json()["faults"]
             ), refused.json()
             assert page.status_code == 422, body
             assert "<code>" in page.content.decode()
@@ -242,8 +242,8 @@ def test_the_end_of_a_problem_resolves_its_incident() -> None:
         for done in (False, True)
     ]
 
-    assert [one["event_action"] for one in bodies] == ["trigger", "resolve"]
-    assert {one["dedup_key"] for one in bodies} == {"p-1"}
+    assert [body["event_action"] for body in bodies] == ["trigger", "resolve"]
+    assert {body["dedup_key"] for body in bodies} == {"p-1"}
 
 
 def test_no_service_of_any_kind_follows_a_redirect_or_trusts_an_unknown_authority(
@@ -280,7 +280,7 @@ def test_no_service_of_any_kind_follows_a_redirect_or_trusts_an_unknown_authorit
 def test_what_is_not_allowed_is_not_called_whatever_was_saved(host: str) -> None:
     for kind, service in SERVICES.items():
         if "{host}" not in service.url or "region" in {
-            one.name for one in service.fields
+            field.name for field in service.fields
         }:
             continue
         url, headers, body = service.request(
@@ -327,7 +327,10 @@ def test_former_channels_become_a_service_or_are_disabled_with_the_reason(
     send_due(now=NOW)
     send_due(now=NOW)
 
-    rows = {one.name: one for one in NotificationChannel.objects.all()}
+    rows = {
+        notification_channel.name: notification_channel
+        for notification_channel in NotificationChannel.objects.all()
+    }
     good = {name: rows[name].kind for name in ("slack", "teams", "telegram", "pager")}
     assert good == {
         "slack": "slack",
@@ -341,10 +344,10 @@ def test_former_channels_become_a_service_or_are_disabled_with_the_reason(
         "webhook": "B1BRTD4JD",
         "token": LONG,
     }
-    bad = [one for name, one in rows.items() if name.startswith("bad")]
+    bad = [channel for name, channel in rows.items() if name.startswith("bad")]
     assert len(bad) == len(FORMER)
-    assert not any(one.is_enabled for one in bad)
-    assert all("enter its fields again" in one.disabled_reason for one in bad)
+    assert not any(channel.is_enabled for channel in bad)
+    assert all("enter its fields again" in channel.disabled_reason for channel in bad)
     assert Event.objects.filter(kind="channel", verb="disabled").count() == len(bad)
     page = manager.get("/notifications/").content.decode()
     assert len(re.findall("enter its fields again", page)) == len(bad)

@@ -70,7 +70,7 @@ def test_the_second_is_refused_and_pages_and_rest_name_the_first(
     rest = APIClient()
     rest.force_authenticate(person("rita", "viewer"))
     items = rest.get("/api/v1/placements/api/bindings/c000/objects").json()["items"]
-    [failed] = [one for one in items if one["kind"] == "Namespace"]
+    [failed] = [item for item in items if item["kind"] == "Namespace"]
     assert (failed["state"], failed["reason"], failed["message"]) == (
         "Failed",
         "FailedToTakeOver",
@@ -113,7 +113,9 @@ def test_previews_and_the_checks_warn_of_an_overlap() -> None:
 
     world.place("api", spec(), shares=True)
     world.pass_time(2)
-    messages = [one.message for _, one in current_report().findings_of("", "N05")]
+    messages = [
+        finding.message for _, finding in current_report().findings_of("", "N05")
+    ]
     assert sorted(messages) == [sentence.replace("web", "api", 1), sentence]
     out = StringIO()
     call_command("checks", stdout=out)

@@ -53,8 +53,8 @@ VISIONS: dict[str, tuple[Colour, Colour, Colour]] = {
 def _linear(colour: str) -> Colour:
     parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
     red, green, blue = (
-        one / 12.92 if one <= 0.04045 else ((one + 0.055) / 1.055) ** 2.4
-        for one in parts
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
+        for part in parts
     )
     return red, green, blue
 
@@ -200,6 +200,6 @@ def test_every_badge_has_an_icon() -> None:
     ):
         badge_kinds |= {("explain", level) for level, *_ in table.values()}
 
-    assert {one for one in badge_kinds if one[1] not in icons} == set()
+    assert {kind for kind in badge_kinds if kind[1] not in icons} == set()
     assert {level.value for level in HealthLevel} <= icons
     assert {outcome_kind(outcome) for outcome in Outcome} <= icons

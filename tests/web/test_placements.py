@@ -170,7 +170,8 @@ def test_shows_the_domains_against_their_limit_and_the_way_to_the_clusters(
     assert "skew <strong>0</strong>" in topology
     assert "at most 2" in topology
     assert set(placed) == {
-        one.cluster_name for one in Placement.objects.get(name="even").bindings.all()
+        binding.cluster_name
+        for binding in Placement.objects.get(name="even").bindings.all()
     }
 
 

@@ -139,9 +139,9 @@ def addresses_of_live_hub(hub: dict[str, str]) -> list[str]:
         f"/api/v1/hubs/{LIVE_HUB}/{part}"
         for part in ("streams", "unresolved", "writes")
     ]
-    for one in read_schema().get_all_operations():
-        assert isinstance(one, Ok)
-        operation = one.ok()
+    for get_all_operation in read_schema().get_all_operations():
+        assert isinstance(get_all_operation, Ok)
+        operation = get_all_operation.ok()
         if operation.method.upper() == "GET" and "/hubs/" not in operation.path:
             found.append(
                 f"/hubs/{LIVE_HUB}{on_what_is_there(operation, there).formatted_path}"
@@ -163,26 +163,30 @@ def test_no_value_of_a_live_hub_is_mirrored_or_shown() -> None:
     client.force_login(user)
     with in_hub(Hub.objects.get(name=LIVE_HUB).pk):
         mirrored = {
-            one.kind: unpack(bytes(one.manifest))
-            for one in MirroredObject.objects.all()
+            mirrored_object.kind: unpack(bytes(mirrored_object.manifest))
+            for mirrored_object in MirroredObject.objects.all()
         }
 
-    answers = {one: Client().get(one, headers=headers) for one in addresses}
+    answers = {
+        addresse: Client().get(addresse, headers=headers) for addresse in addresses
+    }
     pages = {
-        one: client.get(f"/hubs/{LIVE_HUB}{one}", follow=True)
-        for one in pages_of_live_hub()
+        page: client.get(f"/hubs/{LIVE_HUB}{page}", follow=True)
+        for page in pages_of_live_hub()
     }
 
     assert len(mirrored) > 9
     assert {
         kind for kind, content in mirrored.items() if found_in(repr(content))
     } == set()
-    assert [answers[one].status_code for one in addresses[: len(MIRRORED)]] == [
-        200
-    ] * len(MIRRORED)
+    assert [
+        answers[addresse].status_code for addresse in addresses[: len(MIRRORED)]
+    ] == [200] * len(MIRRORED)
     assert "(hidden)" in read_text(answers[addresses[0]])
-    assert len([one for one in answers.values() if one.status_code == 200]) > 50
-    assert len([one for one in pages.values() if one.status_code == 200]) > 40
+    assert (
+        len([answer for answer in answers.values() if answer.status_code == 200]) > 50
+    )
+    assert len([page for page in pages.values() if page.status_code == 200]) > 40
     assert {
         one for one, answer in (answers | pages).items() if found_in(read_text(answer))
     } == set()
@@ -207,7 +211,7 @@ def pages_of_live_hub() -> list[str]:
         "/overrides/ResourceOverride/shop/login/",
     ]
     return [
-        *(one.format(**there) for one in SAMPLES.values()),
+        *(sample.format(**there) for sample in SAMPLES.values()),
         *MORE_PAGES.values(),
         *overrides,
     ]
@@ -226,9 +230,15 @@ def test_no_operation_shows_a_value(subtests: pytest.Subtests) -> None:
     for user in readers():
         headers = {"Authorization": f"Token {api_token(user)}"}
         with subtests.test(user.username):
-            answers = {one: Client().get(one, headers=headers) for one in addresses}
+            answers = {
+                addresse: Client().get(addresse, headers=headers)
+                for addresse in addresses
+            }
             assert (
-                len([one for one in answers.values() if one.status_code == 200]) > 100
+                len(
+                    [answer for answer in answers.values() if answer.status_code == 200]
+                )
+                > 100
             )
             assert answers[REST_ALSO[1]].json()["data"]["password"] == "(hidden)"
             assert {
@@ -245,9 +255,9 @@ def test_no_operation_shows_a_value(subtests: pytest.Subtests) -> None:
     user.user_permissions.add(Permission.objects.get(codename="view_secrets"))
     headers = {"Authorization": f"Token {api_token(user)}"}
     shown = {
-        one
-        for one in addresses
-        if found_in(read_text(Client().get(one, headers=headers)))
+        addresse
+        for addresse in addresses
+        if found_in(read_text(Client().get(addresse, headers=headers)))
     }
     assert set(REST_ALSO[1:6]) < shown
     assert any("/resource-snapshots/" in one for one in shown)
@@ -341,7 +351,7 @@ def test_no_page_shows_a_value(subtests: pytest.Subtests) -> None:
     owner = person("owner", *ROLES)
     pages = page_world(owner)
     everything = {*SAMPLES, *HUB_PAGES, *USER_PAGES, *NOTIFICATION_PAGES, *NO_PAGE}
-    assert {one.name for one in urls.urlpatterns} - {None} <= everything
+    assert {pattern.name for pattern in urls.urlpatterns} - {None} <= everything
     addresses = list(dict.fromkeys([*pages.values(), *admin_addresses()]))
 
     for user in readers():
@@ -350,11 +360,17 @@ def test_no_page_shows_a_value(subtests: pytest.Subtests) -> None:
         for headers in read_as(user):
             with subtests.test(user.username, headers=headers):
                 answers = {
-                    one: client.get(one, headers=headers, follow=not headers)
-                    for one in addresses
+                    addresse: client.get(addresse, headers=headers, follow=not headers)
+                    for addresse in addresses
                 }
                 assert (
-                    len([one for one in answers.values() if one.status_code == 200])
+                    len(
+                        [
+                            answer
+                            for answer in answers.values()
+                            if answer.status_code == 200
+                        ]
+                    )
                     > 100
                 )
                 assert {

@@ -32,7 +32,7 @@ def test_folders_are_not_listed(client: Client, folder: str) -> None:
 
 
 def test_scripts_put_no_text_into_a_page_as_markup_and_keep_one_preference() -> None:
-    scripts = [one.read_text(encoding="utf-8") for one in ROOT.glob("static/js/*.js")]
+    scripts = [path.read_text(encoding="utf-8") for path in ROOT.glob("static/js/*.js")]
     markup = r"\b(innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|setHTMLUnsafe)\b"
     code = r"\beval\(|\bnew Function\b|\bpostMessage\b|\bsessionStorage\b|\bindexedDB\b|__proto__"
 
@@ -50,9 +50,12 @@ def test_scripts_put_no_text_into_a_page_as_markup_and_keep_one_preference() -> 
 
 def test_no_template_shows_a_value_unescaped() -> None:
     templates = {
-        one: one.read_text(encoding="utf-8") for one in ROOT.glob("templates/**/*.html")
+        path: path.read_text(encoding="utf-8")
+        for path in ROOT.glob("templates/**/*.html")
     }
     unescaped = re.compile(r"\|\s*safe(seq)?\b|autoescape\s+off")
 
     assert len(templates) > 100
-    assert [str(one) for one, text in templates.items() if unescaped.search(text)] == []
+    assert [
+        str(path) for path, text in templates.items() if unescaped.search(text)
+    ] == []

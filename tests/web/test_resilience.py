@@ -80,7 +80,7 @@ def test_placements_and_the_overview_show_the_report(
     assert row is not None
     others = Placement.objects.exclude(pk__in=_surviving("region"))
     listed = text_of(viewer, "/placements/?survives=region").partition('id="list"')[2]
-    assert all(f"/placements/{one.full_name}/" not in listed for one in others)
+    assert all(f"/placements/{other.full_name}/" not in listed for other in others)
     assert all(
         f"/placements/{name}/" in listed for name in _names(_surviving("region"))
     )
@@ -226,7 +226,7 @@ def test_the_report_over_rest(reader: APIClient) -> None:
     )
     assert started.status_code == 202
     latest = reader.get("/api/v1/what-if/resilience?level=region&variant=leave").json()
-    assert {one["level"] for one in latest["losses"]} == {"region"}
+    assert {loss["level"] for loss in latest["losses"]} == {"region"}
     assert latest["report"]["keys"] == ["region"]
     table = reader.get(
         "/api/v1/what-if/resilience?variant=cordon", headers={"Accept": "text/csv"}
@@ -236,8 +236,12 @@ def test_the_report_over_rest(reader: APIClient) -> None:
     )
     name = Placement.objects.filter(placement_type="PickN").earliest("name").full_name
     document = reader.get(f"/api/v1/what-if/resilience/placements/{name}").json()
-    assert {one["variant"] for one in document["losses"]} == {"down", "cordon", "leave"}
-    assert max(one["skew"] for one in document["losses"]) > 0
+    assert {loss["variant"] for loss in document["losses"]} == {
+        "down",
+        "cordon",
+        "leave",
+    }
+    assert max(loss["skew"] for loss in document["losses"]) > 0
     refused = reader.post(
         "/api/v1/what-if/resilience", {"variants": ["explode"]}, format="json"
     )

@@ -40,8 +40,8 @@ def test_lists_what_matches(
 ) -> None:
     page = text_of(viewer, f"/resources/{query}")
     sizes = {
-        one["name"]: one["size"]
-        for one in viewer.get(f"/api/v1/resources{query}").json()["items"]
+        item["name"]: item["size"]
+        for item in viewer.get(f"/api/v1/resources{query}").json()["items"]
     }
 
     assert list(sizes) == sorted(names)

@@ -56,14 +56,16 @@ def through(caller: Caller) -> tuple[set[str], set[str]]:
     """Return the addresses that did not refuse, and those that changed something."""
     compare_for_long()
     passed, changed, before = set(), set(), counts()
-    for one in checked_addresses():
-        name = f"{one.method} {one.name}"
+    for addresse in checked_addresses():
+        name = f"{addresse.method} {addresse.name}"
         with rolled_back():
-            answer = caller.call(one)
+            answer = caller.call(addresse)
             if before != counts():
                 changed.add(name)
-        is_admin = one.route.startswith("/admin/")
-        is_read = is_admin and (not one.name or one.name.endswith(ADMIN_READING))
+        is_admin = addresse.route.startswith("/admin/")
+        is_read = is_admin and (
+            not addresse.name or addresse.name.endswith(ADMIN_READING)
+        )
         if (
             not is_read
             and not is_refused(answer)

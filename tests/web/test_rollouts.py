@@ -273,7 +273,7 @@ def test_actions_stay_or_lead_to_the_rollout(
     resumed = operator.post("/placements/web/resume/", {"at": "rollout"})
     stopped = operator.post("/placements/web/stop/")
 
-    assert [one["Location"] for one in (paused, resumed, stopped)] == [
+    assert [answer["Location"] for answer in (paused, resumed, stopped)] == [
         "/placements/web/",
         RUN,
         RUN,
@@ -414,7 +414,7 @@ def test_the_plan_shows_the_waves_to_go(viewer: Client, text_of: Fetch) -> None:
     )
     assert not re.search(r"\b[0-9a-f]{16,}\b", page.partition("<main")[2])
     waves = viewer.get("/api/v1/placements/web/plan").json()["waves"]
-    assert [one["actions"][0]["words"] for one in waves] == [
+    assert [wave["actions"][0]["words"] for wave in waves] == [
         "Update revision 1 → revision 2"
     ] * 2
     limits = page.partition("Other limits")[2].partition("</table>")[0]
@@ -643,7 +643,9 @@ def test_runs_of_a_deleted_placement_are_no_runs_of_a_later_one_with_its_name(
     ]
     running = text_of(viewer, "/rollouts/?state=running")
     assert "of a deleted placement" not in running
-    assert [one.placement_is_deleted for one in rollouts_named("web/1")] == [False]
+    assert [rollout.placement_is_deleted for rollout in rollouts_named("web/1")] == [
+        False
+    ]
     assert old.number == 1
 
 

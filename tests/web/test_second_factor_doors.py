@@ -79,17 +79,20 @@ def test_an_open_session_adds_one_before_anything_else(
     user, client = person("vera", "viewer"), Client()
     client.force_login(user)
     places = ("/clusters/", "/api/v1/clusters")
-    assert [called(client, one)[0] for one in places] == [200, 200]
+    assert [called(client, place)[0] for place in places] == [200, 200]
 
     granted(user)
 
-    assert [called(client, one) for one in places] == [(302, FACTORS), (403, PROBLEM)]
+    assert [called(client, place) for place in places] == [
+        (302, FACTORS),
+        (403, PROBLEM),
+    ]
     assert called(client, "/clusters/", **{"HX-Request": "true"}) == (200, FACTORS)
     assert "Add one to continue" in client.get(FACTORS).content.decode()
     factor = Authenticator.objects.create(user=user, type="totp", data={})
-    assert [called(client, one)[0] for one in places] == [200, 200]
+    assert [called(client, place)[0] for place in places] == [200, 200]
     factor.delete()  # as an administrator does for a lost one
-    assert [called(client, one)[0] for one in places] == [302, 403]
+    assert [called(client, place)[0] for place in places] == [302, 403]
 
 
 @pytest.mark.parametrize("granted", WAYS)
@@ -120,12 +123,12 @@ def test_no_page_is_shown_and_nothing_changes_by_a_session() -> None:
         if not route.startswith((*OWN, "/api/")):
             path = Address(route, "", "GET").path(lambda _route, _part: 1)
             shown |= {(route, *called(caller.client, path))} - {(route, 302, FACTORS)}
-    for one in writing_addresses():
-        if one.is_rest or one.route.startswith(OWN):
+    for addresse in writing_addresses():
+        if addresse.is_rest or addresse.route.startswith(OWN):
             continue
-        answer = caller.call(one)
+        answer = caller.call(addresse)
         if (answer.status_code, answer.headers.get("Location")) != (302, FACTORS):
-            shown.add((one.route, answer.status_code, "POST"))
+            shown.add((addresse.route, answer.status_code, "POST"))
 
     assert shown == set()
     assert counts() == before
@@ -173,8 +176,8 @@ def test_service_accounts_and_accounts_without_a_password_here_are_exempt() -> N
         by_role(user)
 
     found = [
-        called(Client(), "/api/v1/clusters", token=api_token(one))[0]
-        for one in (robot, provided, local)
+        called(Client(), "/api/v1/clusters", token=api_token(user))[0]
+        for user in (robot, provided, local)
     ]
 
     assert found == [200, 200, 403]

@@ -172,7 +172,7 @@ def test_a_run_is_started_or_prepared_by_every_operator(
         START, {"name": "two", "strategy": "careful", "do": "prepare"}
     )
 
-    assert [one["Location"] for one in (began, prepared)] == [
+    assert [answer["Location"] for answer in (began, prepared)] == [
         RUN,
         "/rollouts/staged/runs/two/",
     ]
@@ -415,10 +415,10 @@ def test_the_picture_shows_each_stage_and_the_approval_between_them(
     columns = page.partition('<ol class="run-columns">')[2].partition("</ol>")[0]
 
     heads = [
-        words_of(one).split(" at a time")[0].strip()
-        for one in columns.split('<li class="run-column')[1:]
+        words_of(part).split(" at a time")[0].strip()
+        for part in columns.split('<li class="run-column')[1:]
     ]
-    assert [re.sub("^[^>]*>", "", one).split()[:3] for one in heads] == [
+    assert [re.sub("^[^>]*>", "", head).split()[:3] for head in heads] == [
         ["Stage", "1", "canary1"],
         ["Timed", "wait", "30s"],
         ["Approve", "stage", "canary"],
@@ -1249,7 +1249,7 @@ def test_a_strategy_is_made_of_rows(operator: Client) -> None:
         "<code>spec.stages[0].labelSelector.matchLabels</code> Invalid value: gold"
         in page_text(bad)
     )
-    assert [one.labels for one in rows] == ["stage=canary, tier=gold", "", "", ""]
+    assert [row.labels for row in rows] == ["stage=canary, tier=gold", "", "", ""]
     assert spec["stages"] == [
         {
             "name": "canary",

@@ -342,12 +342,12 @@ def is_own(one: Address) -> bool:
 def checked_addresses() -> list[Address]:
     """Return the addresses to which the rule applies."""
     return [
-        one
-        for one in writing_addresses()
-        if not is_own(one)
-        and not (one.name in READING and one.method == "POST")
-        and one.route not in ALIASES
-        and one.name not in HUB_ONLY
+        addresse
+        for addresse in writing_addresses()
+        if not is_own(addresse)
+        and not (addresse.name in READING and addresse.method == "POST")
+        and addresse.route not in ALIASES
+        and addresse.name not in HUB_ONLY
     ]
 
 
@@ -359,13 +359,15 @@ def is_refused(answer: Any) -> bool:
 def counts() -> dict[str, int]:
     """Return how many rows each table has, the access log and sessions apart; every change has an event."""
     tables = [
-        one._meta.db_table
-        for one in apps.get_models()
-        if one not in (AccessEvent, Session)
+        model._meta.db_table
+        for model in apps.get_models()
+        if model not in (AccessEvent, Session)
     ]
     with connection.cursor() as cursor:
         cursor.execute(
-            " UNION ALL ".join(f"SELECT '{one}', COUNT(*) FROM {one}" for one in tables)
+            " UNION ALL ".join(
+                f"SELECT '{table}', COUNT(*) FROM {table}" for table in tables
+            )
         )
         return dict(cursor.fetchall())
 
@@ -386,16 +388,18 @@ def test_every_address_refuses_what_is_of_another_team(pia: User, part: str) -> 
     caller = Caller(pia, "other")
     compare_for_long()
     errors, before = [], stored()
-    for one in checked_addresses():
-        if one.route.startswith("/admin/") != (part == "admin"):
+    for addresse in checked_addresses():
+        if addresse.route.startswith("/admin/") != (part == "admin"):
             continue
         with rolled_back():
-            answer = caller.call(one)
+            answer = caller.call(addresse)
             after = stored()
-        is_admin = one.route.startswith("/admin/")
-        is_read = is_admin and (not one.name or one.name.endswith(ADMIN_READING))
+        is_admin = addresse.route.startswith("/admin/")
+        is_read = is_admin and (
+            not addresse.name or addresse.name.endswith(ADMIN_READING)
+        )
         if not (is_read or is_refused(answer)) or before != after:
-            errors.append(f"{one.method} {one.route}: {answer.status_code}")
+            errors.append(f"{addresse.method} {addresse.route}: {answer.status_code}")
 
     assert not errors, "\n".join(errors)
 
@@ -407,18 +411,18 @@ def test_no_address_changes_what_is_of_another_team_by_a_label_of_ones_own(
     caller = Caller(pia, "payments")
     compare_for_long()
     errors, before = [], stored()
-    for one in checked_addresses():
-        if one.route.startswith("/admin/"):
+    for addresse in checked_addresses():
+        if addresse.route.startswith("/admin/"):
             continue
         with rolled_back():
-            caller.call(one)
+            caller.call(addresse)
             after = stored()
         for table, rows in before.items():
             is_changed = any(after[table].get(key) != row for key, row in rows.items())
             if (
                 is_changed and table != Draft._meta.label
             ):  # a draft of the caller is changed before it is saved
-                errors.append(f"{one.method} {one.route}: {table}")
+                errors.append(f"{addresse.method} {addresse.route}: {table}")
 
     assert not errors, "\n".join(errors)
 
@@ -427,8 +431,8 @@ def inputs_of_the_audit() -> list[dict[str, Any]]:
     """Return what the audit applied: rights in the namespace of others, and their namespace on a cluster."""
     documents = load_documents((FAULTS / "poc-team-inject.yaml").read_text())
     return [
-        json.loads(json.dumps(one.data).replace("blue", "payments"))
-        for one in documents
+        json.loads(json.dumps(document.data).replace("blue", "payments"))
+        for document in documents
     ]
 
 
@@ -462,10 +466,10 @@ def test_the_attacks_of_the_audit_are_refused_at_every_door(pia: User) -> None:
             form = {"manifest": dump_yaml(document), "do": do}
             answers.append(client.post("/resources/apply/", form))
 
-    assert [one.status_code for one in answers] == [403] * 15
+    assert [answer.status_code for answer in answers] == [403] * 15
     assert all(
-        "The grant of team=payments does not include" in one.content.decode()
-        for one in answers
+        "The grant of team=payments does not include" in answer.content.decode()
+        for answer in answers
     )
     assert stored() == before
 
@@ -476,15 +480,15 @@ def test_every_address_of_a_team_lets_its_operators_through(pia: User) -> None:
     caller = Caller(pia, "payments")
     compare_for_long()
     through = set()
-    for one in checked_addresses():
+    for addresse in checked_addresses():
         with rolled_back():
-            answer = caller.call(one)
+            answer = caller.call(addresse)
             if (
-                not one.route.startswith("/admin/")
+                not addresse.route.startswith("/admin/")
                 and not is_refused(answer)
                 and answer.status_code != 404
             ):
-                through.add(f"{one.method} {one.name}")
+                through.add(f"{addresse.method} {addresse.name}")
 
     assert sorted((through - {"POST "}) ^ THROUGH) == []
 

@@ -161,9 +161,9 @@ def test_takes_few_queries_however_large_the_fleet(
         {"region": f"r{number % 50}", "env": f"e{number % 3}"} for number in range(1000)
     ]
     documents = [
-        member_document(f"c{number}", one) for number, one in enumerate(labels)
+        member_document(f"c{number}", label) for number, label in enumerate(labels)
     ]
-    upsert_clusters([ClusterSpec(one) for one in documents], by=None, now=NOW)
+    upsert_clusters([ClusterSpec(document) for document in documents], by=None, now=NOW)
     compare_for_long()
 
     with django_assert_max_num_queries(7):

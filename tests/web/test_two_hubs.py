@@ -156,7 +156,7 @@ def crawled(visitor: Client, world: World) -> Iterator[tuple[str, str]]:
             continue
         key = (
             kind.view_name,
-            tuple(sorted(one.partition("=")[0] for one in query.split("&"))),
+            tuple(sorted(part.partition("=")[0] for part in query.split("&"))),
         )
         if key in visited or path.startswith(
             ("/logout/", "/static/", "/help/", "/api/docs")
@@ -171,7 +171,7 @@ def crawled(visitor: Client, world: World) -> Iterator[tuple[str, str]]:
             if answer.status_code == 200
             else set()
         )
-        waiting += sorted(one for one in links if one.startswith(f"{world.mount}/"))
+        waiting += sorted(link for link in links if link.startswith(f"{world.mount}/"))
 
 
 def test_no_page_shows_what_only_another_hub_has(
@@ -249,9 +249,9 @@ def test_every_page_of_a_live_hub_has_addresses_of_that_hub_only(
 
         assert answer.status_code == (409 if is_refused else 200), address
         assert [
-            one
-            for one in links
-            if not one.startswith(f"{live.mount}/") and not shared.match(one)
+            link
+            for link in links
+            if not link.startswith(f"{live.mount}/") and not shared.match(link)
         ] == [], address
 
 
@@ -408,7 +408,7 @@ def test_addresses_without_a_hub_redirect_to_themselves(
         visitor.post(f"/hubs/paris{address}"),
     ]
 
-    assert [(one.status_code, one["Location"]) for one in answers] == [
+    assert [(answer.status_code, answer["Location"]) for answer in answers] == [
         (308, address)
     ] * 2
 
@@ -470,7 +470,7 @@ def test_every_table_of_rows_is_scoped_and_raises_without_a_hub() -> None:
         model
         for model in apps.get_models()
         if model not in (HubGrant, HubCredential, TeamGrant, Problem, ProblemBook)
-        and any(one.name == "hub" for one in model._meta.concrete_fields)
+        and any(field.name == "hub" for field in model._meta.concrete_fields)
     ]
 
     assert len(scoped) > 30
@@ -498,9 +498,9 @@ def test_every_table_of_rows_has_a_hub() -> None:
         for model in apps.get_app_config(app).get_models()
     ]
     without = {
-        one.__name__
-        for one in tables
-        if all(field.name != "hub" for field in one._meta.concrete_fields)
+        table.__name__
+        for table in tables
+        if all(field.name != "hub" for field in table._meta.concrete_fields)
     }
 
     assert without == {"Hub"} | shared
@@ -536,8 +536,11 @@ def test_without_a_user_a_hub_that_exists_is_like_one_that_does_not(
     for path in (*paths, "about/"):
         answers = [client.get(f"/hubs/{name}/{path}") for name in ("paris", "london")]
         responses = [
-            (one.status_code, one.get("Location", "").replace(name, "NAME"))
-            for one, name in zip(answers, ("paris", "london"), strict=True)
+            (
+                answer.status_code,
+                answer.get("Location", "").replace(name, "NAME"),
+            )
+            for answer, name in zip(answers, ("paris", "london"), strict=True)
         ]
         assert responses[0] == responses[1], path
     for path in ("clusters", "placements/web", "overview", "nothing"):

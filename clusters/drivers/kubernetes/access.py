@@ -94,7 +94,9 @@ Table: TypeAlias = Mapping[str, ResourceType]
 @lru_cache(maxsize=1_024)
 def _table(resources: tuple[ResourceType, ...]) -> Table:
     """Return the table of these resources; equal answers of several clusters share one."""
-    return MappingProxyType({one.kind: one for one in reversed(resources)})
+    return MappingProxyType(
+        {resource.kind: resource for resource in reversed(resources)}
+    )
 
 
 class Discovery:
@@ -122,7 +124,7 @@ class Discovery:
         if resource is None:
             others = self.other_versions(api_version, kind, deadline=deadline)
             group = api_version.rpartition("/")[0]
-            names = ", ".join(one.removeprefix(f"{group}/") for one in others)
+            names = ", ".join(other.removeprefix(f"{group}/") for other in others)
             hint = f"; it serves {names}" if names else ""
             raise KindNotServedError(
                 f"the cluster serves no {kind} in {api_version}{hint}", others
@@ -176,13 +178,13 @@ class Discovery:
             tuple(
                 ResourceType(
                     api_version,
-                    str(one["kind"]),
-                    str(one["name"]),
-                    bool(one.get("namespaced")),
-                    "patch" in (one.get("verbs") or ()),
+                    str(resource["kind"]),
+                    str(resource["name"]),
+                    bool(resource.get("namespaced")),
+                    "patch" in (resource.get("verbs") or ()),
                 )
-                for one in answer.body.get("resources") or ()
-                if "/" not in one["name"]
+                for resource in answer.body.get("resources") or ()
+                if "/" not in resource["name"]
             )
         )
 
@@ -199,7 +201,7 @@ class Discovery:
             return ()
         answer = self._client.request("GET", f"/apis/{group}", deadline=deadline)
         versions = answer.body.get("versions") or () if answer.status == 200 else ()
-        names = [f"{group}/{one.get('version')}" for one in versions]
+        names = [f"{group}/{version.get('version')}" for version in versions]
         return tuple(
             name
             for name in names
@@ -345,7 +347,7 @@ def patch_object(
         raise KindNotServedError(f"the cluster serves no {ref.kind} in {api_version}")
     manifest = body if content_type == APPLY_PATCH else {}
     access.warnings[ref] = tuple(
-        without_secret_values(one, manifest) for one in answer.warnings
+        without_secret_values(warning, manifest) for warning in answer.warnings
     )
     return answer
 
@@ -379,7 +381,7 @@ def is_cut_off(error: DriverUnavailable, access: MemberAccess, stop: float) -> b
 
 def causes_of(answer: Response, reason: str) -> list[Mapping[str, Any]]:
     causes = (answer.body.get("details") or {}).get("causes") or ()
-    return [one for one in causes if one.get("reason") == reason]
+    return [cause for cause in causes if cause.get("reason") == reason]
 
 
 def server_message(answer: Response, manifest: Mapping[str, Any] | None = None) -> str:

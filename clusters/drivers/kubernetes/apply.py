@@ -138,19 +138,19 @@ def _apply(
     results = apply_targets(call, targets, finished)
     entries = {
         **ahead.entries,
-        **{ref: one.entry for ref, one in results.items() if one.entry},
+        **{ref: result.entry for ref, result in results.items() if result.entry},
     }
-    refusals += [one.refusal for one in results.values() if one.refusal]
+    refusals += [result.refusal for result in results.values() if result.refusal]
     deferred = [
-        one.ref
-        for one in targets
-        if one.ref not in results or results[one.ref].is_deferred
+        target.ref
+        for target in targets
+        if target.ref not in results or results[target.ref].is_deferred
     ]
 
     incomplete = ahead.incomplete
     if incomplete and not deferred:
         leftovers = find_leftovers(call, ahead, results)
-        entries = {**{one.ref: one for one in leftovers.entries}, **entries}
+        entries = {**{entry.ref: entry for entry in leftovers.entries}, **entries}
         # Recorded, so that the next call lists what this one had no time for.
         incomplete = leftovers.denied + leftovers.remaining
         if leftovers.remaining and targets:
@@ -158,13 +158,13 @@ def _apply(
 
     removal = Removal()
     if not refusals and not deferred:
-        wanted = {one.ref for one in targets}
+        wanted = {target.ref for target in targets}
         gone = [entry for ref, entry in entries.items() if ref not in wanted]
         removal = prune(access, ahead, gone, stop=stop)
         refusals += removal.refusals
         deferred += removal.remaining
         entries = {
-            ref: one for ref, one in entries.items() if ref not in removal.finished
+            ref: entry for ref, entry in entries.items() if ref not in removal.finished
         }
 
     is_whole = not refusals and not deferred
@@ -184,11 +184,11 @@ def _apply(
                 raise
     if deferred:
         raise _pending(targets, results, deferred, removal)
-    drifts = tuple(one.drift for one in results.values() if one.drift)
+    drifts = tuple(result.drift for result in results.values() if result.drift)
     if refusals:
         raise _rejected(version, refusals, results.values(), drifts)
     is_changed = inventory.whole != version.id or any(
-        one.is_changed for one in results.values()
+        result.is_changed for result in results.values()
     )
     return Applied(
         version.id, changed=is_changed or bool(removal.finished), drifts=drifts
@@ -201,9 +201,13 @@ def _rejected(
     results: Iterable[ObjectResult],
     drifts: tuple[ObjectDiff, ...],
 ) -> DriverRejected:
-    diffs = tuple(one.diff for one in results if one.diff)
+    diffs = tuple(result.diff for result in results if result.diff)
     message = f"{len(refusals)} of {len(version.manifests)} objects refused"
-    code = NOT_CONFIRMED if any(one.code == NOT_CONFIRMED for one in refusals) else ""
+    code = (
+        NOT_CONFIRMED
+        if any(refusal.code == NOT_CONFIRMED for refusal in refusals)
+        else ""
+    )
     return DriverRejected(
         message, tuple(refusals), drifts=drifts, diffs=diffs, code=code
     )
@@ -256,9 +260,9 @@ def write_ahead(
 ) -> PlacementInventory:
     """Record what this call is going to apply, so that no crash leaves an object that nothing knows of."""
     missing = {
-        one.ref: Entry(one.ref, one.api_version.rpartition("/")[2])
-        for one in targets
-        if one.ref not in inventory.entries
+        target.ref: Entry(target.ref, target.api_version.rpartition("/")[2])
+        for target in targets
+        if target.ref not in inventory.entries
     }
     entries = {**inventory.entries, **missing}
     if len(entries) > MOST_OBJECTS:
@@ -300,9 +304,10 @@ def apply_targets(
         return result
 
     def run(some: Sequence[Target]) -> list[tuple[Target, ObjectResult]]:
-        left = [one for one in some if one.ref not in finished]
+        left = [target for target in some if target.ref not in finished]
         waves = [
-            [one for one in left if one.wave == place] for place in range(LAST_WAVE + 1)
+            [target for target in left if target.wave == place]
+            for place in range(LAST_WAVE + 1)
         ]
         return run_waves(
             waves, first_step, time_left=call.access.until(call.last_start)
@@ -322,9 +327,9 @@ def apply_targets(
         waiting = await_definitions(call, definitions, {**finished, **results})
         ready = [one for one in custom if one.ref.group not in waiting]
         refused = {
-            defined_group(one)
-            for one in definitions
-            if (end := results.get(one.ref)) and end.refusal
+            defined_group(definition)
+            for definition in definitions
+            if (end := results.get(definition.ref)) and end.refusal
         }
         for target, result in run(ready):
             is_late = (
@@ -387,7 +392,7 @@ def find_leftovers(
     """Return the objects of a lost inventory, as far as there is time."""
     if UNDECIDED in inventory.incomplete:
         if not call.version.was_applied and not any(
-            one.is_evidence_of_loss for one in results.values()
+            result.is_evidence_of_loss for result in results.values()
         ):
             return Labelled(())
         kinds = set(call.version.kinds)
@@ -422,9 +427,9 @@ def write_result(
             current = read_inventory(access, inventory.placement, deadline=deadline)
             if inventory.fence < current.fence:
                 unknown = [
-                    one
-                    for one in inventory.entries.values()
-                    if one.ref not in current.entries
+                    entry
+                    for entry in inventory.entries.values()
+                    if entry.ref not in current.entries
                 ]
                 remove_entries(
                     access, unknown, placement=inventory.placement, stop=deadline
@@ -443,9 +448,10 @@ def _pending(
     removal: Removal,
 ) -> DriverPending:
     total = len(targets)
-    done = sum(1 for one in results.values() if one.entry)
+    done = sum(1 for result in results.values() if result.entry)
     causes = {
-        one.refusal.message if one.refusal else one.cause for one in results.values()
+        result.refusal.message if result.refusal else result.cause
+        for result in results.values()
     } - {""}
     if removal.remaining:
         message = f"waiting until {removal.words()}"

@@ -107,12 +107,14 @@ class CheckResult:
     @property
     def is_passed(self) -> bool:
         """Return whether all steps succeeded, apart from permissions that are not required."""
-        return all(one.ok or one.is_optional for one in self.steps)
+        return all(step.ok or step.is_optional for step in self.steps)
 
     @property
     def failed(self) -> list[CheckStep]:
         """Return the steps that failed, apart from permissions that are not required."""
-        return [one for one in self.steps if one.ok is False and not one.is_optional]
+        return [
+            step for step in self.steps if step.ok is False and not step.is_optional
+        ]
 
     @property
     def how_to_confirm(self) -> str:
@@ -127,8 +129,8 @@ class ConnectionCheckFailed(FleetError):
     problem_type = CONFIRMATION_NEEDED
 
     def __init__(self, result: CheckResult) -> None:
-        failed = [one for one in result.steps if one.ok is False]
-        super().__init__("; ".join(f"{one.step}: {one.message}" for one in failed))
+        failed = [step for step in result.steps if step.ok is False]
+        super().__init__("; ".join(f"{step.step}: {step.message}" for step in failed))
         self.result = result
 
 
@@ -179,14 +181,14 @@ class ConnectionCheck:
         if self._hub_id:  # of a member; nothing is placed on the API server of a hub
             checks.append((IDENTITY, self.check_identity))
         for name, run in checks:
-            if any(not one.ok for one in steps if one.step != IDENTITY):
+            if any(not step.ok for step in steps if step.step != IDENTITY):
                 steps.append(CheckStep(name, None, "not run"))
                 continue
             try:
                 steps.append(CheckStep(name, True, run()))
             except StepFailed as error:
                 steps.append(CheckStep(name, False, error.message, error.hint))
-        if any(not one.ok for one in steps if one.step != IDENTITY):
+        if any(not step.ok for step in steps if step.step != IDENTITY):
             return (*steps, CheckStep("permissions", None, "not run"))
         return (*steps, *self.check_permissions())
 
@@ -339,14 +341,14 @@ class ConnectionCheck:
                 continue
             group = api_version.rpartition("/")[0]
             needed += [Access(verb, group, served.plural) for verb in KIND_VERBS]
-        names = {one.name for one in needed}
+        names = {access.name for access in needed}
         usual = (
             Access(verb, group, resource, is_optional=True)
             for group, resources in self._usual.items()
             for resource in resources
             for verb in KIND_VERBS
         )
-        needed += [one for one in usual if one.name not in names]
+        needed += [access for access in usual if access.name not in names]
         with ThreadPoolExecutor(_THREADS, thread_name_prefix="check") as pool:
             yield from pool.map(self.check_permission, dict.fromkeys(needed))
         yield from missing

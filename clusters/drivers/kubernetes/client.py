@@ -196,11 +196,19 @@ class Client:
     def close_idle(self, *, seconds: float = IDLE_SECONDS) -> None:
         oldest = self._monotonic() - seconds
         with self._lock:
-            expired = [one for one in self._idle if one.idle_since <= oldest]
-            self._idle = [one for one in self._idle if one.idle_since > oldest]
-        for one in expired:
-            sockets.idle_sockets.discard(one)
-            one.close()
+            expired = [
+                connection
+                for connection in self._idle
+                if connection.idle_since <= oldest
+            ]
+            self._idle = [
+                connection
+                for connection in self._idle
+                if connection.idle_since > oldest
+            ]
+        for connection in expired:
+            sockets.idle_sockets.discard(connection)
+            connection.close()
 
     def close_if_idle(self, link: BoundedConnection) -> None:
         """Close a connection, unless it has been taken for a request meanwhile."""

@@ -88,24 +88,24 @@ def dry_run_version(
     for several in in_order(targets):
         missing = unchecked | {
             ref
-            for ref, one in results.items()
-            if one.diff and one.diff.member_generation is None
+            for ref, result in results.items()
+            if result.diff and result.diff.member_generation is None
         }
         late = {
-            one.ref
-            for one in several
-            if not missing.isdisjoint(needed_by(one, targets))
+            target.ref
+            for target in several
+            if not missing.isdisjoint(needed_by(target, targets))
         }
-        ready = [one for one in several if one.ref not in late]
+        ready = [target for target in several if target.ref not in late]
         done = run_waves([ready], partial(examine, call), time_left=access.until(stop))
         results |= {target.ref: result for target, result in done}
         unchecked |= late
 
     unreached = [
-        one.ref
-        for one in targets
-        if one.ref not in unchecked
-        and (one.ref not in results or results[one.ref].is_deferred)
+        target.ref
+        for target in targets
+        if target.ref not in unchecked
+        and (target.ref not in results or results[target.ref].is_deferred)
     ]
     if unreached and access.until(stop)() <= RESERVE_SECONDS:
         done_count, total = len(targets) - len(unreached), len(targets)
@@ -122,27 +122,33 @@ def dry_run_version(
         elif refusal:
             refusals.append(refusal)
     tried = [
-        results[one.ref]
-        for one in targets
-        if one.ref in results and not results[one.ref].refusal
+        results[target.ref]
+        for target in targets
+        if target.ref in results and not results[target.ref].refusal
     ]
     return DiffResult(
         version.id,
-        tuple(one.diff for one in tried if one.diff),
+        tuple(result.diff for result in tried if result.diff),
         tuple(refusals),
         removed=leftovers(inventory.entries.values(), targets, refusals),
         unchecked=tuple(
-            one.ref for one in targets if one.ref in unchecked or one.ref in unreached
+            target.ref
+            for target in targets
+            if target.ref in unchecked or target.ref in unreached
         ),
     )
 
 
 def in_order(targets: Sequence[Target]) -> Iterator[list[Target]]:
     """Yield what others need before them: Namespaces and definitions, then roles, then all the rest."""
-    kinds = {one.ref: (one.ref.group, one.ref.kind) for one in targets}
-    yield [one for one in targets if kinds[one.ref] in CONTAINER_KINDS]
-    yield [one for one in targets if kinds[one.ref] in _ROLES]
-    yield [one for one in targets if kinds[one.ref] not in CONTAINER_KINDS | _ROLES]
+    kinds = {target.ref: (target.ref.group, target.ref.kind) for target in targets}
+    yield [target for target in targets if kinds[target.ref] in CONTAINER_KINDS]
+    yield [target for target in targets if kinds[target.ref] in _ROLES]
+    yield [
+        target
+        for target in targets
+        if kinds[target.ref] not in CONTAINER_KINDS | _ROLES
+    ]
 
 
 def needed_by(target: Target, targets: Sequence[Target]) -> set[ObjectRef]:
@@ -170,14 +176,14 @@ def leftovers(
     """Return what an apply would remove: nothing while something is refused (6.1 step 4)."""
     if refusals:
         return ()
-    wanted = {one.ref for one in targets}
-    gone = [one for one in entries if one.uid and one.ref not in wanted]
+    wanted = {target.ref for target in targets}
+    gone = [entry for entry in entries if entry.uid and entry.ref not in wanted]
     stays = {
-        one.ref
-        for one in gone
-        if one.is_taken_over and (one.ref.group, one.ref.kind) in CONTAINER_KINDS
+        entry.ref
+        for entry in gone
+        if entry.is_taken_over and (entry.ref.group, entry.ref.kind) in CONTAINER_KINDS
     }
-    return tuple(one.ref for one in gone if one.ref not in stays)
+    return tuple(entry.ref for entry in gone if entry.ref not in stays)
 
 
 KEEP_SECONDS = 300.0
@@ -275,8 +281,14 @@ class KubernetesDriver:
         fences, held = None, {}
         if inventory:
             inventories = list_inventories(self._access, deadline=deadline)
-            fences = {one.placement: one.fence for one in inventories}
-            held = {one.placement: held_objects(one) for one in inventories}
+            fences = {
+                placement_inventory.placement: placement_inventory.fence
+                for placement_inventory in inventories
+            }
+            held = {
+                placement_inventory.placement: held_objects(placement_inventory)
+                for placement_inventory in inventories
+            }
         if reading:
             problem = result_of(reading, deadline - self._access.monotonic())
         else:

@@ -180,8 +180,8 @@ class PlacementInventory:
         """Replace the refusals; what exceeds the limits of an inventory is cut."""
         every = list(refusals)
         kept = tuple(
-            replace(one, message=one.message[:LONGEST_MESSAGE])
-            for one in every[:MOST_REFUSALS]
+            replace(refusal, message=refusal.message[:LONGEST_MESSAGE])
+            for refusal in every[:MOST_REFUSALS]
         )
         return replace(self, refusals=kept, refusal_count=len(every))
 
@@ -251,11 +251,11 @@ def list_inventories(
     """
     prefix = owner_value(access.hub_id, "")
     inventories = []
-    for one in _every_inventory(access.client, deadline=deadline):
-        owner = annotation(one, OWNER)
-        is_proved = annotation(one, MEMBER) or access.identity.proves_older_records
-        if owner.startswith(prefix) and is_of_member(access, one) and is_proved:
-            inventories.append(_parsed(one, owner.removeprefix(prefix)))
+    for document in _every_inventory(access.client, deadline=deadline):
+        owner = annotation(document, OWNER)
+        is_proved = annotation(document, MEMBER) or access.identity.proves_older_records
+        if owner.startswith(prefix) and is_of_member(access, document) and is_proved:
+            inventories.append(_parsed(document, owner.removeprefix(prefix)))
     return inventories
 
 
@@ -272,12 +272,12 @@ class NamespaceUser:
 def list_users(access: MemberAccess, *, deadline: float) -> list[NamespaceUser]:
     """Return who uses namespaces, other consoles too. Raise DriverRejected, DriverUnavailable."""
     users = []
-    for one in _every_inventory(access.client, deadline=deadline):
-        entries = _parsed(one, "").entries
-        recorded = annotation(one, _NAMESPACES).split(",")
+    for document in _every_inventory(access.client, deadline=deadline):
+        entries = _parsed(document, "").entries
+        recorded = annotation(document, _NAMESPACES).split(",")
         user = NamespaceUser(
-            annotation(one, OWNER),
-            annotation(one, MEMBER),
+            annotation(document, OWNER),
+            annotation(document, MEMBER),
             frozenset(recorded) | {ref.namespace for ref in entries},
             frozenset(entries),
         )
@@ -293,19 +293,21 @@ def list_holders(client: ApiClient, *, hub_id: str, deadline: float) -> set[str]
     prefix = owner_value(hub_id, "")
     every = _every_inventory(client, deadline=deadline)
     return {
-        annotation(one, MEMBER)
-        for one in every
-        if annotation(one, OWNER).startswith(prefix)
+        annotation(document, MEMBER)
+        for document in every
+        if annotation(document, OWNER).startswith(prefix)
     }
 
 
 def _every_inventory(
     client: ApiClient, *, deadline: float
 ) -> Iterator[Mapping[str, Any]]:
-    for one in items_in_pages(client, _PATH, {"labelSelector": _ID}, deadline=deadline):
-        if isinstance(one, Response):
-            raise _rejected(one, "list")
-        yield one
+    for item in items_in_pages(
+        client, _PATH, {"labelSelector": _ID}, deadline=deadline
+    ):
+        if isinstance(item, Response):
+            raise _rejected(item, "list")
+        yield item
 
 
 def write_inventory(
@@ -397,7 +399,7 @@ def find_labelled(
     denied = [kind for kind, some in found if isinstance(some, Response)]
     remaining = set(every) - set(entries) - set(denied)
     return Labelled(
-        tuple(one for some in entries.values() for one in some),
+        tuple(entry for some in entries.values() for entry in some),
         denied=tuple("/".join(kind) for kind in sorted(denied)),
         remaining=tuple("/".join(kind) for kind in sorted(remaining)),
     )
@@ -413,13 +415,15 @@ def _list_labelled(
     try:
         resource = access.discovery.resource(api_version, name, deadline=stop)
         query = {"labelSelector": selector}
-        for one in items_in_pages(access.client, resource.path(), query, deadline=stop):
-            if isinstance(one, Response):
-                return () if one.status == 404 else one
+        for item in items_in_pages(
+            access.client, resource.path(), query, deadline=stop
+        ):
+            if isinstance(item, Response):
+                return () if item.status == 404 else item
             # Without the inventory nothing proves what is from before members had an identity.
-            if is_ours(access, one, placement) and annotation(one, MEMBER):
+            if is_ours(access, item, placement) and annotation(item, MEMBER):
                 # The items of a list have neither apiVersion nor kind.
-                live = {**one, "apiVersion": api_version, "kind": name}
+                live = {**item, "apiVersion": api_version, "kind": name}
                 entries.append(live_entry(ObjectRef.of(live), live))
     except KindNotServedError:  # then there are no objects of it
         return ()
@@ -453,8 +457,8 @@ def _parsed(body: Mapping[str, Any], placement: str) -> PlacementInventory:
         content = json.loads(mapping_at(body, "data").get("inventory", ""))
         entries = [Entry.from_plain(one) for one in content["objects"]]
         refusals = tuple(
-            Refusal(ObjectRef(*map(str, one[:4])), str(one[4]), str(one[5]))
-            for one in content["refusals"]
+            Refusal(ObjectRef(*map(str, refusal[:4])), str(refusal[4]), str(refusal[5]))
+            for refusal in content["refusals"]
         )
         fence = int(annotation(body, FENCE) or 0)
     except (ValueError, LookupError, TypeError):  # edited manually: as good as lost
@@ -468,7 +472,7 @@ def _parsed(body: Mapping[str, Any], placement: str) -> PlacementInventory:
         placement,
         str(content.get("version") or ""),
         str(content.get("whole") or ""),
-        {one.ref: one for one in entries},
+        {entry.ref: entry for entry in entries},
         refusals,
         int(content.get("refusalCount") or 0),
         tuple(map(str, content.get("incomplete") or ())),
@@ -496,13 +500,13 @@ def inventory_document(
         "refusals": [
             [
                 *(
-                    getattr(one.object, key)
+                    getattr(refusal.object, key)
                     for key in ("group", "kind", "namespace", "name")
                 ),
-                one.code,
-                one.message,
+                refusal.code,
+                refusal.message,
             ]
-            for one in inventory.refusals
+            for refusal in inventory.refusals
         ],
         "refusalCount": inventory.refusal_count,
         "incomplete": list(inventory.incomplete),

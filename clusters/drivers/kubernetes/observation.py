@@ -102,9 +102,9 @@ def observe_placements(
     left = access.until(deadline)
     read = partial(read_own_inventory, access, deadline=deadline)
     inventories = {
-        name: one
-        for name, one in run_each(read, placements, time_left=left)
-        if one.exists
+        name: placement_inventory
+        for name, placement_inventory in run_each(read, placements, time_left=left)
+        if placement_inventory.exists
     }
     known = {name: cleared(name) for name in inventories}
     objects = [
@@ -133,7 +133,9 @@ def observe_placements(
     )
     return tuple(
         placement_seen(
-            inventory, [one for one in sightings if one.placement == name], drifts
+            inventory,
+            [sighting for sighting in sightings if sighting.placement == name],
+            drifts,
         )
         for name in placements
         if (inventory := inventories.get(name))
@@ -208,8 +210,14 @@ def confirm_drifts(
 ) -> dict[tuple[str, ObjectRef], ObjectDiff]:
     """Compare the suspects with their manifests; where these are not known, a suspicion counts as drift."""
     every = list(sightings)
-    drifts = {(one.placement, one.entry.ref): one.drift for one in every if one.drift}
-    suspects = grouped((one.placement, one) for one in every if one.suspect)
+    drifts = {
+        (sighting.placement, sighting.entry.ref): sighting.drift
+        for sighting in every
+        if sighting.drift
+    }
+    suspects = grouped(
+        (sighting.placement, sighting) for sighting in every if sighting.suspect
+    )
     for placement, some in suspects.items():
         version = version_of(placement)
         if version and version.id != inventories[placement].version:
@@ -268,32 +276,32 @@ def placement_seen(
 ) -> PlacementSeen:
     order = {ref: place for place, ref in enumerate(inventory.entries)}
     unready, objects, drifted, missing = [], [], [], []
-    for one in sorted(sightings, key=lambda one: order[one.entry.ref]):
-        ref = one.entry.ref
+    for sighting in sorted(sightings, key=lambda one: order[one.entry.ref]):
+        ref = sighting.entry.ref
         drift = drifts.get((inventory.placement, ref))
         if drift:
             drifted.append(drift)
-        if one.problem:
-            unready.append(ObjectSeen(ref, Readiness.NOT_YET, one.problem))
-        if has_ended(one):
+        if sighting.problem:
+            unready.append(ObjectSeen(ref, Readiness.NOT_YET, sighting.problem))
+        if has_ended(sighting):
             unready.append(ObjectSeen(ref, Readiness.NOT_TRACKABLE, ENDED))
             objects.append(
-                LiveObject(ref, one.entry.uid, Readiness.NOT_TRACKABLE, ENDED)
+                LiveObject(ref, sighting.entry.uid, Readiness.NOT_TRACKABLE, ENDED)
             )
             continue
-        if one.live is None:
-            objects.append(LiveObject(ref, reason=one.problem))
-            if not one.problem:
+        if sighting.live is None:
+            objects.append(LiveObject(ref, reason=sighting.problem))
+            if not sighting.problem:
                 missing.append(ref)
             continue
-        result = readiness_of(one.live)
-        hint = hint_of(one.live)
+        result = readiness_of(sighting.live)
+        hint = hint_of(sighting.live)
         if hint == result.reason:
             hint = ""  # said once
         if result != AVAILABLE:
             unready.append(ObjectSeen(ref, result.readiness, result.reason))
         objects.append(
-            LiveObject(ref, one.entry.uid, result.readiness, result.reason, hint)
+            LiveObject(ref, sighting.entry.uid, result.readiness, result.reason, hint)
         )
     return PlacementSeen(
         inventory.placement,

@@ -384,7 +384,7 @@ def apply_query(call: ApplyCall, live: Live | None) -> dict[str, str]:
     options = call.version.options
     query = {"fieldManager": FIELD_MANAGER}
     entries = items_at(live, "metadata", "managedFields")
-    is_free = {one.get("manager") for one in entries} <= _UNOWNED_MANAGERS
+    is_free = {entry.get("manager") for entry in entries} <= _UNOWNED_MANAGERS
     if options.type == "ClientSideApply" or options.force or is_free:
         query["force"] = "true"
     if call.is_dry_run:
@@ -431,7 +431,10 @@ def interpret_failure(
     """Return what an answer other than success to a PATCH means. Raise RefusedError."""
     message = server_message(answer, target.manifest)
     if conflicts := causes_of(answer, "FieldManagerConflict"):
-        fields = (f"{one.get('field')}: {one.get('message')}" for one in conflicts)
+        fields = (
+            f"{conflict.get('field')}: {conflict.get('message')}"
+            for conflict in conflicts
+        )
         text = f"conflicts with other field managers: {'; '.join(fields)}"
         text = without_secret_values(text, target.manifest)
         raise RefusedError(APPLY_FAILED, cut_message(text))

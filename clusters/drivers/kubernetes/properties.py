@@ -78,7 +78,7 @@ class Readings:
                 (self.nodes, self.read_nodes, NODES_SECONDS),
                 (self.pods, self.read_pods, PODS_SECONDS),
             )
-            reads = [self._take(*one, deadline=deadline) for one in steps]
+            reads = [self._take(*step, deadline=deadline) for step in steps]
             return self.facts() if any(reads) else None
         finally:
             self._lock.release()
@@ -114,8 +114,8 @@ class Readings:
         """Return the properties and the usage of all readings that are not too old."""
         now = self.monotonic()
         version, nodes, pods = (
-            one.value if now - one.taken_at <= LONGEST_SECONDS else None
-            for one in (self.version, self.nodes, self.pods)
+            reading.value if now - reading.taken_at <= LONGEST_SECONDS else None
+            for reading in (self.version, self.nodes, self.pods)
         )
         properties = {ENTRYPOINT: self.server}
         usage: dict[str, dict[str, str]] = {}
@@ -139,7 +139,7 @@ class Readings:
             (self.nodes, "no permission to list nodes: capacity is not known"),
             (self.pods, "no permission to list pods: available capacity is not known"),
         )
-        notices = [text for one, text in readings if one.is_forbidden]
+        notices = [text for reading, text in readings if reading.is_forbidden]
         return Facts(properties, usage, "; ".join(notices), self.identity.value)
 
     def read_identity(self, deadline: float) -> str:
@@ -188,14 +188,16 @@ class Readings:
         deadline: float,
     ) -> Iterator[Mapping[str, Any]]:
         """Yield the items page by page, so that a page can be freed when the next one is parsed."""
-        for one in items_in_pages(self.client, path, query, deadline=deadline):
-            if not isinstance(one, Response):
-                yield one
-            elif one.status == 403:
+        for item in items_in_pages(self.client, path, query, deadline=deadline):
+            if not isinstance(item, Response):
+                yield item
+            elif item.status == 403:
                 raise ForbiddenError
             else:
-                message = one.body.get("message") or f"answer {one.status}"
-                raise DriverUnavailable(f"{path}: {message}", code=f"http-{one.status}")
+                message = item.body.get("message") or f"answer {item.status}"
+                raise DriverUnavailable(
+                    f"{path}: {message}", code=f"http-{item.status}"
+                )
 
 
 def add_quantities(totals: dict[str, int], amounts: Mapping[str, Any] | None) -> None:
@@ -221,7 +223,9 @@ def written_quantity(nano: int, *, is_binary: bool) -> str:
     whole, rest = divmod(nano, 10**9)
     if rest:
         exponents: Iterable[tuple[str, int]] = (("m", 10**6), ("u", 10**3), ("n", 1))
-        suffix, unit = next(one for one in exponents if nano % one[1] == 0)
+        suffix, unit = next(
+            exponent for exponent in exponents if nano % exponent[1] == 0
+        )
         return f"{nano // unit}{suffix}"
     suffix = ""
     for following in _BINARY if is_binary else ():

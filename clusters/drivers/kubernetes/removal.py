@@ -112,7 +112,7 @@ def remove_entries(
     """
     if access.identity.shared_with:
         why = shared_message(access)
-        return Removal(refusals=[Refusal(one.ref, SHARED, why) for one in entries])
+        return Removal(refusals=[Refusal(entry.ref, SHARED, why) for entry in entries])
     users = _NamespaceUsers(access, placement, stop)
     end = partial(delete_entry, access, placement=placement, users=users, stop=stop)
     return _end_all(access, entries, end, stop=stop)
@@ -252,7 +252,7 @@ def _written(
     fence: int,
     deadline: float,
 ) -> PlacementInventory:
-    kept = {one.ref: one for one in entries}
+    kept = {entry.ref: entry for entry in entries}
     changed = replace(inventory, version="", whole="", entries=kept, fence=fence)
     if changed == inventory:
         return inventory
@@ -267,7 +267,11 @@ def _end_all(
     stop: float,
 ) -> Removal:
     waves = [
-        [one for one in entries if wave_of(one.ref.group, one.ref.kind) == place]
+        [
+            entry
+            for entry in entries
+            if wave_of(entry.ref.group, entry.ref.kind) == place
+        ]
         for place in range(LAST_WAVE, -1, -1)
     ]
     removal = Removal()
@@ -278,7 +282,7 @@ def _end_all(
             removal.waiting[entry.ref] = ending.waiting
         else:
             removal.finished.add(entry.ref)
-    refused = {one.object for one in removal.refusals}
+    refused = {refusal.object for refusal in removal.refusals}
     for entry in entries:
         if entry.ref not in removal.finished | refused | removal.waiting.keys():
             removal.waiting[entry.ref] = "not reached in time"
@@ -378,9 +382,10 @@ def _deletion_message(live: Live) -> str:
     """Return why an object that is being deleted still exists."""
     conditions = (live.get("status") or {}).get("conditions") or ()
     messages = [
-        str(one.get("message"))
-        for one in conditions
-        if one.get("type") in _NAMESPACE_CONDITIONS and one.get("status") == "True"
+        str(condition.get("message"))
+        for condition in conditions
+        if condition.get("type") in _NAMESPACE_CONDITIONS
+        and condition.get("status") == "True"
     ]
     finalizers = live["metadata"].get("finalizers") or ()
     if not messages and finalizers:
@@ -398,7 +403,9 @@ def _release(
     for _ in range(_RELEASE_TRIES):
         metadata = live["metadata"]
         others = [
-            one for one in metadata.get("managedFields") or () if not is_own_entry(one)
+            managed_field
+            for managed_field in metadata.get("managedFields") or ()
+            if not is_own_entry(managed_field)
         ]
         changed = {
             "resourceVersion": metadata.get("resourceVersion"),
@@ -439,12 +446,14 @@ class _NamespaceUsers:
 
     def of(self, namespace: str) -> list[str]:
         return sorted(
-            self._words(one) for one in self._others() if namespace in one.namespaces
+            self._words(other)
+            for other in self._others()
+            if namespace in other.namespaces
         )
 
     def have(self, ref: ObjectRef) -> bool:
         """Return whether another placement has, or waits for, the namespace itself."""
-        return any(ref in one.entries for one in self._others())
+        return any(ref in other.entries for other in self._others())
 
     def _words(self, user: NamespaceUser) -> str:
         hub, _, placement = user.owner.partition("/")
@@ -461,5 +470,7 @@ class _NamespaceUsers:
         owner = owner_value(self._access.hub_id, self._placement)
         mine = self._access.identity.own_members
         return [
-            one for one in self._users if one.owner != owner or one.member not in mine
+            user
+            for user in self._users
+            if user.owner != owner or user.member not in mine
         ]

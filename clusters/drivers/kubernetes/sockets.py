@@ -131,7 +131,7 @@ class NameNotResolved(Exception):
 def resolve_host(host: str, port: int) -> list[str]:
     """Return the addresses of a host. Raise OSError."""
     entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(one[4][0]) for one in entries))
+    return list(dict.fromkeys(str(entry[4][0]) for entry in entries))
 
 
 @dataclass(frozen=True, slots=True)

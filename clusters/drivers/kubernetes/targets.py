@@ -215,7 +215,8 @@ def prepare_targets(
     """
     custom = scopes_of_definitions(version)
     kinds = {
-        (str(one.get("apiVersion")), str(one.get("kind"))) for one in version.manifests
+        (str(manifest.get("apiVersion")), str(manifest.get("kind")))
+        for manifest in version.manifests
     }
     # Group versions that the version itself defines are not served before its definitions are applied.
     foreign = sorted(
@@ -442,7 +443,7 @@ def compact_json(value: Any) -> str:
 def managed_fields_digest(live: Live) -> str:
     """Return 16 hex digits for the fields that our applies own; "" when they own none."""
     entries = (live.get("metadata") or {}).get("managedFields") or ()
-    ours = [one.get("fieldsV1") for one in entries if is_own_entry(one)]
+    ours = [entry.get("fieldsV1") for entry in entries if is_own_entry(entry)]
     if not ours:
         return ""
     # With a single apiVersion there is one entry; after a change of it there can be two, in any order.
@@ -529,7 +530,9 @@ def diff_version(
     """
     stop = deadline - RESERVE_SECONDS
     targets, refusals = prepare_targets(access, version, deadline=deadline)
-    failures = [_failure(one.object, one.code, one.message) for one in refusals]
+    failures = [
+        _failure(refusal.object, refusal.code, refusal.message) for refusal in refusals
+    ]
     left = [target for target in targets if target.ref not in progress]
     compare = partial(
         diff_target,
@@ -542,8 +545,8 @@ def diff_version(
             failures.append(outcome)
         elif not isinstance(outcome, str):
             progress[target.ref] = outcome
-    finished = progress.keys() | {one.object for one in failures}
-    remaining = tuple(one.ref for one in targets if one.ref not in finished)
+    finished = progress.keys() | {failure.object for failure in failures}
+    remaining = tuple(target.ref for target in targets if target.ref not in finished)
     if remaining:
         total = len(targets)
         done = total - len(remaining)

@@ -96,9 +96,9 @@ def removed(state: PlacementState, what: str, *, now: datetime) -> PlacementStat
 
 def lost_since(configuration: Configuration, now: datetime) -> datetime | None:
     lost = [
-        one.since
-        for one in configuration.faults_at(now)
-        if one.kind is FaultKind.LOST_STATE
+        fault.since
+        for fault in configuration.faults_at(now)
+        if fault.kind is FaultKind.LOST_STATE
     ]
     return max((moment for moment in lost if moment), default=None)
 
@@ -112,8 +112,8 @@ def _merge(
     *,
     is_without_namespace: bool,
 ) -> StoredPlacement:
-    others = {one.object: one for one in taken}
-    there = {one.ref: one for one in before.objects}
+    others = {refusal.object: refusal for refusal in taken}
+    there = {held_object.ref: held_object for held_object in before.objects}
     ready_at = now + timedelta(seconds=configuration.ready_seconds)
     objects: list[HeldObject] = []
     refusals = []
@@ -149,7 +149,9 @@ def _merge(
 
 def _record_of(state: PlacementState | None, ref: ObjectRef) -> HeldObject | None:
     objects = state.objects if state else ()
-    return next((one for one in objects if one.ref == ref), None)
+    return next(
+        (held_object for held_object in objects if held_object.ref == ref), None
+    )
 
 
 def _claims(
@@ -160,7 +162,9 @@ def _claims(
     version: Version | None,
 ) -> Ownerships:
     old = set(before.objects)
-    written = {one.ref for one in after.objects if one not in old}
+    written = {
+        held_object.ref for held_object in after.objects if held_object not in old
+    }
     consent = version is not None and version.options.allow_co_ownership
     return claimed(owned, placement, after.objects, written, consent=consent)
 
@@ -271,7 +275,11 @@ class SimulatedDriver:
         )
         self._lose_answer(DriverCall.OBSERVE, timeout)
         states = self.states(version.placement)
-        there = {one.ref: one for state in states.values() for one in state.objects}
+        there = {
+            held_object.ref: held_object
+            for state in states.values()
+            for held_object in state.objects
+        }
         diffs = []
         for manifest in version.manifests:
             ref = ObjectRef.of(manifest)
@@ -338,9 +346,9 @@ class SimulatedDriver:
         states = self.states()
         owned, _ = self._ownerships(self._store.load(OWNERS).get(OWNERS))
         return {
-            ref: (one, record)
-            for ref, one in confirmed(owned, states).items()
-            if (record := _record_of(states.get(one.writer), ref))
+            ref: (ownership, record)
+            for ref, ownership in confirmed(owned, states).items()
+            if (record := _record_of(states.get(ownership.writer), ref))
         }
 
     def _ownerships(
@@ -363,7 +371,7 @@ class SimulatedDriver:
 
         Whether they still have them matters where the placement is not an owner yet.
         """
-        manifests = {ObjectRef.of(one): one for one in version.manifests}
+        manifests = {ObjectRef.of(manifest): manifest for manifest in version.manifests}
         mine = version.placement
         others = (
             owned[ref].owners

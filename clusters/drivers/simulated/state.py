@@ -92,9 +92,9 @@ def stored_object(manifest: Mapping[str, Any], *, ready_at: datetime) -> HeldObj
 def images_in(manifest: Mapping[str, Any]) -> tuple[str, ...]:
     pod = mapping_at(manifest, "spec", "template", "spec")
     containers = [*items_at(pod, "initContainers"), *items_at(pod, "containers")]
-    return tuple(str(one["image"]) for one in containers if one.get("image"))[
-        :_MOST_IMAGES
-    ]
+    return tuple(
+        str(container["image"]) for container in containers if container.get("image")
+    )[:_MOST_IMAGES]
 
 
 def live_object(
@@ -198,8 +198,8 @@ class StoredPlacement:
             "version": self.version,
             "whole_version": self.whole_version,
             "since": self.since.isoformat(),
-            "objects": [one.to_plain() for one in self.objects],
-            "refusals": [asdict(one) for one in self.refusals],
+            "objects": [held_object.to_plain() for held_object in self.objects],
+            "refusals": [asdict(refusal) for refusal in self.refusals],
         }
 
     @classmethod
@@ -210,8 +210,8 @@ class StoredPlacement:
             datetime.fromisoformat(plain["since"]),
             tuple(HeldObject.from_plain(one) for one in plain["objects"]),
             tuple(
-                Refusal(**{**one, "object": ObjectRef(**one["object"])})
-                for one in plain["refusals"]
+                Refusal(**{**refusal, "object": ObjectRef(**refusal["object"])})
+                for refusal in plain["refusals"]
             ),
         )
 
@@ -343,7 +343,7 @@ def claimed(
 ) -> Ownerships:
     """Return the owners after a placement holds these objects and no others."""
     after = dict(before)
-    refs = {one.ref: one.digest for one in held}
+    refs = {held_object.ref: held_object.digest for held_object in held}
     for ref, ownership in before.items():
         if placement in ownership.owners and ref not in refs:
             left = ownership.without(placement)
@@ -366,7 +366,10 @@ def confirmed(
     ownerships: Ownerships, states: Mapping[str, PlacementState]
 ) -> Ownerships:
     """Drop from ownerships those placements of `states` that have lost the object meanwhile."""
-    held = {name: {one.ref for one in state.objects} for name, state in states.items()}
+    held = {
+        name: {held_object.ref for held_object in state.objects}
+        for name, state in states.items()
+    }
     after = {}
     for ref, ownership in ownerships.items():
         left: Ownership | None = ownership
@@ -396,7 +399,7 @@ def separated(
         held, key=lambda item: (item[2].since, item[0])
     ):
         kept, refusals = [], list(placement.refusals)
-        refused = {one.object for one in refusals}
+        refused = {refusal.object for refusal in refusals}
         for record in placement.objects:
             there = ownerships.get(record.ref)
             if there is None:
@@ -418,11 +421,11 @@ def ownerships_to_plain(ownerships: Ownerships) -> dict[str, Any]:
                 ref.kind,
                 ref.namespace,
                 ref.name,
-                dict(one.owners),
-                one.writer,
-                one.digest,
+                dict(ownership.owners),
+                ownership.writer,
+                ownership.digest,
             ]
-            for ref, one in ownerships.items()
+            for ref, ownership in ownerships.items()
         ]
     }
 
@@ -518,8 +521,8 @@ class SimulatedFault(ManifestModel):
             and (
                 not self.image
                 or any(
-                    one == self.image or one.endswith(f":{self.image}")
-                    for one in images
+                    image == self.image or image.endswith(f":{self.image}")
+                    for image in images
                 )
             )
         )

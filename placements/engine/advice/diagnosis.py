@@ -77,14 +77,14 @@ def over_limits(decision: Decision) -> tuple[OverLimit, ...]:
         return ()
     return tuple(
         OverLimit(
-            one.constraint.topology_key,
-            one.imbalance,
-            one.constraint.max_skew,
-            one.lacks_domains,
+            score.constraint.topology_key,
+            score.imbalance,
+            score.constraint.max_skew,
+            score.lacks_domains,
         )
-        for one in decision.round(1).constraint_scores
-        if one.imbalance > one.constraint.max_skew
-        and is_limit(one.constraint, one.projected)
+        for score in decision.round(1).constraint_scores
+        if score.imbalance > score.constraint.max_skew
+        and is_limit(score.constraint, score.projected)
     )
 
 
@@ -141,7 +141,7 @@ def not_selected(fresh: Decision, placed: Iterable[str]) -> tuple[str, ...]:
     """
     if fresh.is_failed or fresh.cycle.policy.placement_type is PlacementType.PICK_FIXED:
         return ()
-    after = {one.cluster for one in fresh.bindings_after if one.is_active}
+    after = {binding.cluster for binding in fresh.bindings_after if binding.is_active}
     return tuple(name for name in placed if name not in after)
 
 
@@ -155,7 +155,9 @@ def feasibility_bound(cycle: Cycle) -> int | None:
         return None
     constraints = cycle.policy.topology_spread_constraints
     if isinstance(profile_of(cycle).strategy, GroupStrategy):
-        constraints = tuple(one for one in constraints if is_hard(one))
+        constraints = tuple(
+            constraint for constraint in constraints if is_hard(constraint)
+        )
     if len(constraints) > 1:
         return None
     update = {

@@ -192,7 +192,9 @@ def _tolerations(decision: Decision, cluster: str) -> Iterator[Axis]:
     position = cycle.fleet.positions[cluster]
     for taint in untolerated(
         # No advice is to tolerate a cordon.
-        tuple(one for one in cycle.fleet.clusters[position].taints if one != CORDON),
+        tuple(
+            taint for taint in cycle.fleet.clusters[position].taints if taint != CORDON
+        ),
         cycle.policy.tolerations,
         now=cycle.moment,
         is_selected=bool(cycle.is_active[position]),
@@ -229,7 +231,7 @@ def _new_terms(decision: Decision, cluster: str) -> Iterator[Axis]:
     ]
     if cycle.policy.placement_type is PlacementType.PICK_N:
         # What a term weighs already has its weight changed.
-        weighed = [one.preference.to_plain() for one in cycle.policy.preferred_terms]
+        weighed = [term.preference.to_plain() for term in cycle.policy.preferred_terms]
         yield [
             _edit(
                 decision,
@@ -534,7 +536,7 @@ def how_to_fulfil(decision: Decision) -> tuple[Suggestion, ...]:
     budget = _Budget(_affordable_runs(decision, _FULFILMENT_EVALUATIONS))
 
     fleet = decision.cycle.fleet
-    pinned = {(one.topology_key, one.group) for one in pinned_groups(decision)}
+    pinned = {(group.topology_key, group.group) for group in pinned_groups(decision)}
     in_pinned_domains = [
         cluster.name
         for cluster in fleet

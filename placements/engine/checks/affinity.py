@@ -37,7 +37,7 @@ _PREFERRED: Keys = (*_AFFINITY, "preferredDuringSchedulingIgnoredDuringExecution
 
 def _path(*keys: str | int) -> str:
     return "spec.policy" + "".join(
-        f"[{one}]" if isinstance(one, int) else f".{one}" for one in keys
+        f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys
     )
 
 
@@ -54,8 +54,8 @@ def _read_preferences(case: Case) -> Iterator[tuple[int, Keys, ClusterSelectorTe
     """Yield the preferred terms that the scheduling rules read, each with its place."""
     if profile_of(case.cycle).preference.reads_terms:
         yield from (
-            (index, (*_PREFERRED, index, "preference"), one.preference)
-            for index, one in enumerate(case.policy.preferred_terms)
+            (index, (*_PREFERRED, index, "preference"), term.preference)
+            for index, term in enumerate(case.policy.preferred_terms)
         )
 
 
@@ -63,7 +63,7 @@ def _unknown_names(
     case: Case, term: ClusterSelectorTerm, place: Keys
 ) -> Iterator[Finding]:
     for key in dict.fromkeys(
-        one.key for one in label_requirements(term.label_selector)
+        requirement.key for requirement in label_requirements(term.label_selector)
     ):
         if case.fleet.label(key).values:
             continue
@@ -73,7 +73,10 @@ def _unknown_names(
             fix = Fix(f"Use the key {guess}.", edits=_renamed(term, place, key, guess))
         path = _path(*place, "labelSelector")
         yield A01.finding(path, message, (key, ""), fix=fix, code="unknown-key")
-    names = [(one.name, "propertySelector") for one in property_requirements(term)]
+    names = [
+        (requirement.name, "propertySelector")
+        for requirement in property_requirements(term)
+    ]
     if term.property_sorter is not None:
         names.append((term.property_sorter.name, "propertySorter"))
     for name, field in dict(names).items():
@@ -118,8 +121,8 @@ def _renamed(
             ((*place, "matchLabels", key), None),
             ((*place, "matchLabels", guess), selector.match_labels[key]),
         ]
-    for at, one in enumerate(selector.match_expressions if selector else ()):
-        if one.key == key:
+    for at, expression in enumerate(selector.match_expressions if selector else ()):
+        if expression.key == key:
             edits.append(((*place, "matchExpressions", at, "key"), guess))
     return tuple(edits)
 
@@ -150,24 +153,24 @@ def preference_without_effect(case: Case) -> Iterator[Finding]:
 
 def _taints(case: Case) -> list[Taint]:
     return list(
-        dict.fromkeys(one for taints in case.fleet.taint_sets for one in taints)
+        dict.fromkeys(taint for taints in case.fleet.taint_sets for taint in taints)
     )
 
 
 def without_taint(case: Case) -> Iterator[Finding]:
     taints = _taints(case)
-    for index, one in enumerate(case.policy.tolerations):
-        if len(untolerated(tuple(taints), (one,))) == len(taints):
-            message = f"No cluster has a taint that the toleration of {one.key or 'every key'} matches."
+    for index, toleration in enumerate(case.policy.tolerations):
+        if len(untolerated(tuple(taints), (toleration,))) == len(taints):
+            message = f"No cluster has a taint that the toleration of {toleration.key or 'every key'} matches."
             yield T01.finding(
                 _path("tolerations", index), message, ("toleration", str(index))
             )
 
 
 def tolerates_everything(case: Case) -> Iterator[Finding]:
-    keys = sorted({one.key for one in _taints(case)} - {CORDON_KEY})
-    for index, one in enumerate(case.policy.tolerations):
-        if one.operator is TolerationOperator.EXISTS and not one.key:
+    keys = sorted({taint.key for taint in _taints(case)} - {CORDON_KEY})
+    for index, toleration in enumerate(case.policy.tolerations):
+        if toleration.operator is TolerationOperator.EXISTS and not toleration.key:
             message = "Tolerates every taint, a cordon too: a drained cluster is selected again."
             tolerated = {
                 (other.key, other.operator) for other in case.policy.tolerations
@@ -197,12 +200,12 @@ def tolerates_everything(case: Case) -> Iterator[Finding]:
 
 def toleration_without_effect(case: Case) -> Iterator[Finding]:
     taints = _taints(case)
-    for index, one in enumerate(case.policy.tolerations):
-        if len(untolerated(tuple(taints), (one,))) == len(taints):
+    for index, toleration in enumerate(case.policy.tolerations):
+        if len(untolerated(tuple(taints), (toleration,))) == len(taints):
             continue
         if case.has_no_effect(set_at("tolerations", index, value=None)):
             message = (
-                f"If rescheduled today without the toleration of {one.key or 'all taints'},"
+                f"If rescheduled today without the toleration of {toleration.key or 'all taints'},"
                 " the same clusters are selected."
             )
             evidence = ("toleration", str(index))

@@ -103,8 +103,10 @@ def fleet_warnings(cycle: Cycle) -> tuple[ManifestWarning, ...]:
     case = Case(replace(cycle, bindings=()))
     findings = (finding for rule in OF_WARNINGS for finding in RULES[rule].check(case))
     warnings = tuple(
-        ManifestWarning(one.code, one.path.removeprefix("spec."), one.message)
-        for one in findings
+        ManifestWarning(
+            finding.code, finding.path.removeprefix("spec."), finding.message
+        )
+        for finding in findings
     )
     if not profile_of(cycle).has_hub_objects:
         return warnings
@@ -127,16 +129,16 @@ def examine_placement(
     rules = [rule for rule in RULES.values() if rule.needs in needs]
     if not len(case.fleet):
         examination = _examine(
-            [one for one in rules if one.needs is Needs.POLICY], case, muted
+            [rule for rule in rules if rule.needs is Needs.POLICY], case, muted
         )
         findings = tuple(
-            replace(one, severity=Severity.INFO) for one in examination.findings
+            replace(finding, severity=Severity.INFO) for finding in examination.findings
         )
         return replace(examination, findings=findings)
     examination = _examine(rules, case, muted)
-    own = {one.rule for one in examination.findings}
+    own = {finding.rule for finding in examination.findings}
     roots = joined([*hygiene, *_without_repetition(examination.findings)], rank)
-    kept = (one for one in roots if one.rule in own or one.caused)
+    kept = (root for root in roots if root.rule in own or root.caused)
     order = list(Severity)
     worst_first = sorted(
         kept, key=lambda one: (order.index(one.severity), rank(one.rule), one.path)
@@ -159,12 +161,15 @@ def _without_repetition(findings: Iterable[Finding]) -> list[Finding]:
     """Remove the finding that a part has no effect today where another rule has its reason."""
     several = list(findings)
     explained = {
-        pair for one in several if one.rule not in _OF_EFFECT for pair in one.evidence
+        pair
+        for finding in several
+        if finding.rule not in _OF_EFFECT
+        for pair in finding.evidence
     }
     return [
-        one
-        for one in several
-        if one.rule not in _OF_EFFECT or explained.isdisjoint(one.evidence)
+        finding
+        for finding in several
+        if finding.rule not in _OF_EFFECT or explained.isdisjoint(finding.evidence)
     ]
 
 

@@ -90,5 +90,5 @@ def parse_checks_file(text: bytes | None) -> ChecksFile:
         )
     except InvalidManifest as invalid:
         raise InvalidManifest(
-            attach_lines((documents[0], one) for one in invalid.errors)
+            attach_lines((documents[0], error) for error in invalid.errors)
         ) from invalid

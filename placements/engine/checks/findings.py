@@ -294,11 +294,14 @@ def joined(
 def worst_of(finding: Finding) -> Finding:
     """Return a finding as severe as the worst of its cause."""
     severities = {one.severity for one in flat([finding])}
-    return replace(finding, severity=next(one for one in Severity if one in severities))
+    return replace(
+        finding,
+        severity=next(severity for severity in Severity if severity in severities),
+    )
 
 
 def flat(findings: Iterable[Finding]) -> Iterator[Finding]:
     """Yield the findings and those below them."""
-    for one in findings:
-        yield one
-        yield from one.caused
+    for finding in findings:
+        yield finding
+        yield from finding.caused

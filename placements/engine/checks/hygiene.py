@@ -223,9 +223,11 @@ def exceptional_pairs(fleet: Fleet) -> Iterator[Finding]:
 
 
 def malformed_properties(fleet: Fleet) -> Iterator[Finding]:
-    for one in property_warnings(fleet):
-        message = f"The property has {one.message}: no policy can compare these values."
-        yield H07.finding(one.path, message, (one.path, ""))
+    for warning in property_warnings(fleet):
+        message = (
+            f"The property has {warning.message}: no policy can compare these values."
+        )
+        yield H07.finding(warning.path, message, (warning.path, ""))
 
 
 H01 = Rule("H01", Severity.WARNING, Needs.LABELS, "Misspelt label key", misspelt_keys)

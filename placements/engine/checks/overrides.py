@@ -22,10 +22,10 @@ def override_name(override: Override) -> str:
 
 def idle_rules(subject: OverridesOnFleet) -> Iterator[Finding]:
     for override in subject.overrides:
-        for one in idle_rule_warnings(override, subject.fleet):
+        for warning in idle_rule_warnings(override, subject.fleet):
             name = override_name(override)
-            path = f"{format_path(('overrides', override.full_name))}.{one.path}"
-            yield O01.finding(path, f"{name}: {one.message}.", (name, one.path))
+            path = f"{format_path(('overrides', override.full_name))}.{warning.path}"
+            yield O01.finding(path, f"{name}: {warning.message}.", (name, warning.path))
 
 
 O01 = Rule(

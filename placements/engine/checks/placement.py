@@ -98,8 +98,8 @@ def picks_together(case: Case) -> Iterator[Finding]:
 
 def common_objects(case: Case) -> Iterator[Finding]:
     yield from (
-        N05.finding(OVERLAP_PATH, one.sentence, ("placement", one.placement))
-        for one in case.overlaps
+        N05.finding(OVERLAP_PATH, overlap.sentence, ("placement", overlap.placement))
+        for overlap in case.overlaps
     )
 
 
@@ -170,7 +170,7 @@ def names_together(case: Case) -> Iterator[Finding]:
     if case.policy.placement_type is not PlacementType.PICK_FIXED:
         return
     names = tuple(
-        one for one in case.policy.cluster_names if one in case.fleet.positions
+        name for name in case.policy.cluster_names if name in case.fleet.positions
     )
     domain = _one_domain(case, names) if len(names) > 1 else None
     if domain:

@@ -107,7 +107,7 @@ def evaluate_assertions(
         is_placed[positions] = True
         positions = is_placed.nonzero()[0].astype(np.int32)
     placed = _PlacedClusters(fleet, positions)
-    return [_evaluate(one, decision, placed, facts) for one in items]
+    return [_evaluate(item, decision, placed, facts) for item in items]
 
 
 @dataclass
@@ -233,7 +233,7 @@ def _min_free(
             f"{len(placed) + more} of {wanted} clusters are possible"
         ], ""
     policy = cycle.policy.model_copy(update={"number_of_clusters": wanted})
-    after = tuple(one for one in decision.bindings_after if one.is_active)
+    after = tuple(binding for binding in decision.bindings_after if binding.is_active)
     scaled_up = schedule(replace(cycle, policy=policy, bindings=after, batch=None))
     count = len(scaled_up.placed_after)
     return [] if scaled_up.is_fulfilled else [

@@ -54,8 +54,8 @@ def _constraints(
 ) -> Iterator[tuple[int, TopologySpreadConstraint, str, tuple[str, str]]]:
     """Yield the constraints, each with its path and the evidence that its findings have in common."""
     yield from (
-        (index, one, f"spec.policy.{_FIELD}[{index}]", (_FIELD, str(index)))
-        for index, one in enumerate(
+        (index, constraint, f"spec.policy.{_FIELD}[{index}]", (_FIELD, str(index)))
+        for index, constraint in enumerate(
             case.policy.topology_spread_constraints if case.is_pick_n else ()
         )
     )
@@ -67,20 +67,23 @@ def _column(case: Case, constraint: TopologySpreadConstraint) -> LabelColumn:
 
 def unknown_key(case: Case) -> Iterator[Finding]:
     strategy = profile_of(case.cycle).strategy
-    for index, one, path, same in _constraints(case):
-        if _column(case, one).values:
+    for index, constraint, path, same in _constraints(case):
+        if _column(case, constraint).values:
             continue
-        is_excluding = strategy.missing_key(one) is MissingKeyPolicy.EXCLUDED
+        is_excluding = strategy.missing_key(constraint) is MissingKeyPolicy.EXCLUDED
         effect = "no cluster can be selected" if is_excluding else _NO_EFFECT
         sort, guess, fix = "claim", None, None
-        if one.topology_key_type is not KeyType.CLAIM:
-            sort, guess = "label", nearest(one.topology_key, key_counts(case.fleet))
-        message = f"No cluster has the {sort} {one.topology_key}: {effect}."
+        if constraint.topology_key_type is not KeyType.CLAIM:
+            sort, guess = (
+                "label",
+                nearest(constraint.topology_key, key_counts(case.fleet)),
+            )
+        message = f"No cluster has the {sort} {constraint.topology_key}: {effect}."
         if guess:
             message += f" Did you mean {guess}?"
             place = ("policy", _FIELD, index, "topologyKey")
             fix = Fix(f"Use the key {guess}.", edits=((place, guess),))
-        evidence = ((one.topology_key, ""), same)
+        evidence = ((constraint.topology_key, ""), same)
         yield S01.finding(
             f"{path}.topologyKey", message, *evidence, fix=fix, code="unknown-key"
         )
@@ -88,24 +91,26 @@ def unknown_key(case: Case) -> Iterator[Finding]:
 
 def one_value(case: Case) -> Iterator[Finding]:
     strategy = profile_of(case.cycle).strategy
-    for _, one, path, same in _constraints(case):
-        column = _column(case, one)
-        is_own_group = strategy.missing_key(one) is MissingKeyPolicy.OWN_GROUP
+    for _, constraint, path, same in _constraints(case):
+        column = _column(case, constraint)
+        is_own_group = strategy.missing_key(constraint) is MissingKeyPolicy.OWN_GROUP
         if len(column.values) != 1 or (is_own_group and not column.is_present.all()):
             continue
-        prefers = not column.is_present.all() and prefers_missing_key(strategy, one)
+        prefers = not column.is_present.all() and prefers_missing_key(
+            strategy, constraint
+        )
         effect = "clusters without it are preferred" if prefers else _NO_EFFECT
-        message = f"{one.topology_key} has the value {column.values[0]} only: {effect}."
+        message = f"{constraint.topology_key} has the value {column.values[0]} only: {effect}."
         yield S02.finding(f"{path}.topologyKey", message, same, code="single-group")
 
 
 def nearly_unique(case: Case) -> Iterator[Finding]:
-    for _, one, path, same in _constraints(case):
-        codes = _column(case, one).codes
+    for _, constraint, path, same in _constraints(case):
+        codes = _column(case, constraint).codes
         _, sizes = np.unique(codes[codes >= 0], return_counts=True)
         alone = int((sizes == 1).sum())
         if len(case.fleet) > 5 and alone >= len(case.fleet) / 2:
-            message = f"{one.topology_key} is nearly unique: nearly every cluster is its own domain."
+            message = f"{constraint.topology_key} is nearly unique: nearly every cluster is its own domain."
             yield S03.finding(f"{path}.topologyKey", message, same)
 
 
@@ -119,19 +124,19 @@ def blocking_domain(case: Case) -> Iterator[Finding]:
             _minimum(domain.count, domain.has_candidates),
         )
         blocking.setdefault(cause, []).append(domain.group)
-    for _, one, _, _ in _constraints(case):
-        if one.when_unsatisfiable is WhenUnsatisfiable.DO_NOT_SCHEDULE:
+    for _, constraint, _, _ in _constraints(case):
+        if constraint.when_unsatisfiable is WhenUnsatisfiable.DO_NOT_SCHEDULE:
             continue
-        column = _column(case, one)
+        column = _column(case, constraint)
         ready, placed = (
-            _counts(case, case.passes.nonzero()[0], one),
-            _counts(case, decision.chosen, one),
+            _counts(case, case.passes.nonzero()[0], constraint),
+            _counts(case, decision.chosen, constraint),
         )
-        if len(placed) < 2 or placed.max() - placed.min() <= one.max_skew:
+        if len(placed) < 2 or placed.max() - placed.min() <= constraint.max_skew:
             continue
         for at in np.nonzero((placed == placed.min()) & (ready <= placed))[0].tolist():
             cause = (
-                one.topology_key,
+                constraint.topology_key,
                 Severity.WARNING,
                 _minimum(int(placed[at]), bool(ready[at])),
             )
@@ -139,16 +144,18 @@ def blocking_domain(case: Case) -> Iterator[Finding]:
     for (key, severity, minimum), domains in blocking.items():
         verb = "keeps" if len(domains) == 1 else "keep"
         message = f"{key}={some(domains)} {verb} the minimum {minimum}."
-        evidence = tuple((key, one) for one in domains)
+        evidence = tuple((key, domain) for domain in domains)
         fix = _correction(case) if severity is Severity.ERROR else None
         yield Finding("S04", severity, f"spec.policy.{_FIELD}", message, evidence, fix)
 
 
 def _correction(case: Case) -> Fix | None:
     """Return the first correction by limits alone with which the scheduler reaches the number."""
-    for one in case.exact.corrections if case.exact else ():
-        limits = [(element, to) for element, to in one.changes if element.is_constraint]
-        if one.greedy_reaches and len(limits) == len(one.changes):
+    for correction in case.exact.corrections if case.exact else ():
+        limits = [
+            (element, to) for element, to in correction.changes if element.is_constraint
+        ]
+        if correction.greedy_reaches and len(limits) == len(correction.changes):
             words = " and ".join(f"{element.name} to {to}" for element, to in limits)
             edits = tuple(
                 (("policy", _FIELD, element.index, "maxSkew"), to)
@@ -176,13 +183,17 @@ def _counts(case: Case, positions: Ints | Codes, one: TopologySpreadConstraint) 
 
 def limit_without_effect(case: Case) -> Iterator[Finding]:
     number = case.policy.number_of_clusters or 0
-    for index, one, path, same in _constraints(case):
-        counts = _counts(case, case.passes.nonzero()[0], one)
+    for index, constraint, path, same in _constraints(case):
+        counts = _counts(case, case.passes.nonzero()[0], constraint)
         most = int(counts.max()) if len(counts) else 0
         largest = max(1, min(number, most) - 1)
-        if most and one.max_skew > largest and one.max_skew >= min(number, most):
+        if (
+            most
+            and constraint.max_skew > largest
+            and constraint.max_skew >= min(number, most)
+        ):
             message = (
-                f"maxSkew {one.max_skew} never limits anything: a domain gets at most {min(number, most)} "
+                f"maxSkew {constraint.max_skew} never limits anything: a domain gets at most {min(number, most)} "
                 f"clusters. The largest value with an effect is {largest}."
             )
             place = ("policy", _FIELD, index, "maxSkew")
@@ -192,20 +203,18 @@ def limit_without_effect(case: Case) -> Iterator[Finding]:
 
 def candidates_without_key(case: Case) -> Iterator[Finding]:
     strategy = profile_of(case.cycle).strategy
-    for _, one, path, _ in _constraints(case):
-        column = _column(case, one)
+    for _, constraint, path, _ in _constraints(case):
+        column = _column(case, constraint)
         lacking = np.nonzero(case.passes & ~column.is_present)[0].tolist()
         if not column.values or not lacking:
             continue
         names = some(case.fleet.names[at] for at in lacking)
-        candidates = (
-            f"{counted(len(lacking), 'candidate')} without {one.topology_key} ({names})"
-        )
-        message = f"{candidates}: {_WITHOUT_KEY[strategy.missing_key(one)]}."
-        evidence = (one.topology_key, "(absent)")
+        candidates = f"{counted(len(lacking), 'candidate')} without {constraint.topology_key} ({names})"
+        message = f"{candidates}: {_WITHOUT_KEY[strategy.missing_key(constraint)]}."
+        evidence = (constraint.topology_key, "(absent)")
         fix = None
-        if one.topology_key_type is not KeyType.CLAIM:
-            fix = _require_key(case, one.topology_key)
+        if constraint.topology_key_type is not KeyType.CLAIM:
+            fix = _require_key(case, constraint.topology_key)
         yield S06.finding(
             f"{path}.topologyKey", message, evidence, fix=fix, code="clusters-lack-key"
         )
@@ -246,12 +255,12 @@ def _require_key(case: Case, key: str) -> Fix:
 
 
 def no_effect_today(case: Case) -> Iterator[Finding]:
-    for index, one, path, same in _constraints(case):
-        if not _column(case, one).values:
+    for index, constraint, path, same in _constraints(case):
+        if not _column(case, constraint).values:
             continue
         if case.has_no_effect(set_at(_FIELD, index, value=None)):
             message = (
-                f"If rescheduled today without the constraint on {one.topology_key},"
+                f"If rescheduled today without the constraint on {constraint.topology_key},"
                 " the same clusters are selected."
             )
             yield S07.finding(path, message, same)
@@ -287,14 +296,15 @@ def impossible(case: Case) -> Iterator[Finding]:
     wanted = case.policy.number_of_clusters or 0
     message = f"At most {exact.high} of {wanted} are possible."
     conflicts = [
-        " with ".join(one.words(case.policy) for one in each) for each in exact.conflict
+        " with ".join(element.words(case.policy) for element in each)
+        for each in exact.conflict
     ]
     if conflicts:
         message += f" Conflict: {'; '.join(conflicts[:MOST_NAMES])}."
     if exact.shopping:
-        message += f" Possible with more clusters: {some(one.words for one in exact.shopping)}."
+        message += f" Possible with more clusters: {some(item.words for item in exact.shopping)}."
     pinned = tuple(
-        (one.topology_key, one.group) for one in pinned_groups(case.decision)
+        (group.topology_key, group.group) for group in pinned_groups(case.decision)
     )
     place = ("policy", "numberOfClusters")
     fewer = Fix(f"Set numberOfClusters to {exact.high}.", edits=((place, exact.high),))

@@ -122,8 +122,10 @@ class ConflictAnalysis:
         )
 
     def _model(self, without: Iterable[Element]) -> ExactModel:
-        soft = frozenset(one.index for one in without if one.is_constraint)
-        ignored = sum(1 << one.index for one in without if not one.is_constraint)
+        soft = frozenset(element.index for element in without if element.is_constraint)
+        ignored = sum(
+            1 << element.index for element in without if not element.is_constraint
+        )
         passes = (self.candidates.failed & ~np.uint8(ignored)) == 0
         model = build_model(
             self.candidates, self.needed, NO_CLUSTERS, passes=passes, soft=soft
@@ -142,9 +144,9 @@ class ConflictAnalysis:
         corrections: list[frozenset[Element]] = []
         for size in range(1, _LARGEST_CORRECTION + 1):
             for chosen in map(frozenset, combinations(self.elements, size)):
-                if not any(one <= chosen for one in corrections) and self._reaches(
-                    chosen
-                ):
+                if not any(
+                    correction <= chosen for correction in corrections
+                ) and self._reaches(chosen):
                     corrections.append(chosen)
         return corrections
 
@@ -172,7 +174,7 @@ class ConflictAnalysis:
 
         Where no single constraint suffices, all hard ones together are relaxed as little as possible.
         """
-        hard = frozenset(one for one in self.elements if one.is_constraint)
+        hard = frozenset(element for element in self.elements if element.is_constraint)
         sets = list(correction_sets)
         if (
             len(hard) > 1
@@ -188,11 +190,11 @@ class ConflictAnalysis:
     def _correction(self, elements: frozenset[Element]) -> Correction:
         model = self._model(elements)
         # Only the constraints of this correction count: soft ones of the policy are none of its elements.
-        relaxed = {one.index for one in elements if one.is_constraint}
+        relaxed = {element.index for element in elements if element.is_constraint}
         kept = [
             at
-            for at, one in enumerate(model.constraints)
-            if one.is_hard or one.index in relaxed
+            for at, constraint in enumerate(model.constraints)
+            if constraint.is_hard or constraint.index in relaxed
         ]
         model = replace(
             model,
@@ -208,8 +210,8 @@ class ConflictAnalysis:
             if element.is_constraint:
                 at = next(
                     at
-                    for at, one in enumerate(model.constraints)
-                    if one.index == element.index
+                    for at, constraint in enumerate(model.constraints)
+                    if constraint.index == element.index
                 )
                 counts = model.constraints[at].counts(picks, model.codes[at])
                 to = int(counts.max() - counts.min())
@@ -242,11 +244,17 @@ class ConflictAnalysis:
     def shopping(self) -> list[ShoppingItem]:
         """Return the fewest clusters whose addition makes the number possible."""
         model = self._model(())
-        kept = [at for at, one in enumerate(model.constraints) if one.is_hard]
+        kept = [
+            at for at, constraint in enumerate(model.constraints) if constraint.is_hard
+        ]
         constraints = tuple(model.constraints[at] for at in kept)
         model = replace(model, constraints=constraints, codes=model.codes[kept])
         added = _tuples(
-            model, [self.candidates.groups[one.index].codes for one in constraints]
+            model,
+            [
+                self.candidates.groups[constraint.index].codes
+                for constraint in constraints
+            ],
         )
         program = ModelProgram.of(model, model.greedy, added=added)
         program.stage("n", self.limits)
@@ -259,8 +267,8 @@ class ConflictAnalysis:
             ShoppingItem(
                 int(counts[at]),
                 {
-                    one.key: one.values[added[row, at]]
-                    for row, one in enumerate(constraints)
+                    constraint.key: constraint.values[added[row, at]]
+                    for row, constraint in enumerate(constraints)
                 },
             )
             for at in np.nonzero(counts)[0].tolist()
@@ -269,7 +277,7 @@ class ConflictAnalysis:
 
 def _tuples(model: ExactModel, codes: list[Codes]) -> Ints:
     """Return all tuples of domains, or those of the fleet where there are too many."""
-    domains = [range(len(one.values)) for one in model.constraints]
+    domains = [range(len(constraint.values)) for constraint in model.constraints]
     if prod(map(len, domains)) <= _MOST_TUPLES:
         tuples = np.array(list(product(*domains)), dtype=np.int64).T
         return (

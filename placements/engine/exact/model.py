@@ -90,11 +90,13 @@ class ExactModel:
     is_greedy: Ints
 
     def columns(self, picks: Ints) -> SetColumns:
-        skews = [self._skew(one, picks, codes) for one, codes in self._pairs]
+        skews = [
+            self._skew(constraint, picks, codes) for constraint, codes in self._pairs
+        ]
         soft = [
-            skew - one.limit
-            for skew, one in zip(skews, self.constraints, strict=True)
-            if not one.is_hard
+            skew - constraint.limit
+            for skew, constraint in zip(skews, self.constraints, strict=True)
+            if not constraint.is_hard
         ]
         return SetColumns(
             picks=int(picks.sum()),
@@ -108,9 +110,9 @@ class ExactModel:
         """Return whether these numbers of picks by class exist, are needed, and break no hard limit."""
         is_possible = (picks >= 0).all() and (picks <= self.sizes).all()
         return bool(is_possible and picks.sum() <= self.needed) and all(
-            self._skew(one, picks, codes) <= one.limit
-            for one, codes in self._pairs
-            if one.is_hard
+            self._skew(constraint, picks, codes) <= constraint.limit
+            for constraint, codes in self._pairs
+            if constraint.is_hard
         )
 
     def members(self, picks: Ints) -> Ints:
@@ -196,22 +198,26 @@ class ModelProgram:
         first = classes + len(kept) + new
         constraints = model.constraints
         lo, hi, excess = (first + part * len(constraints) for part in range(3))
-        room = [int(one.start.max()) + model.needed for one in constraints]
+        room = [
+            int(constraint.start.max()) + model.needed for constraint in constraints
+        ]
         spare = [
-            0 if one.is_hard else most
-            for one, most in zip(constraints, room, strict=True)
+            0 if constraint.is_hard else most
+            for constraint, most in zip(constraints, room, strict=True)
         ]
         counts = [
-            one.counts(start, codes)
-            for one, codes in zip(constraints, model.codes, strict=True)
+            constraint.counts(start, codes)
+            for constraint, codes in zip(constraints, model.codes, strict=True)
         ]
         smallest, largest = (
-            [int(one.min()) for one in counts],
-            [int(one.max()) for one in counts],
+            [int(count.min()) for count in counts],
+            [int(count.max()) for count in counts],
         )
         over = [
-            max(0, high - low - one.limit)
-            for one, low, high in zip(constraints, smallest, largest, strict=True)
+            max(0, high - low - constraint.limit)
+            for constraint, low, high in zip(
+                constraints, smallest, largest, strict=True
+            )
         ]
         upper = [
             np.minimum(model.sizes, model.needed),
@@ -232,22 +238,24 @@ class ModelProgram:
         of_picks = [
             *(model.codes if added is None else np.hstack([model.codes, added]))
         ]
-        for at, (one, codes) in enumerate(zip(constraints, of_picks, strict=True)):
-            for domain in range(len(one.values)):
+        for at, (constraint, codes) in enumerate(
+            zip(constraints, of_picks, strict=True)
+        ):
+            for domain in range(len(constraint.values)):
                 inside = picks[codes == domain]
                 at_start, signs = (
-                    -int(one.start[domain]),
+                    -int(constraint.start[domain]),
                     np.append(np.ones_like(inside), -1),
                 )
                 program.add_row(np.append(inside, lo + at), signs, at_start, inf)
                 program.add_row(np.append(inside, hi + at), signs, -inf, at_start)
             program.add_row(
-                [hi + at, lo + at, excess + at], [1, -1, -1], -inf, one.limit
+                [hi + at, lo + at, excess + at], [1, -1, -1], -inf, constraint.limit
             )
             # Without whole numbers, the rows do not imply that the fewest are at most the mean.
-            program.upper[lo + at] = (int(one.start.sum()) + model.needed) // len(
-                one.values
-            )
+            program.upper[lo + at] = (
+                int(constraint.start.sum()) + model.needed
+            ) // len(constraint.values)
         for place, of_class in enumerate(kept.tolist()):
             program.add_row([classes + place, of_class], [1, -1], -inf, 0)
         program.add_row(picks, 1, 0, model.needed)
@@ -293,25 +301,31 @@ class ModelProgram:
         """Minimise an objective and keep its value; the next one starts at the exact lo, hi and excess."""
         solution = self.program.minimise(cost, limits, lowest=lowest)
         picks, constraints = solution.values[self.picks], self.model.constraints
-        for at, (one, codes) in enumerate(
+        for at, (constraint, codes) in enumerate(
             zip(constraints, self.codes, strict=True), start=self.first
         ):
-            counts = one.counts(picks, codes)
+            counts = constraint.counts(picks, codes)
             low, high = int(counts.min()), int(counts.max())
             of_constraint = [at, at + len(constraints), at + 2 * len(constraints)]
-            solution.values[of_constraint] = low, high, max(0, high - low - one.limit)
+            solution.values[of_constraint] = (
+                low,
+                high,
+                max(0, high - low - constraint.limit),
+            )
         return solution
 
     def require(self, picks: int) -> None:
         """Require this number of picks, and with them that the most in a domain are at least the mean."""
         self.program.add_row(self.picks, 1, picks, inf)
         upper, constraints = self.program.upper[self.picks], self.model.constraints
-        for at, (one, codes) in enumerate(
+        for at, (constraint, codes) in enumerate(
             zip(constraints, self.codes, strict=True), start=self.first
         ):
-            with_key = int(one.start.sum()) + picks - int(upper[codes == ABSENT].sum())
+            with_key = (
+                int(constraint.start.sum()) + picks - int(upper[codes == ABSENT].sum())
+            )
             self.program.lower[at + len(constraints)] = max(
-                0, -(-with_key // len(one.values))
+                0, -(-with_key // len(constraint.values))
             )
 
 
@@ -327,15 +341,15 @@ def build_model(
     positions = np.nonzero(passes)[0]
     constraints = tuple(
         ModelConstraint(
-            one.topology_key,
+            constraint.topology_key,
             index,
-            one.max_skew,
-            is_hard(one) and index not in soft,
+            constraint.max_skew,
+            is_hard(constraint) and index not in soft,
             groups.values,
             groups.codes[positions],
             start,
         )
-        for index, (one, groups, start) in enumerate(
+        for index, (constraint, groups, start) in enumerate(
             zip(
                 candidates.constraints,
                 candidates.groups,
@@ -349,7 +363,7 @@ def build_model(
         candidates.constraints and candidates.strategy.was_here_in_first_round_only
     )
     columns: list[Ints] = [
-        *(one.codes.astype(np.int64) for one in constraints),
+        *(constraint.codes.astype(np.int64) for constraint in constraints),
         candidates.preference[positions].astype(np.int64),
         candidates.was_here[positions],
     ]
@@ -399,13 +413,17 @@ def best_set(
     """Solve the stages in order, each among the best of the one before, starting from the greedy set."""
     # A stage in which sets cannot differ is left out.
     can_differ = {
-        "excess": not all(one.is_hard for one in model.constraints),
+        "excess": not all(constraint.is_hard for constraint in model.constraints),
         "skew": bool(model.constraints),
         "affinity": len(np.unique(model.affinity)) > 1,
         "was-here": bool(model.was_here.any()),
         "closest": bool(model.greedy.any()),
     }
-    needed = [one for one in STAGES if one in set(stages) and can_differ.get(one, True)]
+    needed = [
+        stage
+        for stage in STAGES
+        if stage in set(stages) and can_differ.get(stage, True)
+    ]
     cells, _ = model.cells
     cut: list[str] = []
     on_cells = ModelProgram.of(cells, cells.greedy)

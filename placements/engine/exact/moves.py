@@ -67,9 +67,9 @@ def hub_difference(
     joins = {*plan.joins}
     for number, leaving in enumerate(plan.leaves, start=1):
         left = tuple(
-            one
-            for one in cycle.live_bindings
-            if one.is_active and one.cluster != leaving
+            binding
+            for binding in cycle.live_bindings
+            if binding.is_active and binding.cluster != leaving
         )
         decision = schedule(replace(cycle, bindings=left))
         picked = {*decision.picked_names}
@@ -114,8 +114,8 @@ class MoveModel:
     def point(self, limit: int, picks: Ints) -> CurvePoint:
         skews = self.skews(picks)
         over = [
-            max(0, skew - one.max_skew)
-            for skew, one in zip(skews, self.model.constraints, strict=True)
+            max(0, skew - constraint.max_skew)
+            for skew, constraint in zip(skews, self.model.constraints, strict=True)
         ]
         hard = sum(
             one for one, is_limit in zip(over, self.hard, strict=True) if is_limit
@@ -133,7 +133,7 @@ class MoveModel:
 
     def skews(self, picks: Ints) -> list[int]:
         parts = zip(self.model.constraints, self.model.codes, strict=True)
-        counts = (one.counts(picks, codes) for one, codes in parts)
+        counts = (constraint.counts(picks, codes) for constraint, codes in parts)
         return [int(one.max() - one.min()) for one in counts]
 
     def best(
@@ -159,9 +159,11 @@ class MoveModel:
         parts = zip(
             self.skews(self.placed), self.model.constraints, self.hard, strict=True
         )
-        for at, (skew, one, is_limit) in enumerate(parts, start=excess):
+        for at, (skew, constraint, is_limit) in enumerate(parts, start=excess):
             if is_limit:
-                program.program.add_row([at], [1], -inf, max(0, skew - one.max_skew))
+                program.program.add_row(
+                    [at], [1], -inf, max(0, skew - constraint.max_skew)
+                )
         nothing = np.zeros(program.width, dtype=np.int64)
         hard, stale, moves = nothing.copy(), nothing.copy(), nothing.copy()
         hard[excess:] = self.hard
@@ -213,7 +215,9 @@ def move_model(cycle: Cycle) -> MoveModel | NoPlanReason:
         return NoPlanReason.TOO_LARGE
     stale = np.zeros_like(model.sizes)
     stale[model.class_of] = kind[model.positions] == 2  # placed and stale
-    hard = tuple(is_hard(constraints[one.index]) for one in model.constraints)
+    hard = tuple(
+        is_hard(constraints[constraint.index]) for constraint in model.constraints
+    )
     return MoveModel(cycle, model, hard, stale)
 
 
@@ -285,12 +289,14 @@ def _knee(points: list[CurvePoint]) -> int:
     """Return the first limit with most of the gain in the first column that the best set improves."""
     first, last = points[0], points[-1]
     for column in ("excess", "stale", "skew", "affinity"):
-        gains = [abs(getattr(one, column) - getattr(first, column)) for one in points]
+        gains = [
+            abs(getattr(point, column) - getattr(first, column)) for point in points
+        ]
         if gains[-1]:
             enough = gains[-1] * (1 if column == "stale" else _KNEE)
             return next(
-                one.limit
-                for one, gain in zip(points, gains, strict=True)
+                point.limit
+                for point, gain in zip(points, gains, strict=True)
                 if gain >= enough
             )
     return last.limit

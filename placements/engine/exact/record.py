@@ -46,7 +46,7 @@ def find_order(
     resulting skew first.
     """
     left, order = picks.copy(), list[int]()
-    counts = [one.start.copy() for one in model.constraints]
+    counts = [constraint.start.copy() for constraint in model.constraints]
     visited = {_digest(left)}
     choices = [_choices(model, counts, left)]
     while left.any():
@@ -228,11 +228,12 @@ class ExactRecord:
             "insteadOf": list(self.instead_of),
             "order": str(self.order),
             "conflict": [
-                [one.to_plain() for one in elements] for elements in self.conflict
+                [element.to_plain() for element in elements]
+                for elements in self.conflict
             ],
-            "corrections": [one.to_plain() for one in self.corrections],
-            "shopping": [one.to_plain() for one in self.shopping],
-            "classes": [one.to_plain() for one in self.classes],
+            "corrections": [correction.to_plain() for correction in self.corrections],
+            "shopping": [item.to_plain() for item in self.shopping],
+            "classes": [class_row.to_plain() for class_row in self.classes],
             "seconds": round(self.seconds, 4),
             "nodes": self.nodes,
             "cutStages": list(self.cut_stages),
@@ -242,7 +243,7 @@ class ExactRecord:
 def record_id(decision_id: str, options: SearchOptions) -> str:
     identity = {
         "decision": decision_id,
-        "stages": [one for one in STAGES if one in options.stages],
+        "stages": [stage for stage in STAGES if stage in options.stages],
         "limits": {
             "limitSeconds": options.limit_seconds,
             "nodeLimit": options.node_limit,
@@ -285,7 +286,10 @@ def model_of(decision: Decision) -> ExactModel | OpenReason:
     model = build_model(
         decision.candidates, needed, decision.chosen, passes=decision.candidates.passes
     )
-    over = any(one.is_hard and one.limit > one.max_skew for one in model.constraints)
+    over = any(
+        constraint.is_hard and constraint.limit > constraint.max_skew
+        for constraint in model.constraints
+    )
     if over and profile.is_blocked_over_limit:
         return OpenReason.START_OVER_LIMIT
     if len(model.sizes) > MOST_CLASSES or len(model.constraints) > MOST_CONSTRAINTS:
@@ -407,9 +411,9 @@ def _check_set(decision: Decision, model: ExactModel, picks: Ints) -> tuple[str,
         or len(positions) > model.needed
     ):
         raise InvalidSolutionError
-    for one in model.constraints:
-        counts = one.start + candidates.groups[one.index].count(positions)
-        if one.is_hard and int(counts.max() - counts.min()) > one.limit:
+    for constraint in model.constraints:
+        counts = constraint.start + candidates.groups[constraint.index].count(positions)
+        if constraint.is_hard and int(counts.max() - counts.min()) > constraint.limit:
             raise InvalidSolutionError
     return tuple(map(decision.cycle.fleet.names.__getitem__, positions.tolist()))
 
@@ -439,8 +443,10 @@ def _class_rows(cells: ExactModel, exact: Ints) -> Iterable[ClassRow]:
     ]
     for at in most_different[:_CLASSES_SHOWN].tolist():
         domains = {
-            one.key: one.values[codes[at]] if codes[at] != ABSENT else None
-            for one, codes in zip(cells.constraints, cells.codes, strict=True)
+            constraint.key: constraint.values[codes[at]]
+            if codes[at] != ABSENT
+            else None
+            for constraint, codes in zip(cells.constraints, cells.codes, strict=True)
         }
         yield ClassRow(
             domains, int(cells.greedy[at]), int(exact[at]), int(cells.sizes[at])

@@ -144,9 +144,9 @@ class RollingUpdateResult(SyncResult):
     @property
     def blocked_removals(self) -> BlockedRemovals | None:
         names = tuple(
-            each.cluster
-            for each in self.blocked
-            if each.reason is BlockReason.REMOVAL_FLOOR
+            cluster.cluster
+            for cluster in self.blocked
+            if cluster.reason is BlockReason.REMOVAL_FLOOR
         )
         removals, selected = self.budgets.removals, self.budgets.updates.number
         is_permanent = selected < removals.minimum

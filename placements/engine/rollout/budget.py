@@ -98,7 +98,8 @@ class Budgets:
         if kind in (BudgetKind.UPDATE, BudgetKind.REMOVAL):
             at_risk = self.updates.at_risk + starts
             updates, removals = (
-                replace(each, at_risk=at_risk) for each in (self.updates, self.removals)
+                replace(available, at_risk=at_risk)
+                for available in (self.updates, self.removals)
             )
             return replace(self, updates=updates, removals=removals)
         if kind is BudgetKind.ADDITION:
@@ -123,8 +124,8 @@ def budgets_of(state: RolloutState) -> Budgets:
     deletion = None
     if state.deletion is not None:
         running = sum(
-            each.phase is Phase.REMOVING and each.is_reachable
-            for each in state.clusters
+            cluster.phase is Phase.REMOVING and cluster.is_reachable
+            for cluster in state.clusters
         )
         deletion = Concurrency(0, running)
     budgets = Budgets(
@@ -141,8 +142,8 @@ def limited(
 ) -> Budgets:
     """Return the budgets with this `maxUnavailable`; a percentage is of its own N, rounded up."""
     updates, removals = (
-        replace(one, limit=unavailable.of(one.number))
-        for one in (budgets.updates, budgets.removals)
+        replace(available, limit=unavailable.of(available.number))
+        for available in (budgets.updates, budgets.removals)
     )
     at_once = budgets.deletion
     if deletion is not None and at_once is not None:

@@ -70,7 +70,9 @@ def next_actions(state: RolloutState) -> RollingUpdateResult:
         state.deletion and state.deletion.abandons
     ):  # the resources stay (`rules/lifecycle.md#deletion`)
         holding = (
-            one for one in state.clusters if one.has_resources and not one.is_releasable
+            cluster
+            for cluster in state.clusters
+            if cluster.has_resources and not cluster.is_releasable
         )
         left = tuple(sorted(cluster.name for cluster in holding))
         state = only_released(state)
@@ -85,17 +87,17 @@ def next_actions(state: RolloutState) -> RollingUpdateResult:
     blocked = tuple(
         sorted((*work.blocked, *over_budget), key=lambda each: each.cluster)
     )
-    retries = [each for each in work.blocked if each.retry_at]
+    retries = [cluster for cluster in work.blocked if cluster.retry_at]
     late = filter(None, map(state.late_at, state.clusters))
     times = [
-        *(each.retry_at for each in retries),
-        *(each.available_at for each in work.in_progress),
+        *(retry.retry_at for retry in retries),
+        *(cluster.available_at for cluster in work.in_progress),
         *(at for at in late if at > state.at),
     ]
     hopeless = [
-        each
-        for each in retries
-        if each.action and each.action.attempt > MOST_FAILURES + 1
+        retry
+        for retry in retries
+        if retry.action and retry.action.attempt > MOST_FAILURES + 1
     ]
     requeue_at = min((at for at in times if at is not None), default=None)
     if started:
@@ -119,7 +121,8 @@ def next_actions(state: RolloutState) -> RollingUpdateResult:
 def only_released(state: RolloutState) -> RolloutState:
     """Return the state with those clusters only that a deletion with Abandon still calls."""
     return replace(
-        state, clusters=tuple(one for one in state.clusters if one.is_releasable)
+        state,
+        clusters=tuple(cluster for cluster in state.clusters if cluster.is_releasable),
     )
 
 
@@ -151,13 +154,19 @@ def plan_work(state: RolloutState) -> PendingWork:
                     cluster.name, cluster.phase, state.available_at(cluster)
                 )
             )
-    away = [each for each in clusters if not each.is_reachable]
+    away = [cluster for cluster in clusters if not cluster.is_reachable]
     return PendingWork(
         tuple(updates),
         tuple(blocked),
         tuple(in_progress),
-        unreachable=tuple(each.name for each in away if each.wanted is not None),
-        may_still_hold=tuple(each.name for each in away if each.has_resources),
+        unreachable=tuple(
+            cluster_state.name
+            for cluster_state in away
+            if cluster_state.wanted is not None
+        ),
+        may_still_hold=tuple(
+            cluster_state.name for cluster_state in away if cluster_state.has_resources
+        ),
     )
 
 

@@ -347,17 +347,17 @@ def why_invalid(
             {"nothing-to-do"} if not any(stage.steps for stage in run.stages) else set()
         )
         return tuple(
-            one
-            for one in current.reasons
-            if current.is_final and one.code not in excused
+            reason
+            for reason in current.reasons
+            if current.is_final and reason.code not in excused
         )
     if run.policy_snapshot != current.policy_snapshot:
         return (StageReason("new-policy"),)
     if run.apply_strategy != current.apply_strategy:
         return (StageReason("new-apply-strategy"),)
     was, became = (
-        [(stage.name, stage.cluster_names) for stage in each.stages]
-        for each in (run, current)
+        [(stage.name, stage.cluster_names) for stage in plan.stages]
+        for plan in (run, current)
     )
     if was != became:
         moved = {

@@ -236,9 +236,9 @@ class StagedPlanner:
             step for step in stage.steps if step.is_waiting and self._is_reachable(step)
         ]
         ready = [
-            one
-            for one in reachable
-            if self.state.cluster(one.name).phase is not Phase.REMOVING
+            step
+            for step in reachable
+            if self.state.cluster(step.name).phase is not Phase.REMOVING
         ]
         started = {step.name: self._start(step) for step in ready[: max(0, free)]}
         return self._retry(stage.with_steps(started))
@@ -330,11 +330,11 @@ class StagedPlanner:
         busy = {WaitReason.CLUSTERS, WaitReason.REMOVALS, WaitReason.RETRY}
         status = (
             RunStatus.PROGRESSING
-            if any(one.reason in busy for one in waits)
+            if any(wait.reason in busy for wait in waits)
             else RunStatus.WAITING
         )
         away = {WaitReason.UNREACHABLE, WaitReason.NOT_MONITORED}
-        has_stalled = stuck or (waits and all(one.reason in away for one in waits))
+        has_stalled = stuck or (waits and all(wait.reason in away for wait in waits))
         running = [step for step in stage.steps if step.is_running and step.started_at]
         times = [wait.until for wait in waits if wait.until]
         times += [step.started_at + STUCK_AFTER for step in running if step.started_at]

@@ -238,7 +238,9 @@ class Failure:
     override: OverrideFault | None = None
 
     def columns(self) -> dict[str, Any]:
-        plain: list[dict[str, str]] = [asdict(one) for one in self.objects]
+        plain: list[dict[str, str]] = [
+            asdict(object_fault) for object_fault in self.objects
+        ]
         return {
             "failure": self.kind or "",
             "failed_objects": plain,
@@ -250,4 +252,4 @@ NO_FAILURE = Failure()
 
 
 def objects_of(plain: Iterable[Mapping[str, str]]) -> tuple[ObjectFault, ...]:
-    return tuple(ObjectFault(**one) for one in plain)
+    return tuple(ObjectFault(**document) for document in plain)

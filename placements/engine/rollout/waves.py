@@ -67,13 +67,17 @@ class WaveInput:
         if state.deletion and state.deletion.abandons:
             state = only_released(state)
             work = plan_work(state)
-        free = (one.action for one in work.updates if one.budget is BudgetKind.FREE)
+        free = (
+            update.action for update in work.updates if update.budget is BudgetKind.FREE
+        )
         later = tuple(
             PendingUpdate(
-                ClusterState(one.cluster, one.wanted), one.action, BudgetKind.ADDITION
+                ClusterState(cluster.cluster, cluster.wanted),
+                cluster.action,
+                BudgetKind.ADDITION,
             )
-            for one in work.blocked
-            if one.reason is BlockReason.BEING_REMOVED and one.action
+            for cluster in work.blocked
+            if cluster.reason is BlockReason.BEING_REMOVED and cluster.action
         )
         settled = budgets_of(completed(state, free))
         return cls(work.updates, later, budgets_of(state), settled)
@@ -101,10 +105,10 @@ def plan_waves(state: RolloutState) -> WavePlan:
     `state.with_wanted(...)`.
     """
     clusters = tuple(
-        one._replace(retry_at=None, phase_changed_at=None, unanswered_since=None)
-        if one.retry_at or one.unanswered_since or state.late_at(one)
-        else one
-        for one in state.clusters
+        cluster._replace(retry_at=None, phase_changed_at=None, unanswered_since=None)
+        if cluster.retry_at or cluster.unanswered_since or state.late_at(cluster)
+        else cluster
+        for cluster in state.clusters
     )
     clear = replace(state, suspension=Suspension.NONE, clusters=clusters)
     work = plan_work(clear)
@@ -161,12 +165,22 @@ def _batches(
     )
     before = wave_input.settled
     while True:
-        removed = [one for one in started if one.budget in _REMOVALS]
+        removed = [
+            pending_update
+            for pending_update in started
+            if pending_update.budget in _REMOVALS
+        ]
         before = _completed_budgets(
             before,
-            added=sum(one.budget is BudgetKind.ADDITION for one in started),
+            added=sum(
+                pending_update.budget is BudgetKind.ADDITION
+                for pending_update in started
+            ),
             removed=len(removed),
-            no_longer_ready=sum(one.cluster.phase in _ENDS_READY for one in removed),
+            no_longer_ready=sum(
+                pending_update.cluster.phase in _ENDS_READY
+                for pending_update in removed
+            ),
         )
         started, budgets = choose(queues, before)
         if not started:
@@ -207,7 +221,8 @@ def completed(state: RolloutState, actions: Iterable[Action]) -> RolloutState:
     """Return the state once these actions, and all that was in flight before, have succeeded."""
     by_cluster = {action.cluster: action for action in actions}
     return replace(
-        state, clusters=tuple(_completed(each, by_cluster) for each in state.clusters)
+        state,
+        clusters=tuple(_completed(cluster, by_cluster) for cluster in state.clusters),
     )
 
 
@@ -236,8 +251,8 @@ def _completed_budgets(
         replace(budgets.deletion, running=0, started=0) if budgets.deletion else None
     )
     updates, removals = (
-        replace(one, ready=ready, at_risk=0)
-        for one in (budgets.updates, budgets.removals)
+        replace(available, ready=ready, at_risk=0)
+        for available in (budgets.updates, budgets.removals)
     )
     return Budgets(
         updates,

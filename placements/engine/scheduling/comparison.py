@@ -37,7 +37,10 @@ class SemanticsComparison:
 
     @property
     def is_same_set(self) -> bool:
-        return len({frozenset(placed(one)) for one in self.decisions.values()}) <= 1
+        return (
+            len({frozenset(placed(decision)) for decision in self.decisions.values()})
+            <= 1
+        )
 
     @property
     def rows(self) -> list[dict[Semantics, str | None]]:
@@ -54,9 +57,12 @@ class SemanticsComparison:
     def difference_among(self, some: Sequence[Semantics]) -> SemanticsDifference | None:
         """Return where the choices of some of them differ; None where those agree in the same order."""
         for place, row in enumerate(self.rows, start=1):
-            choices = {one: row[one] for one in some}
+            choices = {semantics: row[semantics] for semantics in some}
             if len(set(choices.values())) > 1:
-                steps = {one: _round_at(self.decisions[one], place) for one in choices}
+                steps = {
+                    choice: _round_at(self.decisions[choice], place)
+                    for choice in choices
+                }
                 return SemanticsDifference(place, choices, steps)
         return None
 

@@ -103,7 +103,9 @@ class Cycle:
 
     def rescheduled(self) -> "Cycle":
         """Return the cycle as rescheduling runs it: no cluster is kept, each counts as placed before."""
-        obsolete = tuple(one._replace(is_current=False) for one in self.bindings)
+        obsolete = tuple(
+            binding._replace(is_current=False) for binding in self.bindings
+        )
         return self._with(_OF_BINDINGS, bindings=obsolete, batch=None)
 
     @cached_property
@@ -115,7 +117,9 @@ class Cycle:
     @cached_property
     def placed_before(self) -> frozenset[str]:
         """Return the clusters with an active binding."""
-        return frozenset(one.cluster for one in self.live_bindings if one.is_active)
+        return frozenset(
+            binding.cluster for binding in self.live_bindings if binding.is_active
+        )
 
     @cached_property
     def binding_classes(self) -> BindingsByClass:

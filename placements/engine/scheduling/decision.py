@@ -161,7 +161,7 @@ class Decision:
     def domains_in_round(self) -> int:
         """Return how many domains a round compares, over all constraints: a key may have one per cluster."""
         groups = () if self.candidates is None else self.candidates.groups
-        return sum(len(one.values) for one in groups)
+        return sum(len(group.values) for group in groups)
 
     def round(self, number: int) -> Round:
         """Return one round, numbered from 1, computed again. Raise IndexError for any other number."""
@@ -189,15 +189,15 @@ class Decision:
             name: before[name].unscheduled(before[name].state)
             for name in self.unscheduled
         }
-        for one in self.picked:
-            old, state = before.get(one.cluster), BindingState.SCHEDULED
+        for picked in self.picked:
+            old, state = before.get(picked.cluster), BindingState.SCHEDULED
             if old is not None:
                 state = old.state if old.is_active else old.previous_state
-            after[one.cluster] = PlacedBinding(
-                one.cluster,
+            after[picked.cluster] = PlacedBinding(
+                picked.cluster,
                 state,
-                topology_spread_score=one.topology_spread_score,
-                affinity_score=one.affinity_score,
+                topology_spread_score=picked.topology_spread_score,
+                affinity_score=picked.affinity_score,
             )
         return tuple(after[name] for name in sorted(after))
 
@@ -237,10 +237,10 @@ def _facts_of_hub(cycle: Cycle) -> dict[str, object]:
     facts: dict[str, object] = {}
     if cycle.cluster_sets is not None:
         facts["leaving"] = leaving_in_hub(cycle.fleet)
-    for one in cycle.ocm_options.add_ons:
-        scores = add_on_scores(one, cycle)
+    for add_on in cycle.ocm_options.add_ons:
+        scores = add_on_scores(add_on, cycle)
         if scores.any():
-            facts[f"{one.resource_name}/{one.score_name}"] = scores.tolist()
+            facts[f"{add_on.resource_name}/{add_on.score_name}"] = scores.tolist()
     fleet = cycle.fleet.of_hub
     has_ends = cycle.moment is not None and _has_ends(cycle.policy)
     if has_ends or fleet is not cycle.fleet:
@@ -275,14 +275,16 @@ def names_read(cycle: Cycle) -> tuple[set[str], set[str]]:
         # The selector of a set may read any label.
         keys.add(ANY_NAME)
         add_ons = cycle.ocm_options.add_ons
-        names |= {f"{SCORE_PREFIX}{one.resource_name}" for one in add_ons}
+        names |= {f"{SCORE_PREFIX}{add_on.resource_name}" for add_on in add_ons}
     if _has_ends(cycle.policy) or _has_expressions(cycle.policy):
         names.add(ANY_NAME)
     return keys, names
 
 
 def _has_ends(policy: PlacementPolicy) -> bool:
-    return any(one.toleration_seconds is not None for one in policy.tolerations)
+    return any(
+        toleration.toleration_seconds is not None for toleration in policy.tolerations
+    )
 
 
 def _has_expressions(policy: PlacementPolicy) -> bool:
@@ -305,7 +307,9 @@ def next_moment(cycle: Cycle) -> datetime | None:
     """Return when a cycle may decide something else although nothing was changed."""
     if cycle.moment is None:
         return None
-    return min((one for one in _moments(cycle) if one > cycle.moment), default=None)
+    return min(
+        (moment for moment in _moments(cycle) if moment > cycle.moment), default=None
+    )
 
 
 def _moments(cycle: Cycle) -> Iterator[datetime]:
@@ -315,11 +319,12 @@ def _moments(cycle: Cycle) -> Iterator[datetime]:
                 # At its very end a score still counts.
                 yield scores.valid_until + _JUST_AFTER
     ends = (
-        toleration_end(taint, one.toleration_seconds)
+        toleration_end(taint, toleration.toleration_seconds)
         for taints in cycle.fleet.of_hub.taint_sets
         for taint in taints
-        for one in cycle.policy.tolerations
-        if one.toleration_seconds is not None and tolerates(one, taint, None)
+        for toleration in cycle.policy.tolerations
+        if toleration.toleration_seconds is not None
+        and tolerates(toleration, taint, None)
     )
     yield from filter(None, ends)
 
@@ -351,9 +356,9 @@ def properties_read(cycle: Cycle) -> tuple[str, ...]:
 
 def _topology_keys(cycle: Cycle, kind: KeyType) -> set[str]:
     spread = {
-        one.topology_key
-        for one in cycle.policy.topology_spread_constraints
-        if (one.topology_key_type or KeyType.LABEL) is kind
+        constraint.topology_key
+        for constraint in cycle.policy.topology_spread_constraints
+        if (constraint.topology_key_type or KeyType.LABEL) is kind
     }
     return spread | profile_of(cycle).preference.keys_read(kind)
 

@@ -47,7 +47,9 @@ def can_change_picks(
         return True
     # Domains and their counts include clusters that pass no filter.
     hard_keys = {
-        one.topology_key for one in policy.topology_spread_constraints if is_hard(one)
+        constraint.topology_key
+        for constraint in policy.topology_spread_constraints
+        if is_hard(constraint)
     }
     if hard_keys and (is_membership_changed or not hard_keys.isdisjoint(label_keys)):
         return True
@@ -85,7 +87,7 @@ def schedule_changed(
     names, kept, fleet = {*changed}, former.kept, cycle.fleet
     if cycle.bindings is not was.bindings and cycle.bindings != was.bindings:
         kept = tuple(
-            one.cluster for one in cycle.binding_classes.current
+            binding.cluster for binding in cycle.binding_classes.current
         )  # sorted by cluster name
         expected = tuple(sorted((*former.kept, *former.picked_names)))
         if (
@@ -100,7 +102,9 @@ def schedule_changed(
         for name in names
         if name in fleet.positions
     )
-    bindings = tuple(one for name in sorted(names) for one in _bindings_on(name, cycle))
+    bindings = tuple(
+        binding for name in sorted(names) for binding in _bindings_on(name, cycle)
+    )
     partial = replace(cycle, fleet=part, bindings=bindings)
     if (
         partial.binding_classes.obsolete
@@ -135,9 +139,11 @@ def changed_clusters(before: Fleet, after: Fleet) -> set[str]:
     """Return the names of the clusters that are not the same object in both fleets."""
     if before.names is after.names:
         pairs = zip(before.clusters, after.clusters, strict=True)
-        return {one.name for one, other in pairs if one is not other}
+        return {cluster.name for cluster, other in pairs if cluster is not other}
     former = dict(zip(before.names, before.clusters, strict=True))
     changed = {
-        one.name for one in after.clusters if former.pop(one.name, None) is not one
+        cluster.name
+        for cluster in after.clusters
+        if former.pop(cluster.name, None) is not cluster
     }
     return changed | former.keys()

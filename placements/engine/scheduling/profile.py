@@ -54,15 +54,15 @@ def ocm_choices(cycle: Cycle) -> Iterator[Choice]:
         return
 
     columns = (
-        cycle.fleet.topology(one.topology_key, one.topology_key_type)
-        for one in constraints
+        cycle.fleet.topology(constraint.topology_key, constraint.topology_key_type)
+        for constraint in constraints
     )
     if any(not column.is_present.all() for column in columns):
         today = options.unset_policy
         yield Choice(
             "unsetPolicy",
             str(today),
-            tuple(str(one) for one in UnsetPolicy if one is not today),
+            tuple(str(policy) for policy in UnsetPolicy if policy is not today),
         )
 
     if len(constraints) > 1:

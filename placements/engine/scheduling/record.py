@@ -74,7 +74,8 @@ def pack(decision: Decision) -> bytes:
         "notFound": decision.not_found,
         "fulfilled": decision.is_fulfilled,
         "malformed": [
-            [one.cluster, one.property, one.text] for one in decision.malformed
+            [malformed.cluster, malformed.property, malformed.text]
+            for malformed in decision.malformed
         ],
         "groups": None
         if candidates is None
@@ -143,7 +144,7 @@ def pack_fleet(fleet: Fleet) -> bytes:
             [cluster.eligibility.kind, cluster.eligibility.reason],
             *_optional_parts(cluster),
         ]
-        for cluster, usage in ((one, one.usage) for one in fleet)
+        for cluster, usage in ((cluster, cluster.usage) for cluster in fleet)
     ]
     text = json.dumps(rows, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
     return zlib.compress(text.encode(), _FASTEST)

@@ -188,8 +188,8 @@ class Replay:
             runner_up=None if second is None else self.names[second],
             decided_by=decided_by,
             spreads=tuple(
-                _spread(each, one, first, self._has_key(each))
-                for each in one.constraint_scores
+                _spread(score, one, first, self._has_key(score))
+                for score in one.constraint_scores
             ),
             cut=None if one.constraint_scores else self._cut(one),
             candidates=int(np.count_nonzero(one.is_left)),

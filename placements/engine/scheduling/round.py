@@ -158,7 +158,8 @@ class Round:
         if not self.candidates.is_judged_by_domain:
             return self.among_all(position)
         groups = tuple(
-            replace(one, codes=one.codes[[position]]) for one in self.candidates.groups
+            replace(group, codes=group.codes[[position]])
+            for group in self.candidates.groups
         )
         left = np.array(
             [self.candidates.passes[position] and position not in self.earlier_picks]

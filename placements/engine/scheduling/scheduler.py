@@ -43,7 +43,7 @@ def _apply(cycle: Cycle, batch: Batch) -> Decision:
         cycle,
         batch=None,
         bindings=tuple(
-            one for one in cycle.bindings if one.cluster not in batch.leaves
+            binding for binding in cycle.bindings if binding.cluster not in batch.leaves
         ),
     )
     candidates = candidates_of(stays)

@@ -123,7 +123,7 @@ class WeightedScore(AffinityScore):
     def keys_read(self, kind: KeyType) -> frozenset[str]:
         rows = self.options.affinity_terms
         return frozenset(
-            one.topology_key for one in rows if one.topology_key_type is kind
+            row.topology_key for row in rows if row.topology_key_type is kind
         )
 
     def properties_read(self) -> frozenset[str]:

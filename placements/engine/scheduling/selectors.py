@@ -98,7 +98,9 @@ def label_test(requirement: LabelRequirement) -> Callable[[Mapping[str, str]], b
 
 def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
     """Return whether labels meet every requirement; an absent or empty selector selects all."""
-    return all(label_test(one)(labels) for one in label_requirements(selector))
+    return all(
+        label_test(requirement)(labels) for requirement in label_requirements(selector)
+    )
 
 
 def property_requirements(term: ClusterSelectorTerm) -> tuple[PropertyRequirement, ...]:
@@ -167,12 +169,15 @@ def cel_test(texts: Sequence[str]) -> Callable[[Cluster], bool]:
         of_cluster = cluster.managed.scores if cluster.managed else {}
         scores = {
             name: [
-                {"name": score, "value": value} for score, value in one.values.items()
+                {"name": score, "value": value}
+                for score, value in add_on_scores.values.items()
             ]
-            for name, one in of_cluster.items()
+            for name, add_on_scores in of_cluster.items()
         }
         scope.enter(document, scores)
-        return all(one.matches(document, scope.context) for one in expressions)
+        return all(
+            expression.matches(document, scope.context) for expression in expressions
+        )
 
     return matches
 

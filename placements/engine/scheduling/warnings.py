@@ -24,7 +24,9 @@ def property_warnings(fleet: Fleet) -> tuple[ManifestWarning, ...]:
     """Return the properties that some cluster reports with a value that no policy can compare."""
     # The claims of Open Cluster Management are texts.
     reporting = (
-        one for one in fleet if one.managed is None or not one.managed.document
+        cluster
+        for cluster in fleet
+        if cluster.managed is None or not cluster.managed.document
     )
     names = sorted({name for cluster in reporting for name in cluster.properties})
     warnings = []
@@ -54,7 +56,7 @@ def missing_sets(cycle: Cycle) -> Iterator[ManifestWarning]:
             message = "no ManagedClusterSet is known: every cluster counts"
             yield ManifestWarning(MISSING_OBJECT, path, message)
         return
-    missing = [one for one in names if one not in cycle.cluster_sets]
+    missing = [name for name in names if name not in cycle.cluster_sets]
     if missing or not cycle.cluster_sets:
         which = ", ".join(missing) or "of any name"
         message = f"no ManagedClusterSet {which} is bound to the namespace"
@@ -67,14 +69,18 @@ def missing_sets(cycle: Cycle) -> Iterator[ManifestWarning]:
 
 
 def missing_scores(cycle: Cycle) -> Iterator[ManifestWarning]:
-    for one in cycle.ocm_options.add_ons:
+    for add_on in cycle.ocm_options.add_ons:
         without = {*range(len(cycle.fleet))}
-        for position, scores in reported_scores(one, cycle.fleet):
-            if one.score_name in scores.values and not is_expired(scores, cycle.moment):
+        for position, scores in reported_scores(add_on, cycle.fleet):
+            if add_on.score_name in scores.values and not is_expired(
+                scores, cycle.moment
+            ):
                 without.discard(position)
-        if one.weight and without:
+        if add_on.weight and without:
             some = _some(cycle.fleet.names[position] for position in sorted(without))
-            score = f"AddOnPlacementScore {one.resource_name} with {one.score_name}"
+            score = (
+                f"AddOnPlacementScore {add_on.resource_name} with {add_on.score_name}"
+            )
             message = f"no {score} that is valid on {some}: it counts as 0"
             yield ManifestWarning("missing-score", "spec.prioritizerPolicy", message)
 
@@ -98,7 +104,9 @@ def missing_times(cycle: Cycle) -> Iterator[ManifestWarning]:
 
 def decision_warnings(decision: Decision) -> tuple[ManifestWarning, ...]:
     """Return the property values that the cycle needed as numbers and that are none."""
-    clusters = grouped((one.property, one.cluster) for one in decision.malformed)
+    clusters = grouped(
+        (malformed.property, malformed.cluster) for malformed in decision.malformed
+    )
     is_fatal = decision.is_failed and not decision.is_unsatisfiable
     warnings = []
     for name, names in clusters.items():

@@ -154,7 +154,7 @@ def number_axis(
         "title": title,
         "range": [start, end],
         "tickvals": list(ticks),
-        "ticktext": [f"{one:,}".replace("-", "−") for one in ticks],
+        "ticktext": [f"{tick:,}".replace("-", "−") for tick in ticks],
     }
 
 

@@ -51,11 +51,13 @@ def topology_chart(keys: tuple[str, ...], groups: Sequence[Domain]) -> Chart | N
     """Draw the domains of one label or two; None without clusters."""
     if not groups:
         return None
-    states = [state for state in STATES if any(one.counts.get(state) for one in groups)]
-    totals = [one.total for one in groups if None not in one.values]
+    states = [
+        state for state in STATES if any(group.counts.get(state) for group in groups)
+    ]
+    totals = [group.total for group in groups if None not in group.values]
     total, without = (
-        sum(one.total for one in groups),
-        sum(one.total for one in groups if None in one.values),
+        sum(group.total for group in groups),
+        sum(group.total for group in groups if None in group.values),
     )
     words = f"{total:,} clusters in {len(totals):,} domains by {' and '.join(keys)}"
     if totals:
@@ -68,7 +70,9 @@ def topology_chart(keys: tuple[str, ...], groups: Sequence[Domain]) -> Chart | N
     if without:
         words += f"; {without:,} without {'the label' if len(keys) == 1 else 'a label'}"
     most = MOST_BARS if len(keys) == 1 else MOST_SIDE
-    sides = [len({one.values[place] for one in groups}) for place in range(len(keys))]
+    sides = [
+        len({group.values[place] for group in groups}) for place in range(len(keys))
+    ]
     cut = [
         f"{most:,} of {side:,} values of {key}"
         for key, side in zip(keys, sides, strict=True)
@@ -79,14 +83,14 @@ def topology_chart(keys: tuple[str, ...], groups: Sequence[Domain]) -> Chart | N
 
     if len(keys) == 1:
         [values] = _largest(groups, keys, most)
-        bars = [one for one in groups if one.values[0] in values]
+        bars = [group for group in groups if group.values[0] in values]
         chart = stacked_bars(
-            [value_words(one.values[0]) for one in bars],
+            [value_words(bar.values[0]) for bar in bars],
             [
                 (
                     STATES[state].words,
                     *STATES[state][:2],
-                    [one.counts.get(state, 0) for one in bars],
+                    [bar.counts.get(state, 0) for bar in bars],
                 )
                 for state in states
             ],
@@ -96,13 +100,13 @@ def topology_chart(keys: tuple[str, ...], groups: Sequence[Domain]) -> Chart | N
     else:
         chart = _matrix(keys, groups)
     rows: list[tuple[Cell, ...]] = []
-    for one in groups:
+    for group in groups:
         names = (
             GroupName.of(key, value, value_words(value))
-            for key, value in zip(keys, one.values, strict=True)
+            for key, value in zip(keys, group.values, strict=True)
         )
         rows.append(
-            (*names, one.total, *(one.counts.get(state, 0) for state in states))
+            (*names, group.total, *(group.counts.get(state, 0) for state in states))
         )
     return Chart(
         name="topology",
@@ -120,7 +124,7 @@ def topology_chart(keys: tuple[str, ...], groups: Sequence[Domain]) -> Chart | N
 
 def _matrix(keys: tuple[str, ...], groups: Sequence[Domain]) -> go.Figure:
     down, across = _largest(groups, keys, MOST_SIDE)
-    count = {one.values: one.total for one in groups}
+    count = {group.values: group.total for group in groups}
     return figure(
         matrix(
             [[count.get((row, column)) for column in across] for row in down],
@@ -170,8 +174,8 @@ def _largest(
     by_label = []
     for place in range(len(keys)):
         totals: Counter[str | None] = Counter()
-        for one in groups:
-            totals[one.values[place]] += one.total
+        for group in groups:
+            totals[group.values[place]] += group.total
         kept = [value for value, _ in totals.most_common(most)]
         by_label.append(sorted(kept, key=domain_order))
     return by_label

@@ -279,9 +279,10 @@ def _style_of(panel: LanePanel, width: float) -> _Style:
         ]
         style = _Style(max(1, min(rooms, default=width)), size, is_stacked, is_short)
         if all(
-            _width(one.words, size, is_bold=one.mark is Mark.NEW) <= style.room(one)
+            _width(segment.words, size, is_bold=segment.mark is Mark.NEW)
+            <= style.room(segment)
             for lane in lanes
-            for one in lane.segments
+            for segment in lane.segments
         ):
             break
     return style
@@ -302,7 +303,7 @@ def _bars(part: _Part, suffix: str) -> Iterator[Any]:
             places.append((segment, row, start))
             start += segment.size
     for mark, marker in _MARKERS.items():
-        own = [one for one in places if one[0].mark is mark]
+        own = [place for place in places if place[0].mark is mark]
         if not own:
             continue
         yield go.Bar(
@@ -317,7 +318,9 @@ def _bars(part: _Part, suffix: str) -> Iterator[Any]:
             text=[part.text_of(segment) for segment, *_ in own],
             textposition="inside",
             # A number is at the end of its bar: a limit crosses its start or its middle.
-            insidetextanchor="start" if any(one.cluster for one, *_ in own) else "end",
+            insidetextanchor="start"
+            if any(block.cluster for block, *_ in own)
+            else "end",
             insidetextfont={
                 "color": _TEXTS.get(mark, Color.TEXT),
                 "size": part.style.size,
@@ -328,7 +331,7 @@ def _bars(part: _Part, suffix: str) -> Iterator[Any]:
             hovertext=[f"{segment.words}: {MARK_WORDS[mark]}" for segment, *_ in own],
             hovertemplate="%{hovertext}<extra></extra>",
         )
-    numbered = [one for one in places if one[0].number]
+    numbered = [place for place in places if place[0].number]
     if numbered:
         yield go.Scatter(
             **axes,

@@ -63,7 +63,7 @@ class FunnelStage:
 def stages(outcomes: Sequence[ClusterOutcome]) -> list[FunnelStage]:
     """Return the stages from the whole fleet to the clusters placed, without rules that removed none."""
     removed = Counter(
-        one.against.code for one in outcomes if one.outcome not in _PLACED
+        outcome.against.code for outcome in outcomes if outcome.outcome not in _PLACED
     )
     remaining, funnel = len(outcomes), [FunnelStage("the fleet", len(outcomes), 0)]
     competes = False

@@ -113,18 +113,18 @@ def picture_figure(picture: RunPicture) -> go.Figure:
 def availability_traces(picture: RunPicture) -> Iterator[go.Scatter]:
     """Yield the areas of the revisions and the line above them: solid what was, then what is planned."""
     for is_planned, dash, stack in ((False, "solid", "past"), (True, "dot", "planned")):
-        own = [one for one in picture.points if one.is_planned is is_planned]
+        own = [point for point in picture.points if point.is_planned is is_planned]
         if not own:
             continue
         end = next(
-            (one.at for one in picture.points if one.at > own[-1].at),
+            (point.at for point in picture.points if point.at > own[-1].at),
             float(picture.slots),
         )
         if picture.now is not None and not is_planned:
             end = picture.now
-        times = [*(one.at for one in own), end]
+        times = [*(point.at for point in own), end]
         for part, words, color, planned in _AREAS:
-            values = [getattr(one, part) for one in own]
+            values = [getattr(point, part) for point in own]
             yield go.Scatter(
                 x=times,
                 y=[*values, values[-1]],
@@ -134,7 +134,7 @@ def availability_traces(picture: RunPicture) -> Iterator[go.Scatter]:
                 fillcolor=planned if is_planned else color,
                 hovertemplate=f"%{{y}} available, {words}<extra></extra>",
             )
-        top = [one.available for one in own]
+        top = [point.available for point in own]
         yield go.Scatter(
             x=times,
             y=[*top, top[-1]],
@@ -212,15 +212,15 @@ def words_of(picture: RunPicture, height: float) -> Iterator[dict[str, Any]]:
         "bgcolor": Color.PAGE,
         "text": f"<b>Available clusters</b>  {_AREA_KEY}· {picture.scale}",
     }
-    for one in picture.labels:
+    for label in picture.labels:
         yield {
             "xref": "paper",
             "x": 1,
             "xanchor": "left",
             "xshift": 8,
-            "y": one.place * picture.top / 100,
+            "y": label.place * picture.top / 100,
             "showarrow": False,
-            "text": one.words,
+            "text": label.words,
         }
 
 
@@ -240,7 +240,7 @@ def _dot_traces(picture: RunPicture) -> Iterator[go.Scatter]:
                 row = turn // 2
             places.append((dot, at, row))
     for level, (symbol, color) in _SYMBOLS.items():
-        own = [one for one in places if one[0].level == level]
+        own = [place for place in places if place[0].level == level]
         if own:
             yield go.Scatter(
                 yaxis="y2",
@@ -283,7 +283,7 @@ def _bar_traces(picture: RunPicture) -> Iterator[Any]:
         y=[size - 0.08 for size in sizes],
         width=gap,
         marker={
-            "color": [_FILLS.get(one, one) for one in colors],
+            "color": [_FILLS.get(color, color) for color in colors],
             "line": {"color": colors, "width": 1},
         },
         hovertext=texts,
@@ -294,7 +294,7 @@ def _bar_traces(picture: RunPicture) -> Iterator[Any]:
         mode="markers+text",
         x=[at + gap for at in places],
         y=[low + size / 2 for low, size in zip(lows, sizes, strict=True)],
-        text=[f" {one.partition(' ')[0]}" for one in texts],
+        text=[f" {text.partition(' ')[0]}" for text in texts],
         textposition="middle right",
         hoverinfo="skip",
         marker={"symbol": symbols, "color": colors, "size": 10},
@@ -305,10 +305,10 @@ def _column_text(column: RunColumn, is_named: bool) -> str:
     if column.gate:
         return ""  # a card of the page is there
     if column.is_break:
-        reasons = [line for one in column.details for line in wrap(one, 24)]
+        reasons = [line for detail in column.details for line in wrap(detail, 24)]
         words = (f"<b>{column.name}</b>", f"<b>{column.lasting}</b>", *reasons)
         return "<br>".join(words)
     lines = [f"<b>{column.name or '–'}</b>", column.note]  # noqa: RUF001 -- nothing to name
     if not is_named:
-        lines += [one.cluster for one in column.troubled[:2]]
+        lines += [dot.cluster for dot in column.troubled[:2]]
     return "<br>".join(lines)

@@ -32,7 +32,9 @@ def affinity_chart(
     """
     chosen = list(dict.fromkeys([*decision.picked_names, *decision.kept]))[:MOST_ROWS]
     best, filtered = _best_others(decision, set(chosen))
-    filtered = filtered or sum(one.outcome is Outcome.FILTERED for one in outcomes)
+    filtered = filtered or sum(
+        outcome.outcome is Outcome.FILTERED for outcome in outcomes
+    )
     shown = [*chosen, *best]
     sums = {
         name: composition(decision, name)
@@ -167,8 +169,8 @@ def build_up_chart(decision: Decision, cluster: str) -> Chart | None:
                 marker={
                     "color": [
                         *(
-                            Color.SERIES if one >= 0 else Color.NEUTRAL
-                            for one in points
+                            Color.SERIES if point >= 0 else Color.NEUTRAL
+                            for point in points
                         ),
                         Color.ACCENT,
                     ]

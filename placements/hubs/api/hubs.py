@@ -322,8 +322,8 @@ class HubViewSet(BaseViewSet):
         )
         counts = unresolved_counts([hub.pk for hub in page.rows], now=now)
         items = [
-            self._document(one, unresolved=counts)
-            for one in summaries_of(page.rows, now=now)
+            self._document(summary, unresolved=counts)
+            for summary in summaries_of(page.rows, now=now)
         ]
         return page_response(request, items, page.after)
 
@@ -436,12 +436,12 @@ class HubViewSet(BaseViewSet):
         hub = visible_hub(self.request.user, name)
         actions = []
         with in_hub(hub.pk):
-            for one in ACTIONS.values():
-                reason = refusal_of_write(hub, one, actor(request)["by"], fields)
+            for action in ACTIONS.values():
+                reason = refusal_of_write(hub, action, actor(request)["by"], fields)
                 actions.append(
                     {
-                        "action": one.name,
-                        "role": str(one.role),
+                        "action": action.name,
+                        "role": str(action.role),
                         "allowed": not reason,
                         "reason": reason,
                     }
@@ -567,8 +567,8 @@ class MayWriteToHub(BasePermission):
         )
         with in_hub(hub.pk if hub else LOCAL_HUB):
             return any(
-                has_role(request.user, one) or teams_of(request.user, one)
-                for one in (Role.OPERATOR, Role.APPROVER)
+                has_role(request.user, role) or teams_of(request.user, role)
+                for role in (Role.OPERATOR, Role.APPROVER)
             )
 
 

@@ -66,7 +66,7 @@ def execute(
 
     Raise what `apply_write` raises, HubRefusedError for a preview too.
     """
-    forced = [one.strip() for one in params.get("force", "").split(",")]
+    forced = [part.strip() for part in params.get("force", "").split(",")]
     arguments: dict[str, Any] = {
         **actor(request),
         "overwrite": list(filter(None, forced)),
@@ -133,11 +133,11 @@ def response_as_local(
     if isinstance(done, AppliedWrite):
         headers[WRITE_HEADER] = str(done.row.pk)
     texts = [
-        one[:_LONGEST_NOTE].encode("ascii", "replace").decode().replace('"', "'")
-        for one in done.plan.notes[:_MOST_NOTES]
+        note[:_LONGEST_NOTE].encode("ascii", "replace").decode().replace('"', "'")
+        for note in done.plan.notes[:_MOST_NOTES]
     ]
     if texts:
-        headers["Warning"] = ", ".join(f'299 fleetui "{one}"' for one in texts)
+        headers["Warning"] = ", ".join(f'299 fleetui "{text}"' for text in texts)
     verb = done.plan.request.verb if done.plan.request else None
     if verb is Verb.DELETE and "deletionTimestamp" not in mapping_at(
         result, "metadata"

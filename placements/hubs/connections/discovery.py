@@ -167,12 +167,12 @@ def served_groups(client: Client, *, deadline: float) -> Mapping[str, tuple[str,
     if answer.status != 200:
         raise Unsuitable(f"the server answers {answer.status} to discovery")
     return {
-        text_of(one.get("name")): tuple(
-            text_of(mapping_at(each).get("version"), longest=63)
-            for each in items_at(one, "versions")
+        text_of(group.get("name")): tuple(
+            text_of(mapping_at(version).get("version"), longest=63)
+            for version in items_at(group, "versions")
         )
-        for one in items_at(answer.body, "groups")
-        if isinstance(one, dict)
+        for group in items_at(answer.body, "groups")
+        if isinstance(group, dict)
     }
 
 
@@ -186,9 +186,9 @@ def _resources(
     answer = client.request("GET", f"/apis/{group}/{version}", deadline=deadline)
     if answer.status == 200:
         yield from (
-            one
-            for one in items_at(answer.body, "resources")
-            if isinstance(one, dict) and "name" in one
+            resource
+            for resource in items_at(answer.body, "resources")
+            if isinstance(resource, dict) and "name" in resource
         )
 
 
@@ -197,12 +197,12 @@ def _stored_version(client: Client, kind: StreamKind, *, deadline: float) -> str
     answer = client.request("GET", f"{DEFINITIONS}/{kind.resource}", deadline=deadline)
     if answer.status == 403:
         return None
-    for one in items_at(answer.body, "spec", "versions"):
+    for version in items_at(answer.body, "spec", "versions"):
         if (
-            mapping_at(one).get("storage") is True
-            and mapping_at(one).get("served") is True
+            mapping_at(version).get("storage") is True
+            and mapping_at(version).get("served") is True
         ):
-            return text_of(one.get("name"), longest=63)
+            return text_of(version.get("name"), longest=63)
     return ""
 
 
@@ -216,19 +216,21 @@ def optional_kinds(
     """Yield the kinds of the optional groups that are served, which are mirrored as metadata."""
     for group in api.optional_groups:
         for version in groups.get(group, ())[:1]:
-            for one in _resources(client, group, version, deadline=deadline):
+            for resource in _resources(client, group, version, deadline=deadline):
                 plural, kind = (
-                    text_of(one["name"], longest=100),
-                    text_of(one.get("kind"), longest=100),
+                    text_of(resource["name"], longest=100),
+                    text_of(resource.get("kind"), longest=100),
                 )
-                can_watch = {"list", "watch"} <= set(map(str, items_at(one, "verbs")))
+                can_watch = {"list", "watch"} <= set(
+                    map(str, items_at(resource, "verbs"))
+                )
                 if plural and kind and "/" not in plural and can_watch:
                     yield (
                         StreamKind(
                             group,
                             plural,
                             kind,
-                            bool(one.get("namespaced")),
+                            bool(resource.get("namespaced")),
                             Form.METADATA,
                         ),
                         version,
@@ -308,7 +310,7 @@ class HubCheckReport(CheckResult):
 
     @property
     def documents(self) -> list[dict[str, Any]]:
-        return [one.document for one in self.permissions]
+        return [permission.document for permission in self.permissions]
 
 
 class HubCheck(ConnectionCheck):
@@ -411,18 +413,18 @@ class HubCheck(ConnectionCheck):
             }
             self._permissions = tuple(by_resource.values())
         missing = [
-            f"{verb} {one.resource}"
-            for one in self._permissions
+            f"{verb} {permission.resource}"
+            for permission in self._permissions
             for verb in READ_VERBS
-            if one.is_required and not one.verbs[verb]
+            if permission.is_required and not permission.verbs[verb]
         ]
         if missing:
             raise StepFailed(f"not allowed: {', '.join(missing)}", _HINT)
         optional = [
-            one.resource
-            for one in self._permissions
-            if not one.is_required
-            and any(one.verbs[verb] is False for verb in READ_VERBS)
+            permission.resource
+            for permission in self._permissions
+            if not permission.is_required
+            and any(permission.verbs[verb] is False for verb in READ_VERBS)
         ]
         return (
             f"allowed; not readable and not required: {', '.join(optional)}"

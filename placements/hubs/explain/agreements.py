@@ -94,12 +94,12 @@ class DifferenceRow:
 def difference_rows(differences: Iterable[Plain]) -> list[DifferenceRow]:
     return [
         DifferenceRow(
-            one["cluster"],
-            _decision_words(one["hub"]),
-            _decision_words(one["replay"]),
-            one.get("cause", ""),
+            difference["cluster"],
+            _decision_words(difference["hub"]),
+            _decision_words(difference["replay"]),
+            difference.get("cause", ""),
         )
-        for one in differences
+        for difference in differences
     ]
 
 
@@ -111,7 +111,7 @@ def _decision_words(side: Mapping[str, Any] | None) -> list[str]:
         return [f"{side['status']}, {side['reason']}", str(side["message"])]
     scores = [side["affinityScore"], side["topologySpreadScore"]]
     words = ["Selected" if side["selected"] else "Not selected"]
-    if any(one is not None for one in scores):
+    if any(score is not None for score in scores):
         pairs = zip(("affinity", "topology spread"), scores, strict=True)
         words.append(
             ", ".join(f"{name} {'none' if one is None else one}" for name, one in pairs)
@@ -124,11 +124,15 @@ def difference_csv(differences: Iterable[Plain]) -> str:
     sides = ("hub", "replay")
     rows = [
         (
-            one["cluster"],
-            *((one[side] or {}).get(name) for side in sides for name in _COLUMNS),
-            one["cause"],
+            difference["cluster"],
+            *(
+                (difference[side] or {}).get(name)
+                for side in sides
+                for name in _COLUMNS
+            ),
+            difference["cause"],
         )
-        for one in differences
+        for difference in differences
     ]
     return csv_text(
         [

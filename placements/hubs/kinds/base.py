@@ -81,7 +81,7 @@ class HubApi:
 
     @property
     def required(self) -> tuple[StreamKind, ...]:
-        return tuple(one for one in self.streams if one.is_required)
+        return tuple(stream for stream in self.streams if stream.is_required)
 
 
 def moment_of(value: object) -> datetime | None:

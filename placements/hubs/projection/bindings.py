@@ -70,10 +70,10 @@ _COLUMNS = (
 def project_bindings(documents: Sequence[HubDocument], moment: HubMoment) -> None:
     """Write the bindings of the clusters that these are about, where they differ."""
     owners = placements_of(documents)
-    own = [one for one in documents if one.row.owner in owners]
+    own = [document for document in documents if document.row.owner in owners]
     moved = _delete_moved(own, owners)
-    pairs = {(one.row.owner, one.row.cluster) for one in own}
-    chosen = _choose(pairs, [one for one in own if _is_usable(one)])
+    pairs = {(document.row.owner, document.row.cluster) for document in own}
+    chosen = _choose(pairs, [document for document in own if _is_usable(document)])
     rows = Binding.objects.filter(
         placement__in=list(owners.values()),
         cluster_name__in={cluster for _, cluster in pairs},
@@ -83,21 +83,23 @@ def project_bindings(documents: Sequence[HubDocument], moment: HubMoment) -> Non
     policies, _ = _snapshots(PolicySnapshot, owners.values(), "")
     resources, latest = _snapshots(ResourceSnapshot, owners.values(), "-snapshot")
     made = []
-    for pair, one in chosen.items():
+    for pair, document in chosen.items():
         before = there.get(pair)
         placement = owners[pair[0]]
-        row = binding_row(one, before, placement)
-        policy = str(one.spec.get("schedulingPolicySnapshotName"))
-        resource = str(one.spec.get("resourceSnapshotName"))
+        row = binding_row(document, before, placement)
+        policy = str(document.spec.get("schedulingPolicySnapshotName"))
+        resource = str(document.spec.get("resourceSnapshotName"))
         row.policy_snapshot_id = policies.get((placement.pk, policy))
         row.resource_snapshot_id = resources.get((placement.pk, resource))
         _await_latest(row, placement, latest.get(placement.pk))
-        made.append((one, before, row))
+        made.append((document, before, row))
     removed = [
         row for pair, row in there.items() if pair in pairs and pair not in chosen
     ]
     Binding.objects.filter(pk__in=[row.pk for row in removed]).delete()
-    written = [one.row for one in write_rows(Binding, made, columns=_COLUMNS)]
+    written = [
+        write_row.row for write_row in write_rows(Binding, made, columns=_COLUMNS)
+    ]
     touched = moved.union(row.placement_id for row in (*removed, *written))
     note_changes(touched, now=moment.now)
 
@@ -138,10 +140,14 @@ def _delete_moved(
     documents: Sequence[HubDocument], owners: Mapping[str, Placement]
 ) -> set[int]:
     """Delete the rows of bindings that are about another cluster now; return their placements."""
-    clusters = {(one.row.owner, one.row.name): one.row.cluster for one in documents}
+    clusters = {
+        (document.row.owner, document.row.name): document.row.cluster
+        for document in documents
+    }
     names = {placement.pk: name for name, placement in owners.items()}
     rows = Binding.objects.filter(
-        placement__in=list(names), hub_name__in=[one.row.name for one in documents]
+        placement__in=list(names),
+        hub_name__in=[document.row.name for document in documents],
     )
     moved = {
         pk: placement
@@ -158,7 +164,7 @@ def _choose(
     pairs: set[tuple[str, str]], usable: Sequence[HubDocument]
 ) -> dict[tuple[str, str], HubDocument]:
     """Return the binding that counts for each pair: one that is not being deleted, else the newest."""
-    changed = {one.row.pk: one for one in usable}
+    changed = {document.row.pk: document for document in usable}
     by_pair: dict[tuple[str, str], HubDocument] = {}
     rows = MirroredObject.objects.filter(
         group=PLACEMENT_GROUP,
@@ -277,7 +283,7 @@ def _set_phase(
     failed = _failed_objects(document)
     steps = _STEPS_OF_REPORT if row.apply_type == ApplyType.REPORT_DIFF else _STEPS
     kind = next(
-        (one for one in steps if row.conditions.get(one, [""])[0] != "True"), ""
+        (step for step in steps if row.conditions.get(step, [""])[0] != "True"), ""
     )
     condition = conditions.get(kind or list(steps)[-1], {})
     if row.state == BindingState.SCHEDULED:
@@ -296,7 +302,8 @@ def _set_phase(
     if not kind and row.apply_type == ApplyType.REPORT_DIFF and row.diffed_objects:
         row.failure = FailureKind.DIFFERS.value
         row.phase_changed_at = _first(
-            [one["since"] for one in row.diffed_objects], row.phase_changed_at
+            [diffed_object["since"] for diffed_object in row.diffed_objects],
+            row.phase_changed_at,
         )
     if not kind or row.conditions.get(kind, [""])[0] != "False":
         return
@@ -323,13 +330,13 @@ def _set_phase(
 
 def _failed_objects(document: HubDocument) -> list[dict[str, str]]:
     objects = []
-    for one in map(
+    for placement in map(
         mapping_at,
         items_at(document.content, "status", "failedPlacements")[:MOST_OBJECTS],
     ):
-        condition = mapping_at(one, "condition")
+        condition = mapping_at(placement, "condition")
         values = {
-            key: str(one.get(key) or "")
+            key: str(placement.get(key) or "")
             for key in ("group", "version", "kind", "namespace", "name")
         }
         code, message = (
@@ -364,7 +371,7 @@ def _differing(
         mapping_at, items_at(document.content, "status", key)[:MOST_OBJECTS]
     ):
         observed = text_of(found.get("observationTime"))
-        fields = [mapping_at(one) for one in items_at(found, fields_key)]
+        fields = [mapping_at(item) for item in items_at(found, fields_key)]
         identity = ("group", "version", "kind", "namespace", "name")
         row: dict[str, Any] = {
             **{name: text_of(found.get(name)) for name in identity},
@@ -373,10 +380,10 @@ def _differing(
             "since": text_of(found.get(since_key)) or observed,
             "fields": [
                 [
-                    str(one.get(part) or "")[:LONGEST_VALUE]
+                    str(field.get(part) or "")[:LONGEST_VALUE]
                     for part in ("path", "valueInMember", "valueInHub")
                 ]
-                for one in fields
+                for field in fields
             ],
             "isDegraded": False,
             "isTruncated": False,

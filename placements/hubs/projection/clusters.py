@@ -107,26 +107,28 @@ class ClusterRows(RowKind[MemberCluster]):
         keys = set(properties_read())
         moves = reads = False
         concerned = []
-        new = [one.row for one in written if one.before is None]
+        new = [row.row for row in written if row.before is None]
         reindexed = []
-        for one in written:
-            if one.before is None:
+        for row in written:
+            if row.before is None:
                 moves = True
-                concerned.append(one.document)
+                concerned.append(row.document)
                 continue
-            is_moved = _is_moved(one.before, one.row)
-            names = readings(one.before, one.row)
+            is_moved = _is_moved(row.before, row.row)
+            names = readings(row.before, row.row)
             moves |= is_moved
             reads |= bool(names)
             if is_moved or names & keys:
-                concerned.append(one.document)
-            if one.before.document != one.row.document:
-                reindexed.append(one.row)
+                concerned.append(row.document)
+            if row.before.document != row.row.document:
+                reindexed.append(row.row)
         write_index(new, reindexed)
-        pks = [one.row.pk for one in written]
+        pks = [row.row.pk for row in written]
         raise_counters(moves=moves, reads=reads, changed=pks)
         if concerned:
-            version = _highest([one.row.resource_version for one in concerned])
+            version = _highest(
+                [document.row.resource_version for document in concerned]
+            )
             write_version(resource_version=version, now=self.moment.now)
 
     @classmethod

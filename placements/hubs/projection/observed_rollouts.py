@@ -136,7 +136,7 @@ def _observe(placement: Placement, moment: HubMoment) -> None:
     )
     target = ObservedTarget(placement, resources, policy, bindings)
     updates = ClusterUpdate.objects.filter(rollout=last).order_by("pk") if last else ()
-    latest = {one.cluster_name: one for one in updates}
+    latest = {update.cluster_name: update for update in updates}
     trigger, since = _trigger(target, last, latest)
     if last is None or trigger:
         started_at = max(
@@ -179,10 +179,10 @@ def _trigger(
     if last.state == Rollout.State.RUNNING:
         return "", None
     moved = [
-        one.cluster_name
-        for one in target.bindings
-        if one.cluster_name not in latest
-        or latest[one.cluster_name].version != one.applied_version
+        binding.cluster_name
+        for binding in target.bindings
+        if binding.cluster_name not in latest
+        or latest[binding.cluster_name].version != binding.applied_version
     ]
     if not moved:
         return "", None
@@ -229,7 +229,7 @@ def _write_updates(
             ended_at = binding.phase_changed_at or moment.hub_now
             update.outcome = ClusterUpdate.Outcome.AVAILABLE.value
             update.ended_at = max(ended_at, update.started_at)
-    selected = {one.cluster_name for one in target.bindings}
+    selected = {binding.cluster_name for binding in target.bindings}
     for name, update in latest.items():
         if name not in selected and not update.outcome:
             _supersede(update, at=moment.hub_now)
@@ -240,7 +240,11 @@ def _write_updates(
     is_decided = target.placement.scheduled in ("True", "False")
     if is_decided and all(map(target.is_done, target.bindings)):
         at = max(
-            (one.phase_changed_at for one in target.bindings if one.phase_changed_at),
+            (
+                binding.phase_changed_at
+                for binding in target.bindings
+                if binding.phase_changed_at
+            ),
             default=None,
         )
         _end(

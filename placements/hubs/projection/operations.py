@@ -172,9 +172,9 @@ def remove_gone(moment: HubMoment) -> int:
     kinds = set(marked.values_list("group", "kind"))
     marked.update(has_removals=False)
     return sum(
-        each.remove(moment)
-        for each in reversed(KINDS)
-        if (each.group, each.kind) in kinds
+        kind.remove(moment)
+        for kind in reversed(KINDS)
+        if (kind.group, kind.kind) in kinds
     )
 
 
@@ -222,9 +222,9 @@ def _project(kind: ProjectedKind, pks: Sequence[int], moment: HubMoment) -> None
     if not documents:
         return
     kind.project(documents, moment)
-    MirroredObject.objects.filter(pk__in=[one.row.pk for one in documents]).update(
-        is_dirty=False
-    )
+    MirroredObject.objects.filter(
+        pk__in=[document.row.pk for document in documents]
+    ).update(is_dirty=False)
     save_marks(documents)
 
 
@@ -238,7 +238,7 @@ def rejudge(*, now: datetime) -> int:
 
 def reproject(*, now: datetime) -> int:
     """Project the whole mirror of the hub in scope again; return how many objects."""
-    kinds = [each.kind for each in KINDS]
+    kinds = [kind.kind for kind in KINDS]
     MirroredObject.objects.filter(kind__in=kinds).update(is_dirty=True)
     HubStream.objects.filter(kind__in=kinds).update(has_removals=True)
     count = 0
@@ -252,7 +252,7 @@ def hubs_with_changes() -> list[int]:
     hubs = []
     for pk in live_hub_keys.rows():
         with in_hub(pk):
-            kinds = [each.kind for each in KINDS]
+            kinds = [kind.kind for kind in KINDS]
             dirty = MirroredObject.objects.filter(is_dirty=True, kind__in=kinds)
             removals = HubStream.objects.filter(has_removals=True, kind__in=kinds)
             unobserved = Placement.objects.filter(observe_rollout=True)

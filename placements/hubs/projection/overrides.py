@@ -66,7 +66,7 @@ class OverrideRows(RowKind[Override]):
 
     def follow(self, written: Sequence[WrittenRow[Override]]) -> None:
         """Write the resources that overrides select: what is previewed has to find them."""
-        rows = [one.row for one in written]
+        rows = [row.row for row in written]
         OverrideTarget.objects.filter(override__in=[row.pk for row in rows]).delete()
         targets = [
             OverrideTarget(
@@ -99,8 +99,8 @@ def project_override_snapshots(
 ) -> None:
     """Write the snapshots of all overrides that these belong to: which is the latest depends on all."""
     kind = documents[0].row.kind
-    changed = {one.row.pk: one for one in documents}
-    places = {_override_of(one.row) for one in documents}
+    changed = {document.row.pk: document for document in documents}
+    places = {_override_of(document.row) for document in documents}
     rows = MirroredObject.objects.filter(group=PLACEMENT_GROUP, kind=kind).order_by(
         "pk"
     )

@@ -139,19 +139,21 @@ class PlacementRows(RowKind[Placement]):
     def follow(self, written: Sequence[WrittenRow[Placement]]) -> None:
         added = []
         restarted = []
-        for one in written:
-            name = one.document.full_name
-            before = one.before
+        for row in written:
+            name = row.document.full_name
+            before = row.before
             if before is None:
                 added.append(name)
-            elif started(before) != started(one.row):
+            elif started(before) != started(row.row):
                 restarted.append(name)
         mark_children(added, kinds=CHILD_KINDS)
         # Whether a binding has started follows from the condition of its placement, too.
         mark_children(restarted, kinds=BINDING_KINDS)
         # The status, which may be all that changed, lists the objects of the resource snapshot.
-        mark_children([one.full_name for one in self.documents], kinds=RESOURCE_KINDS)
-        mark_due([one.row.pk for one in written], now=self.moment.now)
+        mark_children(
+            [document.full_name for document in self.documents], kinds=RESOURCE_KINDS
+        )
+        mark_due([row.row.pk for row in written], now=self.moment.now)
         write_newly_read(now=self.moment.now)
 
     def delete(self, pks: Sequence[int]) -> None:
@@ -194,18 +196,20 @@ def placements_of(documents: Sequence[HubDocument]) -> dict[str, Placement]:
 
     One that is being deleted may outlive its placement: its finalizers run on.
     """
-    names = {one.row.owner for one in documents}
+    names = {document.row.owner for document in documents}
     rows = Placement.objects.filter(full_name__in=names).defer("document")
     placements = {row.full_name: row for row in rows}
-    for one in documents:
-        if one.row.owner not in placements and not one.row.is_deleting:
-            one.error = NO_PLACEMENT
+    for document in documents:
+        if document.row.owner not in placements and not document.row.is_deleting:
+            document.error = NO_PLACEMENT
     return placements
 
 
 def placement_keys(documents: Sequence[HubDocument]) -> dict[str, int]:
     """Return the primary keys of the placements that these objects name, by full name."""
-    rows = Placement.objects.filter(full_name__in={one.row.owner for one in documents})
+    rows = Placement.objects.filter(
+        full_name__in={document.row.owner for document in documents}
+    )
     return dict(rows.values_list("full_name", "pk"))
 
 
@@ -324,8 +328,8 @@ def project_resource_snapshots(
     documents: Sequence[HubDocument], _moment: HubMoment
 ) -> None:
     """Write resource snapshots; of the one that the placement observes, the objects are known as well."""
-    masters = [one for one in documents if _is_master(one)]
-    names = {one.row.owner for one in masters}
+    masters = [hub_document for hub_document in documents if _is_master(hub_document)]
+    names = {master.row.owner for master in masters}
     rows = MirroredObject.objects.filter(
         group=PLACEMENT_GROUP, kind__in=PLACEMENT_KINDS, owner__in=names
     )
@@ -354,7 +358,7 @@ def _project(
 ) -> Collection[Placement]:
     """Write the snapshots of all placements that these belong to: which is the latest depends on all."""
     owners = placements_of(documents)
-    changed = {one.row.pk: one for one in documents}
+    changed = {document.row.pk: document for document in documents}
     kind = documents[0].row.kind if documents else ""
     rows = MirroredObject.objects.filter(
         group=PLACEMENT_GROUP, kind=kind, owner__in=list(owners)
@@ -365,9 +369,9 @@ def _project(
     )
     for owner, placement in owners.items():
         snapshots = [
-            one
-            for one in siblings.get(owner, [])
-            if model is PolicySnapshot or _is_master(one)
+            sibling
+            for sibling in siblings.get(owner, [])
+            if model is PolicySnapshot or _is_master(sibling)
         ]
         _write(model, placement, snapshots, columns_for(placement))
         save_marks(snapshots)
@@ -424,27 +428,27 @@ def columns_by_number(
     """Return the columns of the snapshots of one object by number; one of them at most is the latest."""
     by_number: dict[int, Columns] = {}
     latest: tuple[int, HubDocument] | None = None
-    for one in documents:
-        number = one.row.number
+    for document in documents:
+        number = document.row.number
         if number is None:
-            if one.row.kind in _INDEX:
-                one.reject(f"metadata.labels.{_INDEX[one.row.kind]}")
-            one.error = NO_NUMBER
+            if document.row.kind in _INDEX:
+                document.reject(f"metadata.labels.{_INDEX[document.row.kind]}")
+            document.error = NO_NUMBER
             continue
-        columns = columns_of(one)
+        columns = columns_of(document)
         if columns is None:
             continue
         by_number[number] = {
             **columns,
-            "created_at": one.created_at,
+            "created_at": document.created_at,
             "is_latest": False,
         }
-        if one.row.is_latest:
+        if document.row.is_latest:
             if latest:
-                latest[1].error = one.error = (
+                latest[1].error = document.error = (
                     "two snapshots are marked as the latest: the controller of the hub stops here"
                 )
-            latest = number, one
+            latest = number, document
     if latest:
         by_number[latest[0]]["is_latest"] = True
     return by_number

@@ -151,8 +151,8 @@ class HubDocument:
         path: str,
     ) -> dict[str, Mapping[str, Any]]:
         conditions = {}
-        for index, one in enumerate(items_at(values, key)):
-            condition = mapping_at(one)
+        for index, item in enumerate(items_at(values, key)):
+            condition = mapping_at(item)
             kind = condition.get("type")
             status = condition.get("status")
             if isinstance(kind, str) and isinstance(status, str):
@@ -183,12 +183,12 @@ class HubDocument:
     def manager(self, part: str, *, without: Collection[str] = ()) -> str:
         """Return who wrote `metadata`, `spec` or `status` last; "" if managed fields do not have it."""
         entries = [
-            one
-            for one in map(
+            managed_field
+            for managed_field in map(
                 mapping_at, items_at(self.content, "metadata", "managedFields")
             )
-            if part in items_at(one, "paths")
-            and one.get("manager") not in (None, *without)
+            if part in items_at(managed_field, "paths")
+            and managed_field.get("manager") not in (None, *without)
         ]
         newest = max(entries, key=lambda one: str(one.get("time") or ""), default={})
         return text_of(newest.get("manager"), longest=128)
@@ -213,15 +213,15 @@ class HubDocument:
 def save_marks(documents: Iterable[HubDocument]) -> None:
     """Write what is not understood of these objects, and why they have no row, where that changed."""
     marked = []
-    for one in documents:
-        row = one.row
+    for document in documents:
+        row = document.row
         if (row.not_understood, row.projection_error) != (
-            one.not_understood,
-            one.error,
+            document.not_understood,
+            document.error,
         ):
-            row.not_understood = one.not_understood
-            row.projection_error = one.error
-            row.is_unresolved = bool(one.not_understood or one.error)
+            row.not_understood = document.not_understood
+            row.projection_error = document.error
+            row.is_unresolved = bool(document.not_understood or document.error)
             marked.append(row)
     MirroredObject.objects.bulk_update(
         marked, ["not_understood", "projection_error", "is_unresolved"]
@@ -277,7 +277,7 @@ class HubEvents:
         names = [one for one in {**old, **new} if old.get(one) != new.get(one)]
         if names:
             values = [
-                {one: facts.get(one, {}) for one in names} for facts in (old, new)
+                {name: facts.get(name, {}) for name in names} for facts in (old, new)
             ]
             event = AuditEvent(
                 REPORTED, kind, document.full_name, before=values[0], after=values[1]
@@ -298,10 +298,10 @@ def _by_type(conditions: Conditions, *, kind: str) -> dict[str, dict[str, str]]:
     """Return the conditions for an event by type without the kind of the object."""
     keys = ("status", "reason", "message")
     return {
-        str(one.get("type")).removeprefix(kind): {
-            key: str(one.get(key) or "")[:_LONGEST_MESSAGE] for key in keys
+        str(condition.get("type")).removeprefix(kind): {
+            key: str(condition.get(key) or "")[:_LONGEST_MESSAGE] for key in keys
         }
-        for one in conditions
+        for condition in conditions
     }
 
 
@@ -376,20 +376,20 @@ class RowKind(Generic[Row]):
 
     def write(self) -> None:
         """Write the rows of the objects where they differ, and what follows from them."""
-        names = [one.row.name for one in self.documents]
+        names = [document.row.name for document in self.documents]
         there = {self._key(row): row for row in self._table.filter(name__in=names)}
         removed: list[int] = []
         pairs: list[tuple[HubDocument, Any, Any]] = []
-        for one in self.documents:
-            before = there.get((one.row.namespace, one.row.name))
-            if before is not None and self.has_uid and before.uid != one.uid:
+        for document in self.documents:
+            before = there.get((document.row.namespace, document.row.name))
+            if before is not None and self.has_uid and before.uid != document.uid:
                 removed.append(before.pk)
                 before = None
-            row = copy(before) if before is not None else self._new_row(one)
-            row.revision = one.revision
+            row = copy(before) if before is not None else self._new_row(document)
+            row.revision = document.revision
             row.updated_at = self.moment.now
-            if self.fill(row, one):
-                pairs.append((one, before, row))
+            if self.fill(row, document):
+                pairs.append((document, before, row))
             elif before is not None and not self.keeps:
                 removed.append(before.pk)
         self.delete(removed)
@@ -406,12 +406,12 @@ class RowKind(Generic[Row]):
 
     def _record_events(self, written: Sequence[WrittenRow[Any]]) -> None:
         events = HubEvents(self.moment)
-        for each in written:
-            if each.before is not None:
-                manifests = (each.before.document, each.row.document)
-                conditions = map(self.conditions, (each.before, each.row))
-                events.changed(self.noun, each.document, *manifests)
-                events.reported(self.noun, each.document, *conditions)
+        for row in written:
+            if row.before is not None:
+                manifests = (row.before.document, row.row.document)
+                conditions = map(self.conditions, (row.before, row.row))
+                events.changed(self.noun, row.document, *manifests)
+                events.reported(self.noun, row.document, *conditions)
         events.record()
 
     @property
@@ -462,10 +462,10 @@ def write_rows(
         written.append(WrittenRow(document, before, row))
     table: Any = model._default_manager
     table.bulk_create(
-        [one.row for one in written if one.before is None], batch_size=BATCH_SIZE
+        [row.row for row in written if row.before is None], batch_size=BATCH_SIZE
     )
     table.bulk_create(
-        [one.row for one in written if one.before is not None],
+        [row.row for row in written if row.before is not None],
         update_conflicts=True,
         unique_fields=["id"],
         update_fields=[name.removesuffix("_id") for name in (*columns, *bookkeeping)],
@@ -493,7 +493,7 @@ def understood(
         try:
             return parse(stored), stored
         except InvalidManifest as invalid:
-            paths = sorted({one.path for one in invalid.errors}, reverse=True)
+            paths = sorted({error.path for error in invalid.errors}, reverse=True)
         for path in paths:
             document.reject(path)
         # Each list is cut from its end, so that the places before keep their numbers.
@@ -501,7 +501,7 @@ def understood(
             map(split_path, paths),
             key=lambda one: [(isinstance(key, str), key) for key in one],
         )
-        cuts = [_leave_out(stored, one) for one in reversed(keys)]
+        cuts = [_leave_out(stored, key) for key in reversed(keys)]
         if not any(cuts):
             break
     document.error = "the manifest is not understood"

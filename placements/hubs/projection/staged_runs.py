@@ -134,7 +134,7 @@ def run_status_of(
 def _plan(
     document: HubDocument, status: Values, strategy: StagedStrategySpec
 ) -> StagedRunPlan:
-    specs = {one.name: one for one in strategy.stages}
+    specs = {stage.name: stage for stage in strategy.stages}
     stages = []
     version = text_of(status.get("resourceSnapshotIndexUsed"), longest=10)
     for index, raw in enumerate(items_at(status, _STAGES)):
@@ -173,7 +173,7 @@ def _stage(
         spec.needs_approval_before,
         spec.needs_approval_after,
         spec.wait,
-        updated_at=max((one.done_at for one in steps if one.done_at), default=None),
+        updated_at=max((step.done_at for step in steps if step.done_at), default=None),
         ended_at=_ended_at(document, values, path),
     )
     if not stage.is_updated:
@@ -211,17 +211,17 @@ def _steps(
     version: str = "",
 ) -> tuple[ClusterStep, ...]:
     steps: dict[str, ClusterStep] = {}
-    for index, one in enumerate(map(mapping_at, items_at(values, "clusters"))):
+    for index, cluster in enumerate(map(mapping_at, items_at(values, "clusters"))):
         place = f"{path}.clusters[{index}]"
-        name = text_of(one.get("clusterName"))
+        name = text_of(cluster.get("clusterName"))
         if not name or name in steps:
             document.reject(f"{place}.clusterName")
             continue
         started, done = (
-            document.transition(one, kind, path=place)
+            document.transition(cluster, kind, path=place)
             for kind in ("Started", "Succeeded")
         )
-        failed = document.transition(one, "Succeeded", path=place, status="False")
+        failed = document.transition(cluster, "Succeeded", path=place, status="False")
         steps[name] = ClusterStep(
             name,
             version,
@@ -350,8 +350,8 @@ class RunRows(RowKind[StagedRun]):
         self.placements = placement_keys(documents)
         rows = ResourceSnapshot.objects.filter(placement__in=self.placements.values())
         self.snapshots: dict[tuple[int | None, int | None], ResourceSnapshot] = {
-            (one.placement_id, one.number): one
-            for one in rows.only("placement", "number", "revision_number")
+            (row.placement_id, row.number): row
+            for row in rows.only("placement", "number", "revision_number")
         }
 
     def fill(self, row: StagedRun, document: HubDocument) -> bool:
@@ -415,10 +415,10 @@ class RunRows(RowKind[StagedRun]):
 
     def conditions(self, row: StagedRun) -> Conditions:
         conditions = map(mapping_at, items_at(row.hub_status, "conditions"))
-        return [one for one in conditions if one.get("type")]
+        return [condition for condition in conditions if condition.get("type")]
 
     def follow(self, written: Sequence[WrittenRow[StagedRun]]) -> None:
-        new = [one.document.full_name for one in written if one.before is None]
+        new = [row.document.full_name for row in written if row.before is None]
         mark_approvals(new)
 
     def delete(self, pks: Sequence[int]) -> None:
@@ -443,7 +443,7 @@ def mark_approvals(runs: Sequence[str]) -> None:
 
 def project_approvals(documents: Sequence[HubDocument], moment: HubMoment) -> None:
     """Write approval requests; each belongs to the run that its label names."""
-    places = {one.row.pk: _place(one) for one in documents}
+    places = {document.row.pk: _place(document) for document in documents}
     names = {run for run, *_ in places.values()}
     runs = {run.full_name: run for run in StagedRun.objects.filter(full_name__in=names)}
     there = {
@@ -453,30 +453,30 @@ def project_approvals(documents: Sequence[HubDocument], moment: HubMoment) -> No
         )
     }
     made = []
-    for one in documents:
-        name, stage, side = places[one.row.pk]
+    for document in documents:
+        name, stage, side = places[document.row.pk]
         run = runs.get(name)
         if run is None:
-            one.error = NO_RUN
-        elif not stage or not side or one.full_name != f"{name}-{side}-{stage}":
-            one.reject("metadata.labels")
-            one.error = "its stage is not understood"
+            document.error = NO_RUN
+        elif not stage or not side or document.full_name != f"{name}-{side}-{stage}":
+            document.reject("metadata.labels")
+            document.error = "its stage is not understood"
         else:
             before = there.get((run.pk, stage, side))
             place = {"run": run, "stage": stage, "side": side}
             row = copy(before) if before else ApprovalRequest(**place)
-            _fill_approval(row, one)
-            made.append((one, before, row))
+            _fill_approval(row, document)
+            made.append((document, before, row))
     written = write_rows(ApprovalRequest, made, columns=_APPROVAL_COLUMNS)
-    StagedRun.objects.filter(pk__in={one.row.run_id for one in written}).update(
-        progress_version=F("progress_version") + 1
-    )
+    StagedRun.objects.filter(
+        pk__in={written_row.row.run_id for written_row in written}
+    ).update(progress_version=F("progress_version") + 1)
     events = HubEvents(moment)
-    for each in written:
-        before = each.before
-        row = each.row
+    for written_row in written:
+        before = written_row.before
+        row = written_row.row
         if before is not None and row.approved_at and not before.approved_at:
-            name = places[each.document.row.pk][0]
+            name = places[written_row.document.row.pk][0]
             event = AuditEvent(APPROVED, _RUN, name, after={"stage": row.stage})
             events.add(event, by=row.approved_by)
     events.record()
@@ -497,9 +497,9 @@ def _place(document: HubDocument) -> tuple[str, str, str]:
     if task is None:
         side = next(
             (
-                each
-                for each in ApprovalPoint
-                if document.row.name == f"{run}-{each}-{stage}"
+                point
+                for point in ApprovalPoint
+                if document.row.name == f"{run}-{point}-{stage}"
             ),
             None,
         )

@@ -51,7 +51,9 @@ class StatusComparison:
 
 
 def selected_in(status: HubStatus) -> frozenset[str]:
-    return frozenset(one["cluster"] for one in status.decisions if one["selected"])
+    return frozenset(
+        decision["cluster"] for decision in status.decisions if decision["selected"]
+    )
 
 
 def plain_decisions(entries: Iterable[object]) -> tuple[Plain, ...]:
@@ -85,7 +87,8 @@ def compare(
     """
     status = StatusComparison()
     by_name, expected = (
-        {one["cluster"]: one for one in each.decisions} for each in (hub, replay)
+        {decision["cluster"]: decision for decision in hub_status.decisions}
+        for hub_status in (hub, replay)
     )
     condition = {key: hub.condition.get(key) for key in replay.condition}
     if condition != replay.condition:
@@ -103,8 +106,12 @@ def compare(
         if not _is_equal(theirs, ours):
             status.differences.append(_difference(name, theirs, ours))
 
-    rest = [one for name, one in by_name.items() if name not in sides[0] | sides[1]]
-    compared = [_unselected(rest, one) for one in lists]
+    rest = [
+        document
+        for name, document in by_name.items()
+        if name not in sides[0] | sides[1]
+    ]
+    compared = [_unselected(rest, sequence) for sequence in lists]
     is_shorter = is_any_unselected and not rest
     if compared:
         differences, is_shorter = min(compared, key=lambda one: (len(one[0]), one[1]))
@@ -117,13 +124,19 @@ def _unselected(
     decisions: Sequence[Plain], expected: Sequence[Plain]
 ) -> tuple[list[Plain], bool]:
     """Return the differences among clusters not selected, and whether the hub lists fewer."""
-    by_name = {one["cluster"]: one for one in expected if not one["selected"]}
+    by_name = {
+        document["cluster"]: document
+        for document in expected
+        if not document["selected"]
+    }
     differences = [
-        _difference(one["cluster"], one, by_name.get(one["cluster"]))
-        for one in decisions
-        if not _is_equal(one, by_name.get(one["cluster"]))
+        _difference(decision["cluster"], decision, by_name.get(decision["cluster"]))
+        for decision in decisions
+        if not _is_equal(decision, by_name.get(decision["cluster"]))
     ]
-    return differences, not {one["cluster"] for one in decisions} >= by_name.keys()
+    return differences, not {
+        decision["cluster"] for decision in decisions
+    } >= by_name.keys()
 
 
 def _is_equal(one: Plain | None, other: Plain | None) -> bool:
@@ -139,18 +152,19 @@ def _is_equal(one: Plain | None, other: Plain | None) -> bool:
 
 def _difference(cluster: str, hub: Plain | None, replay: Plain | None) -> Plain:
     sides = {
-        side: one and {key: value for key, value in one.items() if key != "cluster"}
-        for side, one in (("hub", hub), ("replay", replay))
+        side: document
+        and {key: value for key, value in document.items() if key != "cluster"}
+        for side, document in (("hub", hub), ("replay", replay))
     }
     return {"cluster": cluster, **sides, "cause": ""}
 
 
 def is_part_of(decisions: Iterable[Plain], recorded: Iterable[Plain]) -> bool:
     """Return whether all that a hub lists of clusters not selected was recorded before."""
-    known = {one["cluster"]: one for one in recorded}
+    known = {document["cluster"]: document for document in recorded}
     return all(
-        one["selected"] or _is_equal(one, known.get(one["cluster"]))
-        for one in decisions
+        decision["selected"] or _is_equal(decision, known.get(decision["cluster"]))
+        for decision in decisions
     )
 
 
@@ -160,9 +174,9 @@ def with_causes(
     """Add to the first differences what made the replay decide as it did."""
     outcomes = Outcomes(decision)
     first = list(differences[:MOST_DIFFERENCES])
-    for one in first[:_CAUSES]:
-        if one["cluster"]:
-            one["cause"] = _cause(one["cluster"], outcomes, selected_in(hub))
+    for document in first[:_CAUSES]:
+        if document["cluster"]:
+            document["cause"] = _cause(document["cluster"], outcomes, selected_in(hub))
     return first
 
 

@@ -160,7 +160,7 @@ def _record(placement_id: int, hub: Hub, *, now: datetime) -> Decision | None:
             hub_at=_decided_at(observed, course, latest, now=now),
             seen_at=now,
         )
-    row.pack(decisions=decisions, bindings=[one.to_plain() for one in bindings])
+    row.pack(decisions=decisions, bindings=[binding.to_plain() for binding in bindings])
     row.binding_change = observed.last_change
     row.policy_snapshot = observed.name
     row.observed_generation = observed.observed_generation
@@ -195,11 +195,15 @@ def _course(observed: HubObservation, base: HubDecision | None) -> Course:
     """Return what changed since a decision, or since the hub was connected."""
     if base is not None:
         return course_of(observed, stored_bindings(base))
-    changed = {one.uid for one in observed.changes}
+    changed = {change.uid for change in observed.changes}
     since = observed.steady_since
-    start = {uid: one for uid, one in observed.documents.items() if uid not in changed}
+    start = {
+        uid: facts for uid, facts in observed.documents.items() if uid not in changed
+    }
     there = tuple(
-        one for one in observed.changes if since is None or one.seen_at <= since
+        change
+        for change in observed.changes
+        if since is None or change.seen_at <= since
     )
     start = course_of(replace(observed, changes=there), start).after
     return course_of(replace(observed, changes=observed.changes[len(there) :]), start)
@@ -270,7 +274,9 @@ def _written_decision(
     version = result.version
     placement = observed.placement
     policy = value.cycle.policy
-    before = {one.cluster for one in value.cycle.live_bindings if one.is_active}
+    before = {
+        binding.cluster for binding in value.cycle.live_bindings if binding.is_active
+    }
     joins = [name for name in value.picked_names if name not in before]
     placement.decisions_made += 1
     Placement.objects.filter(pk=placement.pk).update(
@@ -353,7 +359,7 @@ def replayed(row: HubDecision) -> HubSide:
 
     words = HubStatus(row.condition or {}, tuple(row.decisions))
     lists = [status.decisions]
-    placed = {one.cluster for one in cycle.live_bindings if one.is_active}
+    placed = {binding.cluster for binding in cycle.live_bindings if binding.is_active}
     if placed.issuperset(decision.picked_names):
         # It selects nothing new: the hub may list what an earlier cycle did not select.
         before = HubDecision.objects.filter(placement=row.placement_id, pk__lt=row.pk)

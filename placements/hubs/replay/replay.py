@@ -125,7 +125,7 @@ class HubObservation:
             group=PLACEMENT_GROUP, owner=self.key, kind__in=BINDING_KINDS
         )
         facts = (_facts_of(HubDocument.of(row)) for row in rows)
-        return {one.uid: one for one in facts if one}
+        return {fact.uid: fact for fact in facts if fact}
 
     @property
     def name(self) -> str:
@@ -142,7 +142,14 @@ class HubObservation:
     @property
     def condition(self) -> Mapping[str, Any]:
         conditions = map(mapping_at, items_at(self.status, "conditions"))
-        return next((one for one in conditions if one.get("type") == SCHEDULED), {})
+        return next(
+            (
+                condition
+                for condition in conditions
+                if condition.get("type") == SCHEDULED
+            ),
+            {},
+        )
 
     @property
     def observed_generation(self) -> int | None:
@@ -194,11 +201,15 @@ class HubObservation:
             annotations.get(NUMBER_OF_CLUSTERS),
             words.condition,
             sorted(
-                json.dumps(one, sort_keys=True)
-                for one in words.decisions
-                if one["selected"]
+                json.dumps(decision, sort_keys=True)
+                for decision in words.decisions
+                if decision["selected"]
             ),
-            sorted((one.cluster, one.policy) for one in bindings if one.is_active),
+            sorted(
+                (binding.cluster, binding.policy)
+                for binding in bindings
+                if binding.is_active
+            ),
         ]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
@@ -243,7 +254,9 @@ def steady_since(hub: Hub) -> datetime | None:
         return None
     groups = (CLUSTER_GROUP, PLACEMENT_GROUP)
     streams = HubStream.objects.filter(group__in=groups, is_required=True)
-    list_times = [one for one in streams.values_list("listed_at", flat=True) if one]
+    list_times = [
+        stream for stream in streams.values_list("listed_at", flat=True) if stream
+    ]
     return max(
         [*list_times, *([hub.state_since] if hub.state_since else [])],
         default=hub.created_at,
@@ -270,8 +283,8 @@ def _facts_of(document: HubDocument) -> BindingFacts | None:
 
 def stored_bindings(row: HubDecision) -> Bindings:
     """Return the bindings after a decision that was judged."""
-    facts = (BindingFacts(*one) for one in row.unpacked["bindings"])
-    return {one.uid: one for one in facts}
+    facts = (BindingFacts(*binding) for binding in row.unpacked["bindings"])
+    return {fact.uid: fact for fact in facts}
 
 
 @dataclass
@@ -387,10 +400,10 @@ class ReplayResult:
 def one_per_cluster(bindings: Collection[BindingFacts]) -> list[BindingFacts]:
     """Return one binding for each cluster: an active one rather than one that was unscheduled."""
     by_cluster: dict[str, BindingFacts] = {}
-    for one in bindings:
-        other = by_cluster.get(one.cluster)
-        if other is None or (one.is_active and not other.is_active):
-            by_cluster[one.cluster] = one
+    for binding in bindings:
+        other = by_cluster.get(binding.cluster)
+        if other is None or (binding.is_active and not other.is_active):
+            by_cluster[binding.cluster] = binding
     return list(by_cluster.values())
 
 
@@ -401,7 +414,7 @@ def cycle_on(
     bindings: Bindings,
 ) -> Cycle:
     placed = tuple(
-        one.placed(observed.name) for one in one_per_cluster(bindings.values())
+        facts.placed(observed.name) for facts in one_per_cluster(bindings.values())
     )
     return Cycle(
         fleet, policy, placed, HUB_SEMANTICS, namespace=observed.placement.namespace
@@ -475,13 +488,13 @@ def pick_replays(
 
     cycle = cycle_on(observed, policy, fleet_at(version), course.before)
     others = [
-        (one, replace(cycle, fleet=fleet_at(one)))
-        for one in neighbours(version)
-        if may_be_seen(one, version, first)
+        (neighbour, replace(cycle, fleet=fleet_at(neighbour)))
+        for neighbour in neighbours(version)
+        if may_be_seen(neighbour, version, first)
     ]
     near = [
-        (one, other)
-        for one, other in others
+        (fleet_version, other)
+        for fleet_version, other in others
         if fleet_digest(other) != fleet_digest(cycle)
     ]
     is_tracked = set(properties_read(cycle)) <= set(
@@ -491,14 +504,18 @@ def pick_replays(
         version_then is not None and is_watched and is_tracked and not course.is_mixed
     )
     if is_observed and any(
-        _changed_during(cycle, other, one, first) for one, other in near
+        _changed_during(cycle, other, fleet_version, first)
+        for fleet_version, other in near
     ):
         is_observed = False
     fleets = _fleets_between(course, cycle, version) if is_observed else ()
     is_one_cycle = is_observed and len(fleets) == 1
     inputs = str(ReplayInputs.OBSERVED) if is_one_cycle else _unobserved(cycle)
     runs = [(version, cycle), *near]
-    results = [ReplayResult(scheduled(each), inputs, one) for one, each in runs]
+    results = [
+        ReplayResult(scheduled(each), inputs, fleet_version)
+        for fleet_version, each in runs
+    ]
     if is_observed and not is_one_cycle:
         results += _stepped_replays(observed, policy, course, fleets)
     return results
@@ -541,7 +558,7 @@ def _changed_during(
     if is_at_or_before(began, first.resource_version, first.seen_at):
         return True
     before, after = (
-        {each.name: each.eligibility.kind for each in fleet}
+        {cluster.name: cluster.eligibility.kind for cluster in fleet}
         for fleet in (cycle.fleet, other.fleet)
     )
     return any(
@@ -569,15 +586,15 @@ def _fleets_between(
     found = [(first, cycle)]
     last = course.selections[-1]
     digest = fleet_digest(cycle)
-    for one in FleetVersion.objects.filter(number__gt=first.number).order_by("number")[
-        : MOST_STEPS + 1
-    ]:
-        if not is_at_or_before(one, last.resource_version, last.seen_at):
+    for fleet_version in FleetVersion.objects.filter(number__gt=first.number).order_by(
+        "number"
+    )[: MOST_STEPS + 1]:
+        if not is_at_or_before(fleet_version, last.resource_version, last.seen_at):
             break
-        other = replace(cycle, fleet=fleet_at(one))
+        other = replace(cycle, fleet=fleet_at(fleet_version))
         if fleet_digest(other) != digest:
             digest = fleet_digest(other)
-            found.append((one, other))
+            found.append((fleet_version, other))
     return tuple(found)
 
 
@@ -645,13 +662,16 @@ def _steps(
 
 def _has_selected(decision: Decision, before: Bindings, after: Bindings) -> bool:
     """Return whether bindings changed as a replay decides, or as far as it selects first."""
-    changed = [one for uid, one in after.items() if before.get(uid) != one]
+    changed = [facts for uid, facts in after.items() if before.get(uid) != facts]
     chosen = {
-        one.cluster: (one.affinity, one.spread) for one in changed if one.is_active
+        facts.cluster: (facts.affinity, facts.spread)
+        for facts in changed
+        if facts.is_active
     }
-    removed = {one.cluster for one in changed if not one.is_active}
+    removed = {facts.cluster for facts in changed if not facts.is_active}
     picks = decision.picked[: len(chosen)]
     expected = {
-        one.cluster: (one.affinity_score, one.topology_spread_score) for one in picks
+        pick.cluster: (pick.affinity_score, pick.topology_spread_score)
+        for pick in picks
     }
     return chosen == expected and removed <= set(decision.unscheduled)

@@ -157,7 +157,7 @@ def record_hub(
             runner.join()
             recording.close()
         _copy(spool, target, is_anonymous=is_anonymous)
-    errors = {one.kind.resource: one.error for one in statuses if one.error}
+    errors = {status.kind.resource: status.error for status in statuses if status.error}
     return RecordingReport(dict(recording.events), errors)
 
 
@@ -186,13 +186,13 @@ def _encoded(event: Content) -> bytes:
 
 def collect_names(manifest: Mapping[str, Any], names: dict[str, str]) -> None:
     """Add the names of an object, of its namespace and of what it refers to, each with its replacement."""
-    for one in _mappings(manifest):
-        metadata = mapping_at(one, "metadata") or one
-        kind = text_of(one.get("kind"))
+    for mapping in _mappings(manifest):
+        metadata = mapping_at(mapping, "metadata") or mapping
+        kind = text_of(mapping.get("kind"))
         pairs = [("namespace", metadata.get("namespace"))]
         if kind and not _GENERATED.search(kind):
             pairs.append((kind.lower(), metadata.get("name")))
-        pairs += [("namespace", name) for name in mapping_at(one, "namespaces")]
+        pairs += [("namespace", name) for name in mapping_at(mapping, "namespaces")]
         for prefix, name in pairs:
             is_kept = (
                 not isinstance(name, str)

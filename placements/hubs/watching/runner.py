@@ -204,7 +204,7 @@ class HubRunner:
         self._failing = None
         self.discovery = discovery
         self._discovered = self._monotonic()
-        if discovery.unsuitable or any(one.is_required for one in discovery.absent):
+        if discovery.unsuitable or any(kind.is_required for kind in discovery.absent):
             self._discovered = None  # a server that has just started does not serve all of its kinds yet
             return min(UNSUITABLE_SECONDS, self._pace.unavailable)
         return min(REREAD_SECONDS, self._discovery_period)
@@ -235,7 +235,9 @@ class HubRunner:
 
     def stop_stream(self, place: Place) -> None:
         self.streams[place].stop()
-        self.streams = {key: one for key, one in self.streams.items() if key != place}
+        self.streams = {
+            key: reader for key, reader in self.streams.items() if key != place
+        }
 
     def _run_thread(self, name: str, run: Callable[[], None]) -> None:
         thread = threading.Thread(target=run, name=name, daemon=True)
@@ -285,8 +287,8 @@ class HubRunner:
 
     @property
     def has_required(self) -> bool:
-        required = [one for one in self.every_status() if one.kind.is_required]
-        return bool(required) and all(one.is_listed for one in required)
+        required = [status for status in self.every_status() if status.kind.is_required]
+        return bool(required) and all(status.is_listed for status in required)
 
     def condition(self) -> HubCondition:
         rejection = self.access.rejection

@@ -250,8 +250,8 @@ class StreamReader:
                 uids.clear()
                 continue
             metadata: Mapping[str, Any] = page.get("metadata") or {}
-            for each in page.get("items") or ():
-                record = self._record(each)
+            for item in page.get("items") or ():
+                record = self._record(item)
                 if record:
                     uids.add(record.uid)
                     if not self._sink.put(

@@ -182,7 +182,7 @@ class Watcher:
         hub = self.hubs[pk]
         hub.stop()
         self.queue.close(pk)
-        self.hubs = {key: one for key, one in self.hubs.items() if key != pk}
+        self.hubs = {key: runner for key, runner in self.hubs.items() if key != pk}
         hub.join()
         self._release([pk])
         log.info("hub dropped: hub=%s", hub.target.name)
@@ -222,7 +222,9 @@ class Watcher:
             values: dict[str, object] = {"server_version": discovery.server_version}
             # Where the hub does not say them, those of the last check stay.
             if discovery.permissions:
-                documents = [one.document for one in discovery.permissions]
+                documents = [
+                    permission.document for permission in discovery.permissions
+                ]
                 values["found"] = {"permissions": documents}
             Hub.objects.filter(pk=hub.target.pk, lease_token=self.token).update(
                 **values
@@ -406,8 +408,8 @@ class Watcher:
             or (
                 bool(hub.streams)
                 and all(
-                    one.is_listed or one.state in SIDE_STATES
-                    for one in hub.every_status()
+                    status.is_listed or status.state in SIDE_STATES
+                    for status in hub.every_status()
                 )
             )
             for hub in self.hubs.values()

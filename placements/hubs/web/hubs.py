@@ -105,8 +105,8 @@ def hubs(request: HttpRequest) -> HttpResponse:
     now, visible = datetime.now(UTC), list(visible_hubs(request.user).order_by("name"))
     unresolved = unresolved_counts([hub.pk for hub in visible], now=now)
     rows = [
-        shown_hub(one, now=now, unresolved=unresolved.get(one.hub.pk, 0))
-        for one in summaries_of(visible, now=now)
+        shown_hub(summary, now=now, unresolved=unresolved.get(summary.hub.pk, 0))
+        for summary in summaries_of(visible, now=now)
     ]
     return render_page(
         request, "hubs/list.html", {"hubs": rows}, fragment="hubs/_list.html"
@@ -223,15 +223,16 @@ def _about(
         "unresolved_count": count,
         "unresolved_more": count - len(unresolved),
         "hub": shown_hub(summary_of(hub, now=now), now=now),
-        "streams": [shown_stream(one) for one in streams_of(hub)],
-        "writes": [shown_write(one) for one in recent_writes(hub)],
+        "streams": [shown_stream(stream) for stream in streams_of(hub)],
+        "writes": [shown_write(write) for write in recent_writes(hub)],
         **shown_connection(request, hub),
     }
     if report:
         context["report"] = hub_check_report(report)
     else:
         context["permissions"] = [
-            permission_row(one) for one in hub.found.get("permissions", ())
+            permission_row(permission)
+            for permission in hub.found.get("permissions", ())
         ]
     return render_page(request, "hubs/about.html", context, fragment="hubs/_live.html")
 

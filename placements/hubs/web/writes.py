@@ -110,17 +110,17 @@ def inputs_for(
 ) -> list[FormInput]:
     """Return the inputs of an action with what was entered, or with what there is."""
     inputs = []
-    for one in INPUTS.get(action, ()):
-        value, choices = params.get(one.name), one.choices
+    for input_ in INPUTS.get(action, ()):
+        value, choices = params.get(input_.name), input_.choices
         if value is None:
-            value = str(fields.get(one.name, ""))
-        if action in _TEXTS and one.name not in params:
+            value = str(fields.get(input_.name, ""))
+        if action in _TEXTS and input_.name not in params:
             value = present_text(action, params.get("name", ""))
-        if one.name == "strategy":  # without any in the mirror, the name is typed
+        if input_.name == "strategy":  # without any in the mirror, the name is typed
             namespace = params.get("namespace", "")
             rows = StagedStrategy.objects.filter(namespace=namespace).order_by("name")
             choices = tuple(rows.values_list("name", flat=True))
-        inputs.append(replace(one, value=value, choices=choices))
+        inputs.append(replace(input_, value=value, choices=choices))
     return inputs
 
 
@@ -142,13 +142,13 @@ def entered_fields(action: str, params: QueryDict) -> dict[str, Any]:
     fields: dict[str, Any] = dict(fixed_fields(params))
     if action in _TEXTS:
         return {**fields, action: read_text(action, params)}
-    for one in INPUTS.get(action, ()):
-        value = params.get(one.name, "").strip()
-        if one.type == "number":
+    for input_ in INPUTS.get(action, ()):
+        value = params.get(input_.name, "").strip()
+        if input_.type == "number":
             number = number_of(value)
-            fields[one.name] = value if number is None else number
+            fields[input_.name] = value if number is None else number
         elif value:
-            fields[one.name] = value
+            fields[input_.name] = value
     return fields
 
 

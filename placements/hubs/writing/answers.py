@@ -157,7 +157,7 @@ def answer_of(
     outcome = _OUTCOMES.get(status, WriteOutcome.REFUSED)
     if status == 409:
         outcome = _conflict_outcome(body, message)
-    elif status == 422 and any(one.path == "metadata.uid" for one in causes):
+    elif status == 422 and any(cause.path == "metadata.uid" for cause in causes):
         outcome = WriteOutcome.REPLACED
     elif status == 500 and "failed to create typed patch object" in message:
         outcome = WriteOutcome.INVALID
@@ -226,10 +226,10 @@ def conflicts_in(
             yield FieldConflict((), field, manager)
             continue
         owners = owners_of(live or {}, path)
-        entry = next((one for one in owners if one.get("manager") == manager), {})
+        entry = next((owner for owner in owners if owner.get("manager") == manager), {})
         operation, at = (text_of(entry.get(key)) for key in ("operation", "time"))
-        values = [value_at(one, path) for one in (request.body, live)]
-        ours, theirs = (None if one is ABSENT else one for one in values)
+        values = [value_at(document, path) for document in (request.body, live)]
+        ours, theirs = (None if value is ABSENT else value for value in values)
         yield FieldConflict(path, field, manager, operation, at, ours, theirs)
 
 

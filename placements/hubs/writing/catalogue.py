@@ -250,7 +250,9 @@ _ACTIONS = (
         optional=("namespace", "comment", "at"),
     ),
 )
-ACTIONS: Mapping[str, HubAction] = {one.name: one for one in _ACTIONS}
+ACTIONS: Mapping[str, HubAction] = {
+    hub_action.name: hub_action for hub_action in _ACTIONS
+}
 
 
 def action_named(name: object) -> HubAction:
@@ -408,16 +410,16 @@ def _missing(team: Team, manifest: Manifest, facts: HubFacts) -> Iterator[str]:
     else:
         override = parse_override(manifest)
         selectors = override.spec.resource_selectors
-    for one in selectors:
-        pair = (one.group, one.kind)
+    for selector in selectors:
+        pair = (selector.group, selector.kind)
         is_granted_apart = (
             is_cluster_scoped
             or scope_of(*pair) is KindScope.CLUSTER
-            or one.group in RIGHTS_GROUPS
+            or selector.group in RIGHTS_GROUPS
         )
         if pair == NAMESPACE:
-            if not facts.owns_namespace(team, one.name):
-                yield f"the namespace {one.name}"
+            if not facts.owns_namespace(team, selector.name):
+                yield f"the namespace {selector.name}"
         elif is_granted_apart and not team.has_kind(*pair):
             yield kind_words(*pair)
     yield from missing_for_override(team, override)

@@ -58,8 +58,16 @@ from placements.manifests.staged_update import RunState, parse_staged_strategy
 PLACEMENT, NAMESPACED_PLACEMENT = "ClusterResourcePlacement", "ResourcePlacement"
 PLACEMENTS = (PLACEMENT, NAMESPACED_PLACEMENT)
 
-SAVED = tuple(kind for kind, one in KINDS.items() if "apply" in OFFERED[one.plural])
-DELETED = tuple(kind for kind, one in KINDS.items() if "delete" in OFFERED[one.plural])
+SAVED = tuple(
+    kind
+    for kind, stream_kind in KINDS.items()
+    if "apply" in OFFERED[stream_kind.plural]
+)
+DELETED = tuple(
+    kind
+    for kind, stream_kind in KINDS.items()
+    if "delete" in OFFERED[stream_kind.plural]
+)
 
 
 _PARSERS: Mapping[str, Callable[[Any], object]] = {
@@ -216,8 +224,12 @@ def delete(planner: Planner, fields: dict[str, Any], live: Manifest) -> WritePla
 
 def condition_of(live: Manifest, kind: str) -> Mapping[str, Any]:
     """Return a condition of the status, an empty object where there is none."""
-    conditions = (mapping_at(one) for one in items_at(live, "status", "conditions"))
-    return next((one for one in conditions if one.get("type") == kind), {})
+    conditions = (
+        mapping_at(condition) for condition in items_at(live, "status", "conditions")
+    )
+    return next(
+        (condition for condition in conditions if condition.get("type") == kind), {}
+    )
 
 
 def status_of(live: Manifest, kind: str) -> str:
@@ -272,8 +284,12 @@ def hub_verdict(
     if kind not in list(PlacementType):
         return Verdict(EvictionReason.NO_BUDGET)
     bindings = {
-        text_of(mapping_at(one, "spec").get("targetCluster")): availability(one)
-        for one in mirrored_objects(hub, "ClusterResourceBinding", owner=name)
+        text_of(mapping_at(mirrored_object, "spec").get("targetCluster")): availability(
+            mirrored_object
+        )
+        for mirrored_object in mirrored_objects(
+            hub, "ClusterResourceBinding", owner=name
+        )
     }
     number = mapping_at(placement, "spec", "policy").get("numberOfClusters")
     wanted = number if isinstance(number, int) else len(bindings)
@@ -487,7 +503,7 @@ def uncordon(planner: Planner, _: dict[str, Any], live: Manifest) -> WritePlan:
 
 
 def other_taints(live: Manifest) -> list[Any]:
-    return [one for one in items_at(live, *_TAINTS) if not is_cordon(one)]
+    return [item for item in items_at(live, *_TAINTS) if not is_cordon(item)]
 
 
 def is_cordon(taint: object) -> bool:
@@ -510,6 +526,10 @@ def check_member(draft: Manifest, path: str) -> None:
     try:
         parse_member(document)
     except InvalidManifest as error:
-        errors = [one for one in error.errors if one.path.startswith(path)]
+        errors = [
+            field_error
+            for field_error in error.errors
+            if field_error.path.startswith(path)
+        ]
         if errors:
             raise InvalidManifest(errors) from error

@@ -101,19 +101,19 @@ class HubRefusedError(FleetError):
                 "code": answer.status,
                 "reason": str(answer.outcome),
                 "webhook": answer.webhook,
-                "causes": [asdict(one) for one in answer.causes],
+                "causes": [asdict(cause) for cause in answer.causes],
             }
         }
         conflicts = [
             {
-                "path": one.name,
-                "manager": one.manager,
-                "operation": one.operation,
-                "time": one.at,
-                "ours": one.ours,
-                "theirs": one.theirs,
+                "path": conflict.name,
+                "manager": conflict.manager,
+                "operation": conflict.operation,
+                "time": conflict.at,
+                "ours": conflict.ours,
+                "theirs": conflict.theirs,
             }
-            for one in answer.conflicts
+            for conflict in answer.conflicts
         ]
         if conflicts:
             facts["conflicts"] = conflicts
@@ -367,20 +367,22 @@ def result_differences(
     before = request.body if plan.live is None else plan.live
     sides = [before, answer.content]
     if request.subresource == "status":
-        sides = [{"status": mapping_at(one, "status")} for one in sides]
+        sides = [{"status": mapping_at(side, "status")} for side in sides]
         sent = ["/status/conditions"]
     else:
         # With metadata, so that the first label is a difference of labels.
-        sides = [{"metadata": {}, **clean(without_secrets(one))} for one in sides]
+        sides = [{"metadata": {}, **clean(without_secrets(side))} for side in sides]
         sent = [pointer(path) for path in leaf_paths(request.body)]
     differences = []
-    for one in find_differences(*sides).fields:
-        if one.path in ("/apiVersion", "/kind"):
+    for field in find_differences(*sides).fields:
+        if field.path in ("/apiVersion", "/kind"):
             continue
         # A whole object that is new here holds what was sent.
-        by_us = any(is_inside(one.path, at) or is_inside(at, one.path) for at in sent)
+        by_us = any(
+            is_inside(field.path, at) or is_inside(at, field.path) for at in sent
+        )
         differences.append(
-            ResultDifference(one.path, one.in_member, one.in_hub, not by_us)
+            ResultDifference(field.path, field.in_member, field.in_hub, not by_us)
         )
     return tuple(differences)
 

@@ -307,8 +307,12 @@ def deselection_of(manifest: Manifest) -> Deselection | None:
     if saved is None:
         return None
     decision = schedule(draft_cycle(draft, saved=saved, fleet=current_fleet().fleet))
-    before = {one.cluster for one in decision.cycle.live_bindings if one.is_active}
-    after = {one.cluster for one in decision.bindings_after if one.is_active}
+    before = {
+        binding.cluster for binding in decision.cycle.live_bindings if binding.is_active
+    }
+    after = {
+        binding.cluster for binding in decision.bindings_after if binding.is_active
+    }
     if decision.is_failed:
         return None
     return Deselection(draft.full_name, tuple(sorted(before - after)), len(before))
@@ -326,7 +330,9 @@ def stage_notes(strategy: Manifest, placement: str) -> tuple[str, ...]:
         name for name, state in states.items() if state == BindingState.UNSCHEDULED
     }
     picked = states.keys() - leaving
-    fleet = Fleet([one for one in current_fleet().fleet if one.name in picked])
+    fleet = Fleet(
+        [cluster for cluster in current_fleet().fleet if cluster.name in picked]
+    )
 
     notes, counts, unsorted = [], Counter[str](), list[str]()
     for stage in stages:
@@ -359,8 +365,8 @@ def failing_runs(before: Manifest, after: Manifest) -> tuple[str, ...]:
     if cluster is None:
         return ()
     sides = [
-        cluster.with_changes(labels=dict(mapping_at(one, "metadata", "labels")))
-        for one in (before, after)
+        cluster.with_changes(labels=dict(mapping_at(document, "metadata", "labels")))
+        for document in (before, after)
     ]
     bindings = Binding.objects.filter(cluster_name=name)
     placed = bindings.exclude(state=BindingState.UNSCHEDULED).values("placement")
@@ -374,7 +380,9 @@ def failing_runs(before: Manifest, after: Manifest) -> tuple[str, ...]:
             continue
         was, becomes = (places_in(stages, side) for side in sides)
         if was != becomes:
-            old, new = (", ".join(one) or "no stage" for one in (was, becomes))
+            old, new = (
+                ", ".join(document) or "no stage" for document in (was, becomes)
+            )
             notes.append(
                 f"Run {run.full_name} of {run.placement_name} would fail: {name} goes from {old} "
                 f"to {new}, or changes its place there."

@@ -234,7 +234,9 @@ class HubWriter:
         """
         answer = self.dry_run(request, live)
         ours = self.hub.field_manager
-        others = [one.name for one in answer.conflicts if one.manager != ours]
+        others = [
+            conflict.name for conflict in answer.conflicts if conflict.manager != ours
+        ]
         if answer.conflicts and set(others) <= set(overwrite):
             request = request.forced()
             answer = self.dry_run(request, live)

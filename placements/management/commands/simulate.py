@@ -484,13 +484,16 @@ def _render_all(
     if output == "csv":
         return comparison_csv(comparison)
     if output != "table":
-        warnings = {semantics: one.warnings for semantics, one in simulations.items()}
+        warnings = {
+            semantics: simulation.warnings
+            for semantics, simulation in simulations.items()
+        }
         return _dump(comparison_document(comparison, warnings=warnings), output)
     # Each warning once, with the names of its semantics unless it is of all.
     about = grouped(
         (warning_note(warning), str(semantics))
-        for semantics, one in simulations.items()
-        for warning in one.warnings
+        for semantics, simulation in simulations.items()
+        for warning in simulation.warnings
     )
     notes = [
         note

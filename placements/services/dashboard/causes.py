@@ -58,10 +58,10 @@ class Attention:
 
     @property
     def counts(self) -> Counter[AttentionSection]:
-        return Counter(one.section for one in self.items)
+        return Counter(item.section for item in self.items)
 
     def in_section(self, section: AttentionSection | None) -> list[AttentionItem]:
-        return [one for one in self.items if section in (None, one.section)]
+        return [item for item in self.items if section in (None, item.section)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,16 +95,22 @@ def attention(
     """
     problems = open_problems(now=now) if problems is None else problems
     if user is None or not may_manage_notifications(user):
-        problems = [one for one in problems if one.kind != ProblemKind.CHANNEL_SILENT]
+        problems = [
+            problem
+            for problem in problems
+            if problem.kind != ProblemKind.CHANNEL_SILENT
+        ]
     if totals is None:
         totals = _totals([current_hub_id()]).get(current_hub_id(), {})
     items = [*_items(problems, key=key), *_advice_in(totals)]
     snoozed = [
-        one
-        for one in items
-        if (snooze := snoozes.get(one.key)) and snooze.hides(one, now=now)
+        item
+        for item in items
+        if (snooze := snoozes.get(item.key)) and snooze.hides(item, now=now)
     ]
-    return Attention(_advice_last(one for one in items if one not in snoozed), snoozed)
+    return Attention(
+        _advice_last(item for item in items if item not in snoozed), snoozed
+    )
 
 
 def inbox_items(
@@ -149,7 +155,8 @@ def _items(
     for cause in root_causes(problems):
         title, details = title_of(cause, key)
         effects = tuple(
-            replace(one, path=address(one.path, hub=hub)) for one in cause.effects
+            replace(effect, path=address(effect.path, hub=hub))
+            for effect in cause.effects
         )
         facts = {
             **{name: getattr(cause, name) for name in Cause.__slots__},

@@ -49,7 +49,7 @@ class Picture:
         if not self.counts:
             return ""
         ends = sorted({min(self.counts), max(self.counts)})
-        words = f"{' to '.join(f'{one:,}' for one in ends)} each"
+        words = f"{' to '.join(f'{end:,}' for end in ends)} each"
         if self.unlabelled:
             words += f", {self.unlabelled:,} without label"
         return words
@@ -80,8 +80,8 @@ def scale_of(pictures: Collection[Picture]) -> int:
     It is that of the pictures with a limit, unless others are only a little higher: those are cut.
     """
     tops = [
-        (max((1, one.high or 0, one.unlabelled, *one.counts)), one.high)
-        for one in pictures
+        (max((1, picture.high or 0, picture.unlabelled, *picture.counts)), picture.high)
+        for picture in pictures
     ]
     of_all = max((top for top, _ in tops), default=1)
     limited = (top for top, high in tops if high is not None)
@@ -96,11 +96,16 @@ def pictures_of(
     Two queries, whose results this process keeps for a minute; `version` is that of the fleet.
     """
     keys = {
-        one.placement.pk: _strictest(one)[0] if one.skews else key for one in several
+        headroom.placement.pk: _strictest(headroom)[0] if headroom.skews else key
+        for headroom in several
     }
     placed = [
-        (one.placement.pk, one.placement.decisions_made, one.placement.placed_count)
-        for one in several
+        (
+            headroom.placement.pk,
+            headroom.placement.decisions_made,
+            headroom.placement.placed_count,
+        )
+        for headroom in several
     ]
     words = f"{current_hub_id()} {version} {sorted(keys.items())} {placed}"
     kept = f"pictures/{sha256(words.encode(errors='replace')).hexdigest()}"
@@ -108,8 +113,8 @@ def pictures_of(
         caches["process"].get_or_set(kept, lambda: _counts(keys), _KEPT_SECONDS) or {}
     )
     return {
-        one.placement.pk: Picture.of(one, keys[one.placement.pk], counts)
-        for one in several
+        headroom.placement.pk: Picture.of(headroom, keys[headroom.placement.pk], counts)
+        for headroom in several
     }
 
 

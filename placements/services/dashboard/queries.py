@@ -75,7 +75,7 @@ def fleet_mark(counts: Counts, decisions: Sequence[Decision]) -> str:
         counts.cordoned,
     ]
     if counts.clusters <= WITH_PLACEMENTS:
-        states += [one.pk for one in decisions[:1]]
+        states += [decision.pk for decision in decisions[:1]]
     return "-".join(map(str, (version, *states, f"{datetime.now(UTC):%M}")))
 
 
@@ -162,14 +162,14 @@ def headroom_of(placements: Collection[Placement]) -> list[PlacementHeadroom]:
     A query; a second one for placements with staged update runs.
     """
     runs: dict[int | None, Run] = {}
-    staged_ids = [one.pk for one in placements if one.is_staged]
+    staged_ids = [placement.pk for placement in placements if placement.is_staged]
     if staged_ids:
         same = StagedRun.objects.filter(placement=OuterRef("placement")).order_by("-pk")
         latest = StagedRun.objects.filter(
             placement__in=staged_ids, pk=Subquery(same.values("pk")[:1])
         ).only("placement_id", "full_name", "status", "ended_at")
         runs = {row.placement_id: row for row in with_gate(latest)}
-    others = [one for one in placements if one.pk not in runs]
+    others = [placement for placement in placements if placement.pk not in runs]
     rows = Rollout.objects.filter(
         placement__in=others, number=F("placement__runs_made")
     ).only(

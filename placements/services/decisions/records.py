@@ -106,7 +106,7 @@ def stored_decisions(
     ids = {decision.id for decision in decisions}
     rows = DecisionRecord.objects.defer("content")
     found = {row.decision_id: row for row in rows.filter(decision_id__in=ids)}
-    new = {one.id: one for one in decisions if one.id not in found}
+    new = {decision.id: decision for decision in decisions if decision.id not in found}
     if new:
         DecisionRecord.objects.bulk_create(
             [
@@ -303,9 +303,11 @@ def in_service(
     """Leave out what is about clusters that are cordoned or leave the fleet today, or would select one."""
     away = set(withdrawn_names())
     return tuple(
-        one
-        for one in suggestions
-        if away.isdisjoint((*clusters, one.change.facts.get("cluster"), *one.gains))
+        suggestion
+        for suggestion in suggestions
+        if away.isdisjoint(
+            (*clusters, suggestion.change.facts.get("cluster"), *suggestion.gains)
+        )
     )
 
 
@@ -313,8 +315,8 @@ def advice_today(advice: Advice) -> Advice:
     kept = in_service((*advice.helps, *advice.fails), advice.outcome.cluster)
     return replace(
         advice,
-        helps=tuple(one for one in kept if one.helps),
-        fails=tuple(one for one in kept if not one.helps),
+        helps=tuple(suggestion for suggestion in kept if suggestion.helps),
+        fails=tuple(suggestion for suggestion in kept if not suggestion.helps),
     )
 
 

@@ -149,7 +149,7 @@ def explained_clusters(
     if outcomes.decision.kind is CycleKind.SCALE_DOWN:
         earlier = readable_decisions(placement).filter(number__lt=decision.number)
         selections = earlier.filter(joins_count__gt=0)[:1]
-        before = [Outcomes(decision_of(one)) for one in selections]
+        before = [Outcomes(decision_of(selection)) for selection in selections]
 
     newer = set(names) - fleet.positions.keys()
     explained = joined_after(decision, newer, now=now) if newer else {}
@@ -240,10 +240,10 @@ def draft_with(document: Document, change: Change) -> Document | None:
 def _relevant(policy: PlacementPolicy, relevant_fields: Heeds) -> PlacementPolicy:
     """Leave out of a policy the limits that nothing reads: not every kind of document can express them."""
     limits = tuple(
-        one
-        if "maxSkew" in relevant_fields(one)
-        else one.model_copy(update={"max_skew": 1})
-        for one in policy.topology_spread_constraints
+        constraint
+        if "maxSkew" in relevant_fields(constraint)
+        else constraint.model_copy(update={"max_skew": 1})
+        for constraint in policy.topology_spread_constraints
     )
     return policy.model_copy(update={"topology_spread_constraints": limits})
 

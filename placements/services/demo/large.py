@@ -368,9 +368,9 @@ def _common(clusters: Sequence[Document], *, many: int) -> Iterator[Document]:
 def _settled(clusters: Sequence[Document]) -> list[str]:
     """Return the clusters that the settled sort of placement names: sound ones in production, by name."""
     return sorted(
-        name_of(one)
-        for one in clusters
-        if one["metadata"]["labels"].get("env") == "prod"
-        and "taints" not in one["spec"]
-        and "annotations" not in one["metadata"]
+        name_of(cluster)
+        for cluster in clusters
+        if cluster["metadata"]["labels"].get("env") == "prod"
+        and "taints" not in cluster["spec"]
+        and "annotations" not in cluster["metadata"]
     )

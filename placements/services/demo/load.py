@@ -159,7 +159,9 @@ def demo_state() -> DemoState:
     bound = set(on_demo.values_list("placement_id", flat=True))
     own = Placement.objects.filter(is_demo=False, deleting_since=None).order_by("name")
     dependents = (
-        one.full_name for one in own if one.pk in bound or may_select(one, objects)
+        placement.full_name
+        for placement in own
+        if placement.pk in bound or may_select(placement, objects)
     )
     return DemoState(
         clusters.count(),
@@ -172,11 +174,11 @@ def demo_state() -> DemoState:
 def _refuse_taken_resources(demo: Demo) -> None:
     identities = {
         (
-            one["kind"],
-            str(one["metadata"].get("namespace", "")),
-            one["metadata"]["name"],
+            resource["kind"],
+            str(resource["metadata"].get("namespace", "")),
+            resource["metadata"]["name"],
         )
-        for one in demo.resources
+        for resource in demo.resources
     }
     there = Resource.objects.filter(name__in={name for _, _, name in identities})
     conflicts = sorted(
@@ -231,13 +233,15 @@ def demo_of(size: int, *, now: datetime) -> Demo:
 def _large(size: int, number: str, now: datetime) -> Demo:
     clusters = large_fleet(size, now)
     placements = large_placements(clusters)
-    applications = (application(name_of(one), team="platform") for one in placements)
+    applications = (
+        application(name_of(placement), team="platform") for placement in placements
+    )
     labels = {"part-of": "monitoring"}
     resources = (
         custom_kind("Probe", group="monitoring.example.com", labels=labels),
         custom_kind("AlertRule", group="monitoring.example.com", labels=labels),
         cluster_role("metrics-reader", "nodes", "pods"),
-        *(one for documents in applications for one in documents),
+        *(document for documents in applications for document in documents),
     )
     return Demo(f"{number} clusters of four providers", clusters, resources, placements)
 

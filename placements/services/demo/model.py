@@ -69,8 +69,11 @@ def _undone(
     documents: Iterable[Document], history: tuple[HistoryStep, ...]
 ) -> tuple[Document, ...]:
     first = {(step.kind, step.name): step.before for step in reversed(history)}
-    before = (first.get((one["kind"], name_of(one)), one) for one in documents)
-    return tuple(one for one in before if one is not None)
+    before = (
+        first.get((document["kind"], name_of(document)), document)
+        for document in documents
+    )
+    return tuple(document for document in before if document is not None)
 
 
 SIMULATED_ANNOTATION = "fleetui.io/simulated"
@@ -310,7 +313,7 @@ def _common(
     )
     return omit_empty(
         affinity=omit_empty(clusterAffinity=affinity),
-        tolerations=[dict(one) for one in tolerations],
+        tolerations=[dict(toleration) for toleration in tolerations],
     )
 
 

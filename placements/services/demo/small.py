@@ -57,7 +57,7 @@ def four(now: datetime) -> Demo:
         "The guide's fleet of 4",
         tuple(member(name, labels, now=now) for name, labels in _LABELS.items()),
         (
-            *(one for documents in applications for one in documents),
+            *(document for documents in applications for document in documents),
             cluster_role("secretReader", "secrets"),
         ),
         tuple(
@@ -111,9 +111,9 @@ def nine(now: datetime) -> Demo:
     return Demo(
         "Nine clusters in four regions",
         tuple(clusters),
-        (*(one for documents in applications for one in documents), role),
+        (*(document for documents in applications for document in documents), role),
         (_web(), _ledger(4), _cache(), config, placement("batch", pick_all())),
-        _history({name_of(one): one for one in clusters}, now),
+        _history({name_of(cluster): cluster for cluster in clusters}, now),
     )
 
 

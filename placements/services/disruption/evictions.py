@@ -184,7 +184,9 @@ def _unschedule(
     enqueue_scheduling(
         [placement.pk], trigger=placement.trigger, by=placement.triggered_by
     )
-    binding = next(one for one in context.bindings if one.cluster_name == cluster)
+    binding = next(
+        columns for columns in context.bindings if columns.cluster_name == cluster
+    )
     row = Binding.objects.filter(pk=binding.pk)
     if binding.phase in EMPTY:
         row.delete()

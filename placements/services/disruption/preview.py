@@ -64,7 +64,11 @@ def drain_impact(*clusters: str, now: datetime) -> Impact:
             loss(facts, part),
             placement,
             contexts[placement.pk],
-            [one.cluster for one in facts.cycle.bindings if one.cluster in change.lost],
+            [
+                binding.cluster
+                for binding in facts.cycle.bindings
+                if binding.cluster in change.lost
+            ],
         )
         for placement, facts, part in evaluable(evaluated, change)
     ]

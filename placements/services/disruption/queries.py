@@ -208,7 +208,8 @@ def budget_states(rows: list[DisruptionBudget]) -> list[BudgetState]:
     """Return what each budget allows now; two queries."""
     names = [row.name for row in rows]
     placements = {
-        one.full_name: one for one in Placement.objects.filter(full_name__in=names)
+        placement.full_name: placement
+        for placement in Placement.objects.filter(full_name__in=names)
     }
     phase = Case(
         When(state=BindingState.UNSCHEDULED, then=Value(Phase.REMOVING)),
@@ -222,8 +223,10 @@ def budget_states(rows: list[DisruptionBudget]) -> list[BudgetState]:
         .annotate(count=Count("pk"))
     )
     counts: dict[int, dict[str, int]] = {}
-    for one in grouped:
-        counts.setdefault(one["placement"], {})[one["now"]] = one["count"]
+    for document in grouped:
+        counts.setdefault(document["placement"], {})[document["now"]] = document[
+            "count"
+        ]
     return [BudgetState.of(row, placements.get(row.name), counts) for row in rows]
 
 

@@ -105,15 +105,15 @@ _ORDER = (Return.RESCHEDULED, Return.BY_ITSELF, Return.ELSEWHERE, Return.HERE)
 def uncordoned(fleet: Fleet, name: str) -> Fleet:
     """Return the fleet with one cluster uncordoned; the same object if it is not cordoned."""
     clusters, cordon = (
-        [one for one in fleet if one.name == name],
+        [cluster for cluster in fleet if cluster.name == name],
         (CORDON_KEY, CORDON_VALUE),
     )
     changed = [
-        one.with_changes(
+        cluster.with_changes(
             taints=tuple(
-                taint for taint in one.taints if (taint.key, taint.value) != cordon
+                taint for taint in cluster.taints if (taint.key, taint.value) != cordon
             )
         )
-        for one in clusters
+        for cluster in clusters
     ]
     return fleet if changed == clusters else fleet.with_clusters(changed)

@@ -80,7 +80,11 @@ def without_budgets(before: PlacementDraft, after: PlacementDraft) -> tuple[str,
 def add_row(draft: PlacementDraft, name: str) -> str:
     """Return the text with a new row in the list of that name. Raise KeyError, UneditableYaml."""
     group = next(
-        (one for one in _form_of(draft).all_groups if one.name == name and one.can_add),
+        (
+            field_group
+            for field_group in _form_of(draft).all_groups
+            if field_group.name == name and field_group.can_add
+        ),
         None,
     )
     if group is None:
@@ -106,13 +110,17 @@ def resources_meant(draft: PlacementDraft, typed: str) -> list[HubObject]:
     The words are those of "v1 Namespace web".
     """
     identities = {
-        f" {one.api_version} {one.kind} {one.name}".lower(): one
-        for one in selectable_among(hub_objects(), draft.namespace)
+        f" {hub_object.api_version} {hub_object.kind} {hub_object.name}".lower(): hub_object
+        for hub_object in selectable_among(hub_objects(), draft.namespace)
     }
     exact = [
-        one for name, one in identities.items() if name.endswith(f" {typed.lower()}")
+        hub_object
+        for name, hub_object in identities.items()
+        if name.endswith(f" {typed.lower()}")
     ]
-    return exact or [one for name, one in identities.items() if typed.lower() in name]
+    return exact or [
+        hub_object for name, hub_object in identities.items() if typed.lower() in name
+    ]
 
 
 def pick_resource(draft: PlacementDraft, one: HubObject) -> str:

@@ -323,7 +323,9 @@ class PlacementForm:
 
     @cached_property
     def all_groups(self) -> tuple[FieldGroup, ...]:
-        return tuple(one for group in self.groups for one in group.with_inner)
+        return tuple(
+            field_group for group in self.groups for field_group in group.with_inner
+        )
 
     @cached_property
     def all_rows(self) -> tuple[FormRow, ...]:
@@ -342,7 +344,7 @@ class PlacementForm:
     @cached_property
     def sections(self) -> dict[str, bool]:
         """Which parts to show: those of the placement type, and those that are filled in."""
-        by_name = {one.name: one.value for one in self.fields}
+        by_name = {field.name: field.value for field in self.fields}
         placement_type = by_name.get("spec.policy.placementType", "")
         visible = set(_TYPE_FIELDS)
         if placement_type in list(PlacementType):
@@ -364,28 +366,37 @@ class PlacementForm:
         }
         if not self.sections["rolling"]:
             hidden |= {
-                one.name for one in self.strategy if one.name != "spec.strategy.type"
+                field.name
+                for field in self.strategy
+                if field.name != "spec.strategy.type"
             }
-        groups = [one for one in self.all_groups if one.rows or one.can_add]
+        groups = [
+            field_group
+            for field_group in self.all_groups
+            if field_group.rows or field_group.can_add
+        ]
         places: tuple[_Place, ...] = (*groups, *self.all_rows, *self.fields)
-        return {one.name: one.keys for one in places if one.name not in hidden}
+        return {place.name: place.keys for place in places if place.name not in hidden}
 
     def words_of(self, path: str) -> str:
         """Return what the form calls a place, by its labels; the path of what no field shows."""
-        outer = {one.name: one.label for one in self.outer_fields}
-        words = outer | {one.name: one.noun for one in self.all_groups}
+        outer = {field.name: field.label for field in self.outer_fields}
+        words = outer | {
+            field_group.name: field_group.noun for field_group in self.all_groups
+        }
         for group in self.all_groups:
             for number, row in enumerate(group.rows, start=1):
                 words[row.name] = f"{group.noun} {number}"
                 words |= {
-                    one.name: f"{one.label} of {words[row.name]}" for one in row.fields
+                    field.name: f"{field.label} of {words[row.name]}"
+                    for field in row.fields
                 }
         return words.get(path, path)
 
     @cached_property
     def unshown(self) -> tuple[str, ...]:
         """The outermost places of the manifest that no field shows."""
-        leaves = frozenset(one.keys for one in self.fields)
+        leaves = frozenset(field.keys for field in self.fields)
         lists = filter(attrgetter("can_add"), self.groups)
         shown: tuple[_Place, ...] = (*self.fields, *self.all_rows, *lists)
         places = frozenset(
@@ -486,8 +497,8 @@ def _group(
         return FieldGroup(keys, noun, new, can_add=False)
     rows = [
         row_of(data, (*keys, place))
-        for place, one in enumerate(items)
-        if isinstance(one, Mapping)
+        for place, item in enumerate(items)
+        if isinstance(item, Mapping)
     ]
     return FieldGroup(keys, noun, new, tuple(rows))
 
@@ -555,7 +566,7 @@ def _choice(
 ) -> FormField:
     """Return a field with a closed set of values, which may have separate labels."""
     if not isinstance(values, Mapping):
-        values = {str(one): str(one) for one in values}
+        values = {str(value): str(value) for value in values}
     keys = (key,) if isinstance(key, str) else key
     return FormField(
         keys,

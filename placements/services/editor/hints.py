@@ -138,10 +138,10 @@ def notes_of(
         note.is_pending = True
 
     warnings_without_place: list[ManifestWarning] = []
-    for one in warnings:
+    for warning in warnings:
         # Where something is left out, the places in warnings are not those in the form.
-        note = None if draft.left_out else nearest(one.path)
-        (note.warnings if note else warnings_without_place).append(one)
+        note = None if draft.left_out else nearest(warning.path)
+        (note.warnings if note else warnings_without_place).append(warning)
 
     for name, hint in (
         *resource_hints.items(),
@@ -159,11 +159,11 @@ def notes_of(
 def edits_of(form: PlacementForm, base: Mapping[str, Any]) -> dict[str, str]:
     """Return what differs from the saved manifest, by the name of the field, row or list."""
     saved = PlacementForm.of(base)
-    before = {one.name: one.value for one in saved.outer_fields}
+    before = {form_field.name: form_field.value for form_field in saved.outer_fields}
     edits = {
-        one.name: f"was {before.get(one.name) or one.placeholder or 'not set'}"
-        for one in form.outer_fields
-        if one.value != before.get(one.name, "")
+        form_field.name: f"was {before.get(form_field.name) or form_field.placeholder or 'not set'}"
+        for form_field in form.outer_fields
+        if form_field.value != before.get(form_field.name, "")
     }
     for group, old in zip(form.groups, saved.groups, strict=True):
         items = [at(base, row.keys) for row in old.rows]
@@ -221,16 +221,16 @@ def _hints(
             "maxUnavailable": rolling.max_unavailable,
             "maxSurge": rolling.max_surge,
         }
-        for one in form.strategy:
-            amount = amounts.get(str(one.keys[-1]))
+        for form_field in form.strategy:
+            amount = amounts.get(str(form_field.keys[-1]))
             if (
-                one.keys[:-1] == (*STRATEGY, "rollingUpdate")
+                form_field.keys[:-1] == (*STRATEGY, "rollingUpdate")
                 and amount is not None
                 and amount.is_percent
             ):
-                default = "" if one.value else "Default: "
+                default = "" if form_field.value else "Default: "
                 yield (
-                    one.name,
+                    form_field.name,
                     f"{default}{amount} ({amount.of(number)} of {counted(number, 'cluster')})",
                 )
 
@@ -306,17 +306,19 @@ def suggestions(
     `names` are those of objects on the hub, by the place of the selector that may name one.
     """
     lists: dict[str, Suggestions] = {}
-    for one in form.fields:
-        if one.suggest is Suggest.OBJECTS:
-            lists[one.list_id] = tuple(
-                (name, None) for name in names.get(one.keys[:-1], ())
+    for form_field in form.fields:
+        if form_field.suggest is Suggest.OBJECTS:
+            lists[form_field.list_id] = tuple(
+                (name, None) for name in names.get(form_field.keys[:-1], ())
             )
-        elif one.list_id and one.list_id not in lists:
-            if one.suggest in _OF_FLEET:
-                lists[one.list_id] = _OF_FLEET[one.suggest](fleet)
+        elif form_field.list_id and form_field.list_id not in lists:
+            if form_field.suggest in _OF_FLEET:
+                lists[form_field.list_id] = _OF_FLEET[form_field.suggest](fleet)
             else:
-                lists[one.list_id] = (
-                    label_values(fleet, one.label_key) if one.label_key else ()
+                lists[form_field.list_id] = (
+                    label_values(fleet, form_field.label_key)
+                    if form_field.label_key
+                    else ()
                 )
     return lists
 
@@ -336,7 +338,9 @@ def property_names(fleet: Fleet) -> Suggestions:
 @lru_cache(maxsize=2)
 def taint_keys(fleet: Fleet) -> Suggestions:
     return _most_frequent(
-        Counter(key for cluster in fleet for key in {one.key for one in cluster.taints})
+        Counter(
+            key for cluster in fleet for key in {taint.key for taint in cluster.taints}
+        )
     )
 
 
@@ -417,9 +421,9 @@ class Cursor:
         ):
             kind = "" if last == "kind" else self.sibling("kind")
             candidates = (
-                one
-                for one in objects
-                if one.namespace == self.scalars.get(NAMESPACE, "")
+                hub_object
+                for hub_object in objects
+                if hub_object.namespace == self.scalars.get(NAMESPACE, "")
             )
             return _distinct(candidates, last, kind)
         if names == NAMESPACE:
@@ -455,12 +459,12 @@ class Cursor:
                 return property_names(fleet)
             case ("tolerations", "key" | "value" as part):
                 taints = [
-                    one
+                    taint
                     for cluster in fleet
-                    for one in cluster.taints
-                    if one.key == self.sibling("key")
+                    for taint in cluster.taints
+                    if taint.key == self.sibling("key")
                 ]
-                values = Counter(one.value for one in taints)
+                values = Counter(taint.value for taint in taints)
                 return (
                     taint_keys(fleet) if part == "key" else tuple(values.most_common())
                 )
@@ -539,7 +543,7 @@ def completions(
             for one in allowed
         ]
     elif not cursor.is_value:
-        entries = [Completion(f"{one.value}: ", one.meta) for one in entries]
+        entries = [Completion(f"{entry.value}: ", entry.meta) for entry in entries]
         for key, inner in schema.get("properties", {}).items():
             one = _resolve(inner, schema["$defs"])
             shape = str(one.get("type", ""))
@@ -559,9 +563,9 @@ def completions(
                 )
             )
         entries = [
-            one
-            for one in entries
-            if (*cursor.keys, one.value.rstrip(": ")) not in cursor.scalars
+            entry
+            for entry in entries
+            if (*cursor.keys, entry.value.rstrip(": ")) not in cursor.scalars
         ]
     return entries[:MOST_COMPLETIONS]
 
@@ -569,13 +573,13 @@ def completions(
 def _distinct(objects: Iterable[HubObject], part: str, kind: str) -> Suggestions:
     """Return one part of the identities of these objects, of a kind if one is given."""
     values = {
-        str(getattr(one, part))
-        for one in objects
-        if kind in ("", one.kind)
+        str(getattr(hub_object, part))
+        for hub_object in objects
+        if kind in ("", hub_object.kind)
         and not (
             part == "name"
-            and one.kind == "Namespace"
-            and is_reserved_namespace(one.name)
+            and hub_object.kind == "Namespace"
+            and is_reserved_namespace(hub_object.name)
         )
     }
     return tuple((value, None) for value in sorted(values) if value)
@@ -612,7 +616,9 @@ def _resolve(schema: Mapping[str, Any], parts: Mapping[str, Any]) -> dict[str, A
     if "anyOf" in schema:
         schema = {
             **schema,
-            **next(one for one in schema["anyOf"] if one.get("type") != "null"),
+            **next(
+                schema_ for schema_ in schema["anyOf"] if schema_.get("type") != "null"
+            ),
         }
     return (
         {**schema, **parts[schema["$ref"].rpartition("/")[2]]}

@@ -233,7 +233,14 @@ def starting_text(
     """
     if copied is None:
         # The first one in place of one that does not exist.
-        chosen = next((one for one in TEMPLATES if one.name == template), TEMPLATES[0])
+        chosen = next(
+            (
+                placement_template
+                for placement_template in TEMPLATES
+                if placement_template.name == template
+            ),
+            TEMPLATES[0],
+        )
         text = chosen.text(current_fleet().fleet, is_namespaced=is_namespaced)
         return text.replace(STARTING_NAME, _free_name(STARTING_NAME), 1)
     name = _free_name(f"{copied.name[: LONGEST_NAME - 8]}-copy", copied.namespace)
@@ -276,7 +283,11 @@ def plan_now(
         if context.target
         else {}
     )
-    running = {one.name: one.running for one in context.state.clusters if one.running}
+    running = {
+        cluster.name: cluster.running
+        for cluster in context.state.clusters
+        if cluster.running
+    }
     names = applied_names(placement.pk) if applied is None else applied
     return plan_waves(context.state), {**target, **names}, running
 
@@ -284,7 +295,9 @@ def plan_now(
 def plan_of_revision(placement: Placement, *, now: datetime) -> WavePlan:
     """Plan the waves that rolling out another revision to all selected clusters would need."""
     state = load_rollout_context(placement, now=now, plans=True).state
-    versions = {one.name: "another revision" for one in state.clusters if one.wanted}
+    versions = {
+        cluster.name: "another revision" for cluster in state.clusters if cluster.wanted
+    }
     return plan_waves(state.with_wanted(versions))
 
 

@@ -155,7 +155,7 @@ class SchedulePreview:
                 for result in self.assertions
                 if result.is_broken
             ),
-            *(one.warning for one in self.overlaps),
+            *(overlap.warning for overlap in self.overlaps),
         )
         if self.bound is not None and self.bound < (
             wanted_clusters(self.manifest) or 0
@@ -168,10 +168,10 @@ class SchedulePreview:
             message = f"{names_and_more(late, 3)}: heartbeat late. Not selected after 5m without one."
             warnings = (*warnings, ManifestWarning("heartbeat-late", "policy", message))
         return tuple(
-            replace(one, path=f"spec.{one.path}")
-            if one.path.startswith("policy")
-            else one
-            for one in warnings
+            replace(warning, path=f"spec.{warning.path}")
+            if warning.path.startswith("policy")
+            else warning
+            for warning in warnings
         )
 
     @cached_property
@@ -179,7 +179,9 @@ class SchedulePreview:
         """The other placements that apply the same objects to some of the clusters."""
         name = self.saved.full_name if self.saved else self.manifest.full_name
         applied = {
-            pk: one for pk, one in applied_lately().items() if one.placement != name
+            pk: placed
+            for pk, placed in applied_lately().items()
+            if placed.placement != name
         }
         if not applied:
             return ()
@@ -198,8 +200,8 @@ class SchedulePreview:
         cycle = self.decision.cycle
         constraints = cycle.policy.topology_spread_constraints
         keys = [
-            cycle.fleet.topology(one.topology_key, one.topology_key_type)
-            for one in constraints
+            cycle.fleet.topology(constraint.topology_key, constraint.topology_key_type)
+            for constraint in constraints
         ]
         unlikely_results = []
         if not all(
@@ -218,8 +220,8 @@ class SchedulePreview:
         )
         return (
             *unlikely_results,
-            *(one.message for one in self.final_changes),
-            *(one.sentence for one in self.overlaps if not one.is_shared),
+            *(change.message for change in self.final_changes),
+            *(overlap.sentence for overlap in self.overlaps if not overlap.is_shared),
             *(() if resources else ("No resources are selected.",)),
         )
 
@@ -251,18 +253,18 @@ class SchedulePreview:
     def rescored(self) -> tuple[str, ...]:
         """The clusters that would stay with other scores than those that they were picked with."""
         before = {
-            one.cluster: one
-            for one in self.decision.cycle.live_bindings
-            if one.is_active
+            binding.cluster: binding
+            for binding in self.decision.cycle.live_bindings
+            if binding.is_active
         }
         return tuple(
-            one.cluster
-            for one in self.decision.picked
-            if one.cluster in before
-            and (one.topology_spread_score, one.affinity_score)
+            picked.cluster
+            for picked in self.decision.picked
+            if picked.cluster in before
+            and (picked.topology_spread_score, picked.affinity_score)
             != (
-                before[one.cluster].topology_spread_score,
-                before[one.cluster].affinity_score,
+                before[picked.cluster].topology_spread_score,
+                before[picked.cluster].affinity_score,
             )
         )
 
@@ -364,7 +366,9 @@ class SchedulePreview:
                 and self.snapshot is None
                 and (saved is None or saved.pinned_snapshot is None)
             ):
-                holding = {one.name for one in state.clusters if one.has_resources}
+                holding = {
+                    cluster.name for cluster in state.clusters if cluster.has_resources
+                }
                 after = [name for name in after if name in holding]
             versions = dict.fromkeys(after, self._version)
             return plan_waves(state.with_wanted(versions, manifest.spec.policy))
@@ -418,8 +422,12 @@ def preview_over(
     is_incremental = False
     if saved is not None:
         prefetch_related_objects([saved], "policy_snapshots")
-        kept = [one for one in saved.policy_snapshots.all() if one.is_latest]
-        is_incremental = content_hash(manifest) in [one.content_hash for one in kept]
+        kept = [
+            snapshot for snapshot in saved.policy_snapshots.all() if snapshot.is_latest
+        ]
+        is_incremental = content_hash(manifest) in [
+            snapshot.content_hash for snapshot in kept
+        ]
     decision = schedule(draft_cycle(manifest, saved=saved, fleet=fleet))
     return SchedulePreview(manifest, decision, selection, saved, is_incremental)
 
@@ -455,11 +463,11 @@ class DraftPreview:
     @cached_property
     def shown_errors(self) -> tuple[FieldError, ...]:
         """The errors to show: until the form is submitted, those of what was touched."""
-        return tuple(one for one in self.errors if self._is_shown(one))
+        return tuple(error for error in self.errors if self._is_shown(error))
 
     @property
     def pending_errors(self) -> tuple[FieldError, ...]:
-        return tuple(one for one in self.errors if one not in self.shown_errors)
+        return tuple(error for error in self.errors if error not in self.shown_errors)
 
     def _is_shown(self, error: FieldError) -> bool:
         if self.touched is None:
@@ -526,7 +534,7 @@ class DraftPreview:
                 selected = select(
                     (selector,), self.objects, namespace=self.draft.namespace, path=""
                 ).objects
-                kinds = dict.fromkeys(one.kind for one in selected)
+                kinds = dict.fromkeys(hub_object.kind for hub_object in selected)
                 words = f"Selects {counted(len(selected), 'resource')}"
                 more = f": {names_and_more(list(kinds), _MOST_KINDS)}" if kinds else ""
                 hints[row.name] = f"{words}{more}"
@@ -557,8 +565,12 @@ class DraftPreview:
         ]
         if self.draft.namespace and self.saved is None:
             keys.append(NAMESPACE)
-        there = {one.name for one in self.objects if one.key[:2] == _NAMESPACE}
-        named = {format_path(one): at(self.draft.data, one) for one in keys}
+        there = {
+            hub_object.name
+            for hub_object in self.objects
+            if hub_object.key[:2] == _NAMESPACE
+        }
+        named = {format_path(key): at(self.draft.data, key) for key in keys}
         return {
             path: name
             for path, name in named.items()
@@ -589,7 +601,9 @@ class DraftPreview:
                 at(self.draft.data, (*row.keys, key))
                 for key in ("group", "kind", "name")
             )
-            group, kind, typed = (one if isinstance(one, str) else "" for one in values)
+            group, kind, typed = (
+                value if isinstance(value, str) else "" for value in values
+            )
             names[row.keys] = names_among(
                 self.objects, group, kind, typed, namespace=self.draft.namespace
             )

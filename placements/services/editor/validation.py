@@ -338,7 +338,7 @@ def text_for(draft: Draft, person: AnyUser) -> str:
 
 def _without_secrets(text: str) -> str:
     try:
-        documents = [one.data for one in load_documents(text)]
+        documents = [document.data for document in load_documents(text)]
     except InvalidManifest:  # whose values are anywhere
         return HIDDEN if any(word in text.casefold() for word in _OF_SECRETS) else text
     shown = list(map(without_nested_secrets, documents))

@@ -88,7 +88,9 @@ def write_labels(labels: Mapping[str, str]) -> str:
 
 def taints_without_cordon(document: Mapping[str, Any]) -> list[dict[str, str]]:
     """Return the taints that forms show: a cordon has actions of its own."""
-    return [one for one in document["spec"].get("taints") or () if not is_cordon(one)]
+    return [
+        taint for taint in document["spec"].get("taints") or () if not is_cordon(taint)
+    ]
 
 
 def with_cordon(
@@ -153,7 +155,9 @@ def row_context(labels: str, taints: str) -> dict[str, Any]:
 
 def read_documents(text: str | bytes) -> list[Document]:
     """Return the documents of a text and the items of its lists. Raise InvalidManifest, also without any."""
-    documents = [item for one in load_documents(text) for item in items_of(one)]
+    documents = [
+        item for document in load_documents(text) for item in items_of(document)
+    ]
     if not documents:
         raise InvalidManifest.of(
             "", "required", "Empty manifest", "one or more YAML documents"

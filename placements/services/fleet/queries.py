@@ -120,7 +120,7 @@ class Headroom:
 
     @property
     def least(self) -> int | None:
-        return min((one.most - one.skew for one in self.skews), default=None)
+        return min((skew.most - skew.skew for skew in self.skews), default=None)
 
 
 def headroom_of(cycle: Cycle) -> Headroom:
@@ -136,18 +136,20 @@ def headroom_of(cycle: Cycle) -> Headroom:
     candidates, skews = fresh.candidates, list[Skew]()
     if candidates is None:
         return Headroom((), stale, exceeded)
-    for one, groups in zip(candidates.constraints, candidates.groups, strict=True):
+    for constraint, groups in zip(
+        candidates.constraints, candidates.groups, strict=True
+    ):
         counts = groups.count(placed)
-        projected = candidates.strategy.project(one, groups, counts)
+        projected = candidates.strategy.project(constraint, groups, counts)
         if is_limit(
-            one, projected
+            constraint, projected
         ):  # of a soft constraint only where its skew is scored
             skews.append(
                 Skew(
-                    one.topology_key,
+                    constraint.topology_key,
                     imbalance(counts, projected),
-                    one.max_skew,
-                    is_hard(one),
+                    constraint.max_skew,
+                    is_hard(constraint),
                 )
             )
     return Headroom(tuple(skews), stale, exceeded)
@@ -188,7 +190,7 @@ def skews_of(placement: Placement) -> list[Skew]:
     """Return the stored skews of a placement, loaded with `staleness_check`; none of an older decision."""
     if not are_skews_known(placement):
         return []
-    return [Skew(*one) for one in placement.staleness_check.skews]
+    return [Skew(*skew) for skew in placement.staleness_check.skews]
 
 
 def are_skews_known(placement: Placement) -> bool:

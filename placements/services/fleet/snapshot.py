@@ -17,7 +17,9 @@ def fleet_snapshot() -> dict[str, Any]:
     rows = Placement.objects.filter(deleting_since=None).order_by("full_name")
     bindings = {
         row.full_name: [
-            case_of_binding(one) for one in cycle.bindings if not one.is_deleting
+            case_of_binding(binding)
+            for binding in cycle.bindings
+            if not binding.is_deleting
         ]
         for row, cycle in cycles_of(list(rows), view.fleet)
     }

@@ -124,12 +124,12 @@ def compare(placement: Placement, before: str, after: str) -> RevisionComparison
             old.resources.parts.count() + new.resources.parts.count() <= _MOST_PARTS
         )
         contents = (
-            _contents(one, has_content=has_content)
-            for one in (old.resources, new.resources)
+            _contents(snapshot, has_content=has_content)
+            for snapshot in (old.resources, new.resources)
         )
         changes = _resource_changes(*contents)
         same = new.resources.objects_count - sum(
-            one.did != "removed" for one in changes
+            change.did != "removed" for change in changes
         )
         return RevisionComparison(old, new, resources=changes, same_resources=same)
 
@@ -214,9 +214,14 @@ def changes_by_unpinning(
     latest = placement.resource_snapshots.get(is_latest=True)
     has_content = 2 * latest.parts.count() <= _MOST_PARTS
     new: Contents = {}
-    for one in selected:
-        content = sanitise(plain_manifest(one.content)) if has_content else None
-        new[one.api_version, one.kind, one.namespace, one.name] = content
+    for hub_object in selected:
+        content = sanitise(plain_manifest(hub_object.content)) if has_content else None
+        new[
+            hub_object.api_version,
+            hub_object.kind,
+            hub_object.namespace,
+            hub_object.name,
+        ] = content
     return _resource_changes(_contents(latest, has_content=has_content), new)
 
 
@@ -225,7 +230,9 @@ def changed_count(before: ResourceSnapshot, after: ResourceSnapshot) -> int:
 
     def count() -> int:
         has_content = load_contents([before, after])
-        contents = (_contents(one, has_content=has_content) for one in (before, after))
+        contents = (
+            _contents(snapshot, has_content=has_content) for snapshot in (before, after)
+        )
         return sum(1 for _ in _differing(*contents))
 
     key = f"changed-resources/{before.pk}/{after.pk}"

@@ -322,7 +322,7 @@ def _further_numbers(
 
     A decision belongs to the last revision that began before it.
     """
-    starts = [one.at for one in reversed(revisions)]
+    starts = [revision.at for revision in reversed(revisions)]
     changing = (
         placement.decisions.filter(CHANGES_CLUSTERS)
         .order_by("-number")
@@ -330,17 +330,17 @@ def _further_numbers(
     )
     changes = grouped((bisect(starts, at), number) for number, at in changing)
     later = {
-        one.at: [
+        revision.at: [
             number
-            for number in changes.get(bisect(starts, one.at), ())
-            if not one.decision or one.decision.number != number
+            for number in changes.get(bisect(starts, revision.at), ())
+            if not revision.decision or revision.decision.number != number
         ]
-        for one in page
+        for revision in page
     }
     kept = {
-        one.at: next((number for number, at in changing if at < one.at), 0)
-        for one in page
-        if not one.changes_spec and not later[one.at]
+        revision.at: next((number for number, at in changing if at < revision.at), 0)
+        for revision in page
+        if not revision.changes_spec and not later[revision.at]
     }
     return later, kept
 
@@ -352,10 +352,12 @@ def _strategy_in(document: Document) -> Document:
 def revision_titles(placement: Placement) -> dict[str, str]:
     """Return, by their keys, of which revisions policies and resources are: "policy of revisions 2 to 4"."""
     numbers: dict[str, list[int]] = {}
-    for one in revisions_of(placement):
-        numbers.setdefault(one.spec_key, []).append(one.number)
-        if one.resources:
-            numbers.setdefault(f"s{one.resource_number}", []).append(one.number)
+    for revision in revisions_of(placement):
+        numbers.setdefault(revision.spec_key, []).append(revision.number)
+        if revision.resources:
+            numbers.setdefault(f"s{revision.resource_number}", []).append(
+                revision.number
+            )
     titles = {}
     for key, own in numbers.items():
         part = "resources" if key.startswith("s") else "policy"
@@ -386,22 +388,22 @@ def _completed(
     `strategy` and `fields` are those of the oldest, `generation` is that of the newest.
     """
     before = None
-    for _, one in sorted(by_time.items()):
-        one.before = before
+    for _, revision in sorted(by_time.items()):
+        revision.before = before
         if before:
-            one.inherit(before)
-        if one.strategy is None:
-            one.strategy = strategy
-        if one.fields is None:
-            one.fields = fields
-        strategy = one.strategy
-        fields = one.fields
-        before = one
+            revision.inherit(before)
+        if revision.strategy is None:
+            revision.strategy = strategy
+        if revision.fields is None:
+            revision.fields = fields
+        strategy = revision.strategy
+        fields = revision.fields
+        before = revision
     revisions = [by_time[at] for at in sorted(by_time, reverse=True)]
-    for one in revisions:
-        one.number = generation + one.resource_number
-        if one.changes_spec and one.before:
-            generation -= one.changes_since(one.before)
+    for revision in revisions:
+        revision.number = generation + revision.resource_number
+        if revision.changes_spec and revision.before:
+            generation -= revision.changes_since(revision.before)
     return revisions
 
 
@@ -436,8 +438,18 @@ def spec_restores(
     placement: Placement, revisions: Sequence[Revision]
 ) -> dict[datetime, Document]:
     """Return the manifests with policy, number and strategy of revisions that differ from today's."""
-    snapshots = {one.number: one for one in placement.policy_snapshots.all()}
-    latest = next((one for one in snapshots.values() if one.is_latest), None)
+    snapshots = {
+        policy_snapshot.number: policy_snapshot
+        for policy_snapshot in placement.policy_snapshots.all()
+    }
+    latest = next(
+        (
+            policy_snapshot
+            for policy_snapshot in snapshots.values()
+            if policy_snapshot.is_latest
+        ),
+        None,
+    )
     if latest is None:
         return {}
     today = (
@@ -447,17 +459,17 @@ def spec_restores(
         _other_fields(placement.document),
     )
     manifests = {}
-    for one in revisions:
-        if one.policy is None or one.policy not in snapshots:
+    for revision in revisions:
+        if revision.policy is None or revision.policy not in snapshots:
             continue
-        snapshot = snapshots[one.policy]
-        wanted = one.wanted
-        if not one.decision:
+        snapshot = snapshots[revision.policy]
+        wanted = revision.wanted
+        if not revision.decision:
             wanted = wanted or placement.number_of_clusters
-        if (snapshot.content_hash, wanted, one.strategy, one.fields) == today:
+        if (snapshot.content_hash, wanted, revision.strategy, revision.fields) == today:
             continue
         if manifest := manifest_with(placement, snapshot, wanted):
-            manifests[one.at] = one.complete(manifest)
+            manifests[revision.at] = revision.complete(manifest)
     return manifests
 
 

@@ -142,10 +142,10 @@ class DiffRow:
     @property
     def skews(self) -> list[tuple[str, int | None, int | None]]:
         keys = {
-            one.topology_key: None
-            for each in (self.before, self.now)
-            if each
-            for one in each.cycle.policy.topology_spread_constraints
+            constraint.topology_key: None
+            for decision in (self.before, self.now)
+            if decision
+            for constraint in decision.cycle.policy.topology_spread_constraints
         }
         return [(key, _skew(self.before, key), _skew(self.now, key)) for key in keys]
 
@@ -162,7 +162,9 @@ class DiffRow:
                 self.base.manifest, self.before.cycle, hygiene[0], clock=float
             )
         findings = introduced(was.findings, examination.findings)
-        new = (one for one in findings if RULES[one.rule].needs not in OF_FLEET)
+        new = (
+            finding for finding in findings if RULES[finding.rule].needs not in OF_FLEET
+        )
         missing = tuple(
             rule for rule in examination.not_checked if rule not in was.not_checked
         )
@@ -187,10 +189,14 @@ class RevisionImpact:
     @cached_property
     def notes(self) -> list[SourceNote]:
         """Return what was not read: in the head, and in the base alone."""
-        known = {(one.file, one.message) for one in self.head.notes}
+        known = {(note.file, note.message) for note in self.head.notes}
         return [
             *self.head.notes,
-            *(one for one in self.base.notes if (one.file, one.message) not in known),
+            *(
+                note
+                for note in self.base.notes
+                if (note.file, note.message) not in known
+            ),
         ]
 
     @cached_property
@@ -227,7 +233,7 @@ class RevisionImpact:
         if decision is None:
             return []
         names = {
-            str(one.value) for one in items if one.predicate in ("together", "apart")
+            str(item.value) for item in items if item.predicate in ("together", "apart")
         }
         others = {
             name: decisions[name].placed_after if name in decisions else None
@@ -249,7 +255,7 @@ def assertions_of(
 
 def _survived(decision: Decision, items: Sequence[Assertion]) -> dict[str, bool]:
     """Return for each level that assertions name whether the placement survives all of its losses."""
-    values = [one.value for one in items if one.predicate == "survives"]
+    values = [item.value for item in items if item.predicate == "survives"]
     levels = {
         level
         for value in values
@@ -266,7 +272,7 @@ def _survived(decision: Decision, items: Sequence[Assertion]) -> dict[str, bool]
     survives = dict.fromkeys(levels, True)
     for domain in domains_of(fleet, keys, has_clusters=CLUSTER in levels):
         for _, counts in index.counts(fleet, domain.clusters, LossVariant):
-            survives[domain.level] &= not any(one.is_bad for one in counts.values())
+            survives[domain.level] &= not any(count.is_bad for count in counts.values())
     return survives
 
 
@@ -288,11 +294,11 @@ def compare(
     pairs: dict[
         tuple[str, str], tuple[WrittenPlacement | None, WrittenPlacement | None]
     ] = {
-        (renamed.get(name, name), kind): (one, None)
-        for (kind, name), one in base.placements.items()
+        (renamed.get(name, name), kind): (placement, None)
+        for (kind, name), placement in base.placements.items()
     }
-    for (kind, name), one in head.placements.items():
-        pairs[name, kind] = (pairs.get((name, kind), (None, None))[0], one)
+    for (kind, name), placement in head.placements.items():
+        pairs[name, kind] = (pairs.get((name, kind), (None, None))[0], placement)
     is_same_fleet = fleet is not None or base.members == head.members
     hygiene = [
         fleet_examination(one).findings for one in fleets[: 1 if is_same_fleet else 2]
@@ -316,15 +322,17 @@ def compare(
             # The policy snapshot stays where at most the number of clusters differs.
             policies = [
                 (
-                    one.manifest.spec.policy.without_number(),
-                    one.manifest.semantics,
-                    one.manifest.spread_options,
+                    placement.manifest.spec.policy.without_number(),
+                    placement.manifest.semantics,
+                    placement.manifest.spread_options,
                 )
-                for one in (old or new, new)
+                for placement in (old or new, new)
             ]
             is_current = policies[0] == policies[1]
             kept = tuple(
-                one._replace(is_current=is_current) for one in placed if one.is_active
+                binding._replace(is_current=is_current)
+                for binding in placed
+                if binding.is_active
             )
             now = schedule(_cycle(new.manifest, fleets[1], kept))
             fresh = schedule(_cycle(new.manifest, fleets[1], ()))

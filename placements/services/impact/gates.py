@@ -126,7 +126,10 @@ def _check_assertions(
     """
     asserted = assertions_of(row.where, file)
     before = assertions_of(row.base, base_file) if row.base else ()
-    items = (*asserted, *(one for one in before if one not in asserted))
+    items = (
+        *asserted,
+        *(assertion for assertion in before if assertion not in asserted),
+    )
     base_states = [
         result.state for result in impact.assertion_results(row, items, of_base=True)
     ]

@@ -40,13 +40,15 @@ def chart_folders(names: Collection[str]) -> set[str]:
     """Return the folders of the charts that are not part of another one."""
     paths = (PurePosixPath(name) for name in names)
     folders = {path.parent for path in paths if path.name == CHART}
-    return {str(one) for one in folders if not folders.intersection(one.parents)}
+    return {
+        str(folder) for folder in folders if not folders.intersection(folder.parents)
+    }
 
 
 def chart_of(name: str, folders: Collection[str]) -> str:
     """Return the folder of the chart that a file is part of, "" for none."""
     parents = map(str, PurePosixPath(name).parents)
-    return next((one for one in parents if one in folders), "")
+    return next((parent for parent in parents if parent in folders), "")
 
 
 def charts_of(

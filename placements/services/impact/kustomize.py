@@ -74,7 +74,7 @@ class Kustomization:
     def parse(cls, name: str, content: bytes, tree: Collection[str]) -> "Kustomization":
         folder = str(PurePosixPath(name).parent)
         try:
-            data = next((one.data for one in load_documents(content)), None)
+            data = next((document.data for document in load_documents(content)), None)
         except InvalidManifest:
             # What it reads is not known: kustomize may read it nevertheless, and most name files beside it.
             beside = (
@@ -115,18 +115,20 @@ class Kustomizations:
     def roots(self, within: Callable[[str], bool]) -> list[Kustomization]:
         """Return those that no other one uses: they render what the others have."""
         several = {
-            folder: one for folder, one in self.by_folder.items() if within(one.file)
+            folder: kustomization
+            for folder, kustomization in self.by_folder.items()
+            if within(kustomization.file)
         }
         used = {
             path
-            for folder, one in several.items()
-            for path in one.paths
+            for folder, kustomization in several.items()
+            for path in kustomization.paths
             if path != folder
         }
         return [
-            one
-            for folder, one in sorted(several.items())
-            if folder not in used and not one.is_component
+            kustomization
+            for folder, kustomization in sorted(several.items())
+            if folder not in used and not kustomization.is_component
         ]
 
 

@@ -175,7 +175,7 @@ class DiffSide:
     def fleet(self) -> Fleet:
         moment = newest_heartbeat_of(self.members) or _LONG_AGO
         return Fleet(
-            one.cluster(now=moment, strict_health=False) for one in self.members
+            member.cluster(now=moment, strict_health=False) for member in self.members
         )
 
 
@@ -211,7 +211,10 @@ def read_side(
         roots = kustomizations.roots(below)
         sources.update(zip(roots, map(kustomizations.inputs_of, roots), strict=True))
         if render is None:
-            parts = (one.paths for one in kustomizations.by_folder.values())
+            parts = (
+                kustomization.paths
+                for kustomization in kustomizations.by_folder.values()
+            )
             as_written.update(*parts, *sources.values())
             sources = {}
         for root, inputs in sources.items():
@@ -294,17 +297,18 @@ class _Collector:
         """
         placements: dict[tuple[str, str], WrittenPlacement] = {}
         counts = Counter(
-            (one.manifest.kind, one.manifest.full_name) for one, _ in self.placements
+            (placement.manifest.kind, placement.manifest.full_name)
+            for placement, _ in self.placements
         )
-        for one, is_rendered in self.placements:
-            kind, name = one.manifest.kind, one.manifest.full_name
+        for placement, is_rendered in self.placements:
+            kind, name = placement.manifest.kind, placement.manifest.full_name
             if is_rendered and counts[kind, name] > 1:
-                name = f"{name} ({PurePosixPath(one.file).parent})"
+                name = f"{name} ({PurePosixPath(placement.file).parent})"
             if (kind, name) in placements:
                 self.errors.append(
-                    f"{self.source}: {one.file}: {kind} {name} is there twice"
+                    f"{self.source}: {placement.file}: {kind} {name} is there twice"
                 )
-            placements[kind, name] = one
+            placements[kind, name] = placement
         if self.errors:
             raise UnreadableSourceError("\n".join(self.errors))
         return DiffSide(
@@ -322,30 +326,34 @@ class _Collector:
 def _waits(blobs: Collection[ParsedFile]) -> dict[str, timedelta]:
     """Return the timed waits of all stages, by the full name of a placement with a staged update run."""
     strategies = {
-        one.full_name: one.spec.stages for blob in blobs for one in blob.strategies
+        strategy.full_name: strategy.spec.stages
+        for blob in blobs
+        for strategy in blob.strategies
     }
     waits = {}
-    for run in (one for blob in blobs for one in blob.runs):
+    for run in (run for blob in blobs for run in blob.runs):
         stages = strategies.get(
             full_name(run.namespace, run.spec.staged_rollout_strategy_name), ()
         )
         name = full_name(run.namespace, run.spec.placement_name)
-        waits[name] = sum((one.wait for one in stages), timedelta())
+        waits[name] = sum((stage.wait for stage in stages), timedelta())
     return waits
 
 
 def read_files(names: Sequence[str]) -> DiffSide:
     """Return what files and folders have. Raise UnreadableSourceError."""
-    missing = [one for one in names if not Path(one).exists()]
+    missing = [name for name in names if not Path(name).exists()]
     if missing:
         raise UnreadableSourceError(f"{missing[0]}: no such file or folder")
-    paths = [Path(one).resolve() for one in names]
+    paths = [Path(name).resolve() for name in names]
     root = (
         Path.cwd()
-        if all(one.is_relative_to(Path.cwd()) for one in paths)
+        if all(path.is_relative_to(Path.cwd()) for path in paths)
         else Path("/")
     )
-    return read_side(str(root), [str(one) for one in paths], BlobReader(), render=None)
+    return read_side(
+        str(root), [str(path) for path in paths], BlobReader(), render=None
+    )
 
 
 def read_checks_file(source: str) -> bytes | None:
@@ -391,7 +399,7 @@ def _files_of_folder(source: str, paths: Sequence[str]) -> Iterator[SourceFile]:
     root = Path(source)
     tops = [root / path for path in paths] or [root]
     candidates = {
-        each for top in tops for each in ([top] if top.is_file() else top.rglob("*"))
+        path for top in tops for path in ([top] if top.is_file() else top.rglob("*"))
     }
     around = {
         folder for top in tops for folder in top.parents if folder.is_relative_to(root)
@@ -419,8 +427,8 @@ def _files_of_revision(source: str, stack: ExitStack) -> Iterator[SourceFile]:
     _refuse_option(source)
     listing = git("ls-tree", "-r", "-z", "--full-tree", f"{source}^{{tree}}")
     entries = [
-        one.partition("\t")
-        for one in listing.decode(errors="surrogateescape").split("\0")
+        part.partition("\t")
+        for part in listing.decode(errors="surrogateescape").split("\0")
     ]
     charts = chart_folders([name for _, _, name in entries])
     command, pipe = ["git", "cat-file", "--batch"], subprocess.PIPE
@@ -448,7 +456,11 @@ def rendered_paths(source: str, paths: Sequence[str]) -> Iterator[SourceFile]:
             folder = root / path
             if folder.is_dir():
                 name = next(
-                    (one for one in KUSTOMIZATIONS if (folder / one).is_file()),
+                    (
+                        kustomization
+                        for kustomization in KUSTOMIZATIONS
+                        if (folder / kustomization).is_file()
+                    ),
                     KUSTOMIZATIONS[0],
                 )
                 file = (folder / name).relative_to(root).as_posix()
@@ -470,7 +482,7 @@ def _checkout(source: str, stack: ExitStack) -> Path:
         fileobj=io.BytesIO(git("archive", "--format=tar", source))
     ) as archive:
         # Python has filters from 3.11.4 on; git stores no path outside, so only links can lead there.
-        files = [one for one in archive if not (one.issym() or one.islnk())]
+        files = [entry for entry in archive if not (entry.issym() or entry.islnk())]
         has_filters = hasattr(tarfile, "data_filter")
         safe: dict[str, Any] = {"filter": "data"} if has_filters else {"members": files}
         archive.extractall(root, **safe)  # noqa: S202 -- see above
@@ -527,26 +539,30 @@ def _parse(content: bytes) -> ParsedFile:
     named: dict[str, list[tuple[Document, str]]] = {"placements": [], "overrides": []}
     if not _may_be_ours(content):
         return file
-    for one in _documents(content, file):
-        kind = PLACEMENT_KIND if is_ocm_placement(one.data) else kind_of(one.data)
+    for document in _documents(content, file):
+        kind = (
+            PLACEMENT_KIND
+            if is_ocm_placement(document.data)
+            else kind_of(document.data)
+        )
         if kind not in _KINDS:
             continue
         noun, parse = _KINDS[kind]
         try:
-            getattr(file, noun).append(parse(one.data))
+            getattr(file, noun).append(parse(document.data))
         except InvalidManifest as invalid:
-            if "{{" in str(one.data):
-                [line] = lines_of([(one, "metadata.name")])
+            if "{{" in str(document.data):
+                [line] = lines_of([(document, "metadata.name")])
                 file.notes.append(
                     (line or 1, f"not read: {kind} is a template: {invalid.errors[0]}")
                 )
                 continue
-            errors += [(one, error) for error in invalid.errors]
+            errors += [(document, error) for error in invalid.errors]
         else:
             if noun in named:
-                named[noun].append((one, "metadata.name"))
-            file.member_documents += [one] if noun == "members" else []
-    file.placement_documents = [one.data for one, _ in named["placements"]]
+                named[noun].append((document, "metadata.name"))
+            file.member_documents += [document] if noun == "members" else []
+    file.placement_documents = [document.data for document, _ in named["placements"]]
     file.lines = [line or 1 for line in lines_of(named["placements"])]
     file.override_lines = [line or 1 for line in lines_of(named["overrides"])]
     file.errors = attach_lines(errors)
@@ -559,7 +575,9 @@ def _documents(content: bytes, file: ParsedFile) -> list[Document]:
     What names none of our kinds is passed over, the rest is a note.
     """
     try:
-        return [item for one in load_documents(content) for item in items_of(one)]
+        return [
+            item for document in load_documents(content) for item in items_of(document)
+        ]
     except InvalidManifest:
         text = content.decode(errors="replace")
     documents: list[Document] = []
@@ -573,8 +591,8 @@ def _documents(content: bytes, file: ParsedFile) -> list[Document]:
             # Empty lines before it keep the numbers of its lines.
             documents += [
                 item
-                for one in load_documents("\n" * before + part)
-                for item in items_of(one)
+                for document in load_documents("\n" * before + part)
+                for item in items_of(document)
             ]
         except InvalidManifest as invalid:
             error = invalid.errors[0]

@@ -124,7 +124,11 @@ def evaluable(
     bindings are read: it may have thousands of others.
     """
     is_moving = FleetChange.objects.exists()
-    kept = [one.pk for one in placements if not is_moving and keeps_others(one)]
+    kept = [
+        placement.pk
+        for placement in placements
+        if not is_moving and keeps_others(placement)
+    ]
     part = change.part
     where = ~Q(placement__in=kept) | Q(cluster_name__in=part.names)
     for placement, cycle in cycles_of(placements, change.before, where=where):
@@ -226,7 +230,7 @@ def _losses(
         facts = facts_of(placement, cycle)
         before, rows = known.get(placement.pk, (None, {}))
         if before != facts:
-            every = {one.variant: loss(facts, one) for one in changes}
+            every = {change.variant: loss(facts, change) for change in changes}
             rows = {
                 variant: row.with_message(loss_message(row))
                 for variant, row in every.items()

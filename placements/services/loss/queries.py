@@ -71,12 +71,12 @@ def loss_advice() -> dict[str, str] | None:
     if not MemberCluster.objects.filter(joined_at__lte=report.completed_at).exists():
         return None
     levels = worst_by_level(report.totals, report.variants[-1])
-    bad = [one for one in levels[:MOST_LEVELS] if one.is_bad]
+    bad = [level for level in levels[:MOST_LEVELS] if level.is_bad]
     if not bad:
         return None
     worst, *others = bad
     age = age_of(report)
-    details = " ".join(one.sentence for one in others)
+    details = " ".join(other.sentence for other in others)
     if age.is_other_fleet:
         details = "Computed for an earlier version of the fleet."
     elif age.changed:
@@ -215,5 +215,7 @@ def is_outdated(placement: Any) -> bool:
 
 def levels_in(placements: Iterable[Placement]) -> list[str]:
     """Return the levels of the report of these placements, which were read with it."""
-    reports = (one.report for one in map(resilience_in, placements) if one)
-    return next((list(one.totals) for one in reports), [])
+    reports = (
+        placement.report for placement in map(resilience_in, placements) if placement
+    )
+    return next((list(report.totals) for report in reports), [])

@@ -82,19 +82,19 @@ def _input_errors(
     fleet: Fleet, keys: Sequence[str], variants: Sequence[str]
 ) -> Iterator[FieldError]:
     allowed = list(map(str, LossVariant))
-    for at, one in enumerate(variants):
-        if one not in allowed:
-            message = f"Unsupported value: {one[:63]!r}"
+    for at, variant in enumerate(variants):
+        if variant not in allowed:
+            message = f"Unsupported value: {variant[:63]!r}"
             yield FieldError(
                 f"variants[{at}]", "not-one-of", message, ", ".join(allowed)
             )
-    for at, one in enumerate(keys):
-        domains = len(fleet.label(pair_key(one) or one).values)
+    for at, key in enumerate(keys):
+        domains = len(fleet.label(pair_key(key) or key).values)
         if not domains:
-            message = f"Invalid value: {one[:63]!r}: no cluster has this label"
+            message = f"Invalid value: {key[:63]!r}: no cluster has this label"
             yield FieldError(f"keys[{at}]", "unsatisfiable", message)
-        elif pair_key(one) and domains > MOST_PAIRED:
-            message = f"Too many: {pair_key(one)[:63]!r} has {domains} domains"
+        elif pair_key(key) and domains > MOST_PAIRED:
+            message = f"Too many: {pair_key(key)[:63]!r} has {domains} domains"
             most = f"at most {MOST_PAIRED} for pairs"
             yield FieldError(f"keys[{at}]", "too-many", message, most)
     if len(keys) > MOST_KEYS:
@@ -123,7 +123,11 @@ def start_report(
     kinds = [one for one in map(str, LossVariant) if one in variants or not variants]
     open_reports = ResilienceReport.objects.filter(evaluate_at__isnull=False)
     row = next(
-        (one for one in open_reports if (one.keys, one.variants) == (levels, kinds)),
+        (
+            report
+            for report in open_reports
+            if (report.keys, report.variants) == (levels, kinds)
+        ),
         None,
     )
     seconds = PIECE
@@ -242,13 +246,15 @@ def _evaluate(row: ResilienceReport, *, now: datetime, seconds: float) -> None:
             )
             if not mine.update(done=row.done + len(chunk), evaluate_at=now + LEASE):
                 return  # another worker was quicker
-            sizes = {(one.level, one.value): len(one.clusters) for one in chunk}
+            sizes = {
+                (domain.level, domain.value): len(domain.clusters) for domain in chunk
+            }
             rows = [
                 _loss(row, *key, sizes[key[:2]], cells)
                 for key, cells in by_loss.items()
             ]
             ResilienceLoss.objects.bulk_create(
-                [one for one in rows if one], batch_size=200
+                [loss for loss in rows if loss], batch_size=200
             )
         row.done += len(chunk)
         if perf_counter() > until:
@@ -289,10 +295,13 @@ def _subjects(
         rows.filter(decisions_made__gt=0).order_by("pk")
     )  # cycles read their documents
     subjects = {
-        one.pk: facts_of(one, cycle) for one, cycle in cycles_of(placements, fleet)
+        placement.pk: facts_of(placement, cycle)
+        for placement, cycle in cycles_of(placements, fleet)
     }
     return subjects, {
-        one.pk: one.decisions_made for one in placements if one.pk in subjects
+        placement.pk: placement.decisions_made
+        for placement in placements
+        if placement.pk in subjects
     }
 
 
@@ -308,7 +317,11 @@ def _cells(
         for variant, cells in placed.counts(
             fleet, loss.clusters, map(LossVariant, variants)
         ):
-            worse = {key: one for key, one in cells.items() if one.lost or one.is_bad}
+            worse = {
+                key: counts
+                for key, counts in cells.items()
+                if counts.lost or counts.is_bad
+            }
             by_loss[loss.level, loss.value, variant] = (
                 worse if loss.level == CLUSTER else cells
             )
@@ -325,10 +338,10 @@ def _loss(
 ) -> ResilienceLoss | None:
     if level == CLUSTER and not cells:
         return None
-    flags = [(one.is_unfulfilled + 2 * one.is_empty) for one in cells.values()]
+    flags = [(cell.is_unfulfilled + 2 * cell.is_empty) for cell in cells.values()]
     rows = [
-        (key, one.kept, one.moved, one.lost, flag, one.skew)
-        for (key, one), flag in zip(cells.items(), flags, strict=True)
+        (key, counts.kept, counts.moved, counts.lost, flag, counts.skew)
+        for (key, counts), flag in zip(cells.items(), flags, strict=True)
     ]
     return ResilienceLoss(
         report=report,
@@ -337,10 +350,10 @@ def _loss(
         variant=variant,
         clusters_count=size,
         placements_count=len(cells),
-        lost=sum(one.lost for one in cells.values()),
-        moved=sum(one.moved for one in cells.values()),
-        unfulfilled=sum(one.is_unfulfilled for one in cells.values()),
-        empty=sum(one.is_empty for one in cells.values()),
+        lost=sum(cell.lost for cell in cells.values()),
+        moved=sum(cell.moved for cell in cells.values()),
+        unfulfilled=sum(cell.is_unfulfilled for cell in cells.values()),
+        empty=sum(cell.is_empty for cell in cells.values()),
         cells=zlib.compress(np.array(rows, dtype=_CELL).tobytes()),
     )
 
@@ -360,7 +373,7 @@ def cells_of(row: ResilienceLoss) -> dict[int, LossCounts]:
 def _totals(row: ResilienceReport) -> dict[str, Any]:
     """Return by level and variant the worst counts, each with the domain that has it."""
     totals: dict[str, Any] = {
-        level: {one: {} for one in row.variants} for level in levels_of(row)
+        level: {variant: {} for variant in row.variants} for level in levels_of(row)
     }
     columns = ("level", "value", "variant", "unfulfilled", "empty", "lost")
     for level, value, variant, *numbers in row.losses.order_by("pk").values_list(
@@ -401,7 +414,8 @@ def _write_placements(
     for part in batched(list(counts)):
         there |= set(Placement.objects.filter(pk__in=part).values_list("pk", flat=True))
     PlacementResilience.objects.bulk_create(
-        [one for one in rows if one.placement_id in there], batch_size=500
+        [resilience for resilience in rows if resilience.placement_id in there],
+        batch_size=500,
     )
 
 
@@ -425,9 +439,9 @@ def update_changed(row: ResilienceReport, *, now: datetime) -> int:
         return 0
     subjects, counts = _subjects(changed_placements(), view.fleet)
     losses = domains_of(view.fleet, row.keys, has_clusters=row.has_clusters)
-    sizes = {(one.level, one.value): len(one.clusters) for one in losses}
+    sizes = {(loss.level, loss.value): len(loss.clusters) for loss in losses}
     by_loss = _cells(losses, PlacementIndex(subjects), view.fleet, row.variants)
-    before = {(one.level, one.value, one.variant): one for one in row.losses.all()}
+    before = {(loss.level, loss.value, loss.variant): loss for loss in row.losses.all()}
     there = set(valid_placements().values_list("pk", flat=True)) - counts.keys()
     with transaction.atomic():
         for key, cells in by_loss.items():

@@ -74,14 +74,18 @@ def _problems_with_causes(*, now: datetime) -> list[tuple[Problem, list[Problem]
         observing = FleetState.objects.filter(observing_since__lt=now - LONGEST_SILENCE)
         hubs = set(observing.values_list("hub_id", flat=True))
     problems = list(rows.select_related("hub").order_by("pk"))
-    by_key = {(one.hub_id, one.key): one for one in problems if one.ended_at is None}
+    by_key = {
+        (problem.hub_id, problem.key): problem
+        for problem in problems
+        if problem.ended_at is None
+    }
     found = []
     for problem in problems:
         keys = [(problem.hub_id, key) for key in problem.causes]
         causes = [by_key[key] for key in keys if key in by_key]
         is_brief = all(
-            one.reason == LATE and now - one.since < SHORT_SILENCE
-            for one in causes or [problem]
+            cause.reason == LATE and now - cause.since < SHORT_SILENCE
+            for cause in causes or [problem]
         )
         is_restart = problem.reason == NOT_OBSERVED and problem.hub_id not in hubs
         if not is_brief and not is_restart:
@@ -122,21 +126,27 @@ def make_messages(*, now: datetime) -> int:
     deliveries: dict[tuple[int, int], dict[str, NotificationDelivery]] = defaultdict(
         dict
     )
-    for one in NotificationDelivery.objects.filter(
+    for delivery in NotificationDelivery.objects.filter(
         problem__in=[problem for problem, _ in problems]
     ).defer("body"):
-        if one.rule_id and one.problem_id:
-            deliveries[one.rule_id, one.problem_id][one.idempotence_key] = one
+        if delivery.rule_id and delivery.problem_id:
+            deliveries[delivery.rule_id, delivery.problem_id][
+                delivery.idempotence_key
+            ] = delivery
     messages: list[_Message] = []
     canceled: list[int] = []
     for rule, (problem, causes) in product(rules, problems):
-        if not matches(rule, problem) or any(one.kind in rule.events for one in causes):
+        if not matches(rule, problem) or any(
+            cause.kind in rule.events for cause in causes
+        ):
             continue
         before = deliveries[rule.pk, problem.pk]
         messages += _messages_of(rule, problem, before, now=now)
         if problem.ended_at is not None:
             canceled += [
-                one.pk for one in before.values() if one.state == State.PENDING
+                delivery.pk
+                for delivery in before.values()
+                if delivery.state == State.PENDING
             ]
     with transaction.atomic():
         # What ended before it was sent is not worth a message; nor is that it ended.
@@ -147,7 +157,7 @@ def make_messages(*, now: datetime) -> int:
         NotificationDelivery.objects.bulk_create(
             rows_made, batch_size=500, ignore_conflicts=True
         )
-    return sum(one.state == State.PENDING for one in rows_made)
+    return sum(delivery.state == State.PENDING for delivery in rows_made)
 
 
 def _messages_of(
@@ -180,29 +190,30 @@ def _deliveries(
 ) -> list[NotificationDelivery]:
     """Return the rows of messages; of many of one rule, kind and event the first has them all."""
     groups = grouped(
-        ((one.rule.pk, one.kind, one.problem.kind), one) for one in messages
+        ((message.rule.pk, message.kind, message.problem.kind), message)
+        for message in messages
     )
     rows = []
     for group in groups.values():
         is_grouped = len(group) > MOST_SINGLE
-        for number, one in enumerate(group):
+        for number, message in enumerate(group):
             problems = (
                 [each.problem for each in group]
                 if is_grouped and not number
-                else [one.problem]
+                else [message.problem]
             )
-            title, body = message_text(one.kind, problems)
+            title, body = message_text(message.kind, problems)
             rows.append(
                 NotificationDelivery(
-                    channel_id=one.rule.channel_id,
-                    rule=one.rule,
-                    problem=one.problem,
-                    kind=one.kind,
-                    idempotence_key=one.key,
+                    channel_id=message.rule.channel_id,
+                    rule=message.rule,
+                    problem=message.problem,
+                    kind=message.kind,
+                    idempotence_key=message.key,
                     title=title,
                     body=body,
                     state=State.GROUPED if is_grouped and number else State.PENDING,
-                    due_at=quiet_until(one.rule, now) or now,
+                    due_at=quiet_until(message.rule, now) or now,
                     created_at=now,
                 )
             )
@@ -217,7 +228,7 @@ def message_text(kind: str, problems: Sequence[Problem]) -> tuple[str, str]:
         Kind(kind), ""
     )
     names = first.name if len(problems) == 1 else counted(len(problems), "problem")
-    lines = [_problem_text(one) for one in problems[:_MOST_LINES]]
+    lines = [_problem_text(problem) for problem in problems[:_MOST_LINES]]
     if len(problems) > _MOST_LINES:
         lines.append(f"{len(problems) - _MOST_LINES} more: {settings.PUBLIC_URL}/")
     return f"{prefix}{words}: {names}"[:200], "\n\n".join(lines)

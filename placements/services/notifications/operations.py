@@ -233,7 +233,7 @@ class RuleInput:
     is_enabled: bool = True
 
     def event_errors(self) -> list[FieldError]:
-        unknown = [one for one in self.events if one not in NOTIFIED]
+        unknown = [event for event in self.events if event not in NOTIFIED]
         if self.events and not unknown:
             return []
         message = (
@@ -417,7 +417,7 @@ def preview(rule: NotificationRule, *, now: datetime) -> tuple[list[Problem], in
         label_value=rule.label_value,
         active_since=since,
     )
-    problems = [one for one in rows[:5000] if matches(earlier, one)]
+    problems = [row for row in rows[:5000] if matches(earlier, row)]
     return problems[:MOST_PREVIEWED], len(problems)
 
 

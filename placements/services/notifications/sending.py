@@ -166,7 +166,7 @@ def send_email(message: Message, recipients: str) -> None:
     """Send a message by the mail server of the console, which its operator chose. Raise NotDeliveredError."""
     if not settings.EMAIL_HOST:
         raise NotDeliveredError("FLEETUI_MAIL_SERVER is not set")
-    to = [one.strip() for one in recipients.split(",")]
+    to = [part.strip() for part in recipients.split(",")]
     subject = " ".join(f"FleetUI: {message.title}".split())
     try:
         send_mail(subject, message.body, settings.DEFAULT_FROM_EMAIL, to)

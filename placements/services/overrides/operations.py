@@ -93,7 +93,8 @@ def save_override(
         return SaveResult(current, OperationResult.UNCHANGED, warnings)
     spec = manifest.spec
     keys: list[TargetKey] = [
-        (namespace, one.group, one.version, one.kind, one.name) for one in spec.selected
+        (namespace, resource.group, resource.version, resource.kind, resource.name)
+        for resource in spec.selected
     ]
     targets = {f"spec.{spec.SELECTORS}[{at}]": key for at, key in enumerate(keys)}
     check_override(by, manifest)

@@ -60,7 +60,9 @@ def applying_to(placement: str, target: ResourceSnapshot | None) -> Applying:
         objects=list(_identified(target.identities)),
     )
     return {
-        cluster: tuple(rows[one.override.kind, one.full_name] for one in several)
+        cluster: tuple(
+            rows[content.override.kind, content.full_name] for content in several
+        )
         for cluster, several in by_cluster.items()
     }
 
@@ -68,10 +70,18 @@ def applying_to(placement: str, target: ResourceSnapshot | None) -> Applying:
 def target_keys(identities: Iterable[Sequence[str]]) -> frozenset[TargetKey]:
     """Return what an override may name to concern these resources: themselves, or their namespaces."""
     keys: set[TargetKey] = set()
-    for one in _identified(identities):
-        keys.add((one.namespace, one.group, one.version, one.kind, one.name))
-        if one.namespace:
-            keys.add(("", "", "v1", "Namespace", one.namespace))
+    for hub_object in _identified(identities):
+        keys.add(
+            (
+                hub_object.namespace,
+                hub_object.group,
+                hub_object.version,
+                hub_object.kind,
+                hub_object.name,
+            )
+        )
+        if hub_object.namespace:
+            keys.add(("", "", "v1", "Namespace", hub_object.namespace))
     return frozenset(keys)
 
 
@@ -126,7 +136,7 @@ def overridden(
     result = override(map(HubObject.of, manifests), snapshots, cluster)
     if isinstance(result, OverrideFailed):
         return result
-    return tuple(one.content for one in result.objects)
+    return tuple(hub_object.content for hub_object in result.objects)
 
 
 MOST_NAMES = 20
@@ -152,9 +162,12 @@ class RuleEffect:
         selector = "No clusters"
         if rule.cluster_selector is not None:
             terms = rule.cluster_selector.cluster_selector_terms
-            words = " or ".join(label_words(one.label_selector) for one in terms)
+            words = " or ".join(label_words(term.label_selector) for term in terms)
             selector = words or "All clusters"
-        patches = tuple(f"{one.op} {one.path}" for one in rule.json_patch_overrides)
+        patches = tuple(
+            f"{json_patch_override.op} {json_patch_override.path}"
+            for json_patch_override in rule.json_patch_overrides
+        )
         return cls(
             selector, str(rule.override_type), patches, names[:MOST_NAMES], len(names)
         )
@@ -178,14 +191,15 @@ def overrides_matching(*, text: str = "", placement: str = "") -> QuerySet[Overr
 
 def effects_of(row: Override) -> OverrideEffects:
     spec = OVERRIDE_PARSERS[row.kind](row.document).spec
-    rules = tuple(RuleEffect.of(one) for one in spec.policy.override_rules)
+    rules = tuple(RuleEffect.of(rule) for rule in spec.policy.override_rules)
     same = OverrideSnapshot.objects.filter(
         kind=row.kind, namespace=row.namespace, override_name=row.name
     )
     return OverrideEffects(
         row,
         tuple(
-            f"{one.kind} {full_name(row.namespace, one.name)}" for one in spec.selected
+            f"{resource.kind} {full_name(row.namespace, resource.name)}"
+            for resource in spec.selected
         ),
         rules,
         tuple(same.defer("document").order_by("-number")),

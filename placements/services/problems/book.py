@@ -102,7 +102,9 @@ def of_placements(
         return
     where = _where(placements, now=now)
     decisions = latest_decisions(
-        [one for one in placements if one.is_unfulfilled][:_MOST_REASONS]
+        [placement for placement in placements if placement.is_unfulfilled][
+            :_MOST_REASONS
+        ]
     )
     problems = []
     for placement in placements:
@@ -135,12 +137,12 @@ def _of_needed_run(placement: Any, health: PlacementHealth) -> ProblemFacts:
 
 def _of_workloads(places: Iterable[_Where]) -> Iterator[ProblemFacts]:
     """Yield the clusters that are the only ready ones on which several placements fail."""
-    alone = (one for one in places if len(one.failing) == 1)
-    by_cluster = grouped((one.failing[0], one) for one in alone)
+    alone = (place for place in places if len(place.failing) == 1)
+    by_cluster = grouped((where.failing[0], where) for where in alone)
     for name, several in by_cluster.items():
         if len(several) == 1:
             continue
-        has_failed = any(one.failed for one in several)
+        has_failed = any(where.failed for where in several)
         level = ProblemLevel.FAILED if has_failed else ProblemLevel.ATTENTION
         words = "failed" if has_failed else "not available"
         yield ProblemFacts(
@@ -152,7 +154,7 @@ def _of_workloads(places: Iterable[_Where]) -> Iterator[ProblemFacts]:
             f"Workloads {words} in {counted(len(several), 'placement')}. These placements work on their"
             " other ready clusters.",
             page("cluster", name),
-            min((one.since for one in several if one.since), default=None),
+            min((where.since for where in several if where.since), default=None),
             "workloads",
         )
 
@@ -331,7 +333,9 @@ def problems_with(
 ) -> list[ProblemFacts]:
     """Return what is wrong with the hub in scope as its rows are now; `healths` are of its placements."""
     found = [problem for source in SOURCES for problem in source(now)]
-    failed = {one.placement for one in found if one.kind == ProblemKind.ROLLOUT_FAILED}
+    failed = {
+        facts.placement for facts in found if facts.kind == ProblemKind.ROLLOUT_FAILED
+    }
     return with_causes([*found, *of_placements(healths, failed=failed, now=now)])
 
 
@@ -382,7 +386,9 @@ def compare(*, now: datetime, book: ProblemBook | None = None) -> list[ProblemFa
     healths = list(all_healths(now=now))
     found = problems_with(healths, now=now)
     with suppress(OperationalError), unnoticed(), transaction.atomic():
-        messages = {one.placement: one.message for one in found if one.kind in _STATUS}
+        messages = {
+            facts.placement: facts.message for facts in found if facts.kind in _STATUS
+        }
         has_changed = _save_statuses(healths, messages, now=now)
         has_changed |= _save_problems(hub, found, now=now)
         namespaces = sorted({placement.namespace for placement, _ in healths} - {""})
@@ -390,8 +396,8 @@ def compare(*, now: datetime, book: ProblemBook | None = None) -> list[ProblemFa
             **count_in_all(),
             "namespaces": namespaces[:MOST_NAMESPACES],
             "inbox": sum(
-                section_of(one) is not AttentionSection.ADVICE
-                for one in root_causes(found)
+                section_of(cause) is not AttentionSection.ADVICE
+                for cause in root_causes(found)
             ),
         }
         values = {"compared_at": now, "totals": totals}
@@ -488,9 +494,9 @@ def _status_events(
     placement keeps two comparisons at once from doing so. A live hub has its own events.
     """
     keys = [
-        one.pk
-        for one in changed
-        if one.health_level in _SEVERITIES and not one.is_mirrored
+        placement.pk
+        for placement in changed
+        if placement.health_level in _SEVERITIES and not placement.is_mirrored
     ]
     if not keys:
         return
@@ -520,9 +526,9 @@ def _status_events(
 def _save_problems(hub: int, found: Sequence[ProblemFacts], *, now: datetime) -> bool:
     """Save the problems that have changed; return whether there are any."""
     known = {row.key: row for row in Problem.objects.filter(hub=hub, ended_at=None)}
-    by_key = {one.key[:400]: Problem.of(one, hub=hub, now=now) for one in found}
+    by_key = {facts.key[:400]: Problem.of(facts, hub=hub, now=now) for facts in found}
     # Of these kinds there may be more than were read: none of them counts as ended.
-    counts = Counter(one.kind for one in found)
+    counts = Counter(facts.kind for facts in found)
     capped = {kind for kind, count in counts.items() if count >= MOST}
     new = [row for key, row in by_key.items() if key not in known]
     pairs = [(row, by_key[key]) for key, row in known.items() if key in by_key]
@@ -543,9 +549,9 @@ def _save_problems(hub: int, found: Sequence[ProblemFacts], *, now: datetime) ->
 
 def _save_workloads(found: Iterable[ProblemFacts]) -> None:
     failing = {
-        one.name: one.message[:200]
-        for one in found
-        if one.kind == ProblemKind.CLUSTER_WORKLOADS
+        facts.name: facts.message[:200]
+        for facts in found
+        if facts.kind == ProblemKind.CLUSTER_WORKLOADS
     }
     rows = MemberCluster.objects.exclude(workloads_problem="")
     shown = dict(rows.values_list("name", "workloads_problem"))

@@ -102,9 +102,9 @@ def _by_reason(problems: Sequence[ProblemFacts]) -> list[ProblemFacts]:
     """Return the problems with one for all clusters in a state that several are in."""
     states = (ProblemKind.CLUSTER_NOT_READY, ProblemKind.CLUSTER_LEAVING)
     groups = grouped(
-        (one.reason if one.reason in _GROUPS else _NOT_READY, one)
-        for one in problems
-        if one.kind in states and one.reason != sources.NO_RESPONSE
+        (problem.reason if problem.reason in _GROUPS else _NOT_READY, problem)
+        for problem in problems
+        if problem.kind in states and problem.reason != sources.NO_RESPONSE
     )
     large = {
         state: several
@@ -112,28 +112,30 @@ def _by_reason(problems: Sequence[ProblemFacts]) -> list[ProblemFacts]:
         if len(several) >= GROUPED_FROM
     }
     keys = {
-        one.key: f"{_GROUP}{state}"
+        facts.key: f"{_GROUP}{state}"
         for state, several in large.items()
-        for one in several
+        for facts in several
     }
     found = [_group_of(state, several) for state, several in large.items()]
-    for one in problems:
-        if one.key not in keys:
-            causes = tuple(dict.fromkeys(keys.get(key, key) for key in one.causes))
-            found.append(replace(one, causes=causes))
+    for problem in problems:
+        if problem.key not in keys:
+            causes = tuple(dict.fromkeys(keys.get(key, key) for key in problem.causes))
+            found.append(replace(problem, causes=causes))
     return found
 
 
 def _group_of(state: str, problems: Sequence[ProblemFacts]) -> ProblemFacts:
     words, query = "not ready", "state=not-eligible&order=-verdict_since"
-    common = set.intersection(*(set(one.labels.items()) for one in problems))
+    common = set.intersection(*(set(problem.labels.items()) for problem in problems))
     if state in _GROUPS:
         words, why, query = _GROUPS[state]
-        message = f"{why}: {names_and_more([one.name for one in problems], _NAMES)}"
+        message = (
+            f"{why}: {names_and_more([problem.name for problem in problems], _NAMES)}"
+        )
     else:
         names = grouped(
-            (ELIGIBILITY_WORDS[EligibilityKind(one.reason)], one.name)
-            for one in problems
+            (ELIGIBILITY_WORDS[EligibilityKind(problem.reason)], problem.name)
+            for problem in problems
         )
         message = " · ".join(
             f"{why}: {names_and_more(several, _NAMES)}"
@@ -145,7 +147,9 @@ def _group_of(state: str, problems: Sequence[ProblemFacts]) -> ProblemFacts:
         name=f"{counted(len(problems), 'cluster')} {words}",
         message=f"{message}.",
         path=f"/clusters/?{query}",
-        since=min((one.since for one in problems if one.since), default=None),
+        since=min(
+            (problem.since for problem in problems if problem.since), default=None
+        ),
         causes=(),
         labels=dict(common),
     )
@@ -154,11 +158,11 @@ def _group_of(state: str, problems: Sequence[ProblemFacts]) -> ProblemFacts:
 def _without_cordoned(problems: Sequence[ProblemFacts]) -> list[ProblemFacts]:
     """Return the problems with one for all placements that are outdated because clusters are cordoned."""
     outdated = [
-        one
-        for one in problems
-        if one.kind == ProblemKind.PLACEMENT_OUTDATED
-        and one.reason == CORDONED
-        and not one.causes
+        problem
+        for problem in problems
+        if problem.kind == ProblemKind.PLACEMENT_OUTDATED
+        and problem.reason == CORDONED
+        and not problem.causes
     ]
     if not outdated:
         return list(problems)
@@ -174,6 +178,7 @@ def _without_cordoned(problems: Sequence[ProblemFacts]) -> list[ProblemFacts]:
         labels={},
     )
     others = [
-        replace(one, causes=(key,)) if one in outdated else one for one in problems
+        replace(problem, causes=(key,)) if problem in outdated else problem
+        for problem in problems
     ]
     return [cause, *others]

@@ -127,8 +127,8 @@ def of_clusters(now: datetime) -> Iterator[ProblemFacts]:
     counts = silent.values("cluster_name").annotate(
         count=Count("pk"), since=Min("phase_changed_at")
     )
-    for each in counts.order_by("cluster_name")[:MOST]:
-        name = each["cluster_name"]
+    for count in counts.order_by("cluster_name")[:MOST]:
+        name = count["cluster_name"]
         if name not in names:
             yield ProblemFacts(
                 ProblemKind.CLUSTER_NOT_READY,
@@ -136,9 +136,9 @@ def of_clusters(now: datetime) -> Iterator[ProblemFacts]:
                 Noun.CLUSTER,
                 name,
                 ProblemLevel.ATTENTION,
-                f"Not responding to the calls of {counted(each['count'], 'placement')}. Retrying.",
+                f"Not responding to the calls of {counted(count['count'], 'placement')}. Retrying.",
                 page("cluster", name),
-                each["since"],
+                count["since"],
                 NO_RESPONSE,
             )
 
@@ -223,10 +223,14 @@ def of_rollouts(_now: datetime) -> Iterator[ProblemFacts]:
         away = away_sentence(result)
         may_be_causes = (BlockReason.UNREACHABLE, BlockReason.NOT_AVAILABLE)
         clusters = [
-            one.cluster for one in result.blocked if one.reason in may_be_causes
+            cluster.cluster
+            for cluster in result.blocked
+            if cluster.reason in may_be_causes
         ]
         if result.phase is RunPhase.HALTED:
-            stalled = [one for one in result.blocked if one.reason not in _NO_STALL]
+            stalled = [
+                cluster for cluster in result.blocked if cluster.reason not in _NO_STALL
+            ]
             if not stalled:
                 continue
             late = away_sentence(result, BlockReason.NOT_AVAILABLE)
@@ -249,7 +253,7 @@ def of_rollouts(_now: datetime) -> Iterator[ProblemFacts]:
             Noun.ROLLOUT,
             name,
             ProblemLevel.ATTENTION,
-            " ".join(one for one in sentences if one),
+            " ".join(sentence for sentence in sentences if sentence),
             page("rollout", run.placement_name, run.number),
             placement=run.placement_name,
             clusters=tuple(clusters),
@@ -264,9 +268,9 @@ def of_staged_runs(rows: QuerySet[StagedRun]) -> Iterator[ProblemFacts]:
         waits, late = run.sync_result.get("waits", ()), run.sync_result.get("stuck")
         names = [
             name
-            for one in waits
-            if one["reason"] == WaitReason.UNREACHABLE
-            for name in one["names"]
+            for wait in waits
+            if wait["reason"] == WaitReason.UNREACHABLE
+            for name in wait["names"]
         ]
         kind, level = ProblemKind.ROLLOUT_STALLED, ProblemLevel.ATTENTION
         if run.status == RunStatus.FAILED:
@@ -321,26 +325,26 @@ def of_removals(_now: datetime) -> Iterator[ProblemFacts]:
     """Yield the removals that wait for a person, with the labels of the placement, if there is one."""
     rows = waiting_removals(most=MOST)
     known = (
-        Placement.objects.filter(full_name__in={one.placement_name for one in rows})
+        Placement.objects.filter(full_name__in={row.placement_name for row in rows})
         if rows
         else ()
     )
-    labels = {one.full_name: labels_in(one.document) for one in known}
-    for one in rows:
-        message = f"Removal of {one.placement_name} waits: {one.reason}"
-        if one.is_orphan:
-            message = f"The removal of {one.placement_name} waits for a confirmation: {one.reason}"
+    labels = {placement.full_name: labels_in(placement.document) for placement in known}
+    for row in rows:
+        message = f"Removal of {row.placement_name} waits: {row.reason}"
+        if row.is_orphan:
+            message = f"The removal of {row.placement_name} waits for a confirmation: {row.reason}"
         yield ProblemFacts(
             ProblemKind.REMOVAL_WAITS,
-            f"{ProblemKind.REMOVAL_WAITS}/{one.cluster_name}/{one.placement_name}",
+            f"{ProblemKind.REMOVAL_WAITS}/{row.cluster_name}/{row.placement_name}",
             Noun.REMOVALS,
-            one.cluster_name,
+            row.cluster_name,
             ProblemLevel.ATTENTION,
             message,
-            page("cluster-removals", one.cluster_name),
-            one.since,
-            placement=one.placement_name,
-            labels=labels.get(one.placement_name, {}),
+            page("cluster-removals", row.cluster_name),
+            row.since,
+            placement=row.placement_name,
+            labels=labels.get(row.placement_name, {}),
         )
 
 
@@ -391,29 +395,29 @@ def of_drift(_now: datetime) -> Iterator[ProblemFacts]:
         .order_by("name")[:MOST]
     )
     found = (
-        Placement.objects.filter(pk__in=[one["placement"] for one in groups])
+        Placement.objects.filter(pk__in=[group["placement"] for group in groups])
         if groups
         else ()
     )
-    labels = {one.pk: labels_in(one.document) for one in found}
-    for one in groups:
-        numbers = {"drift": one["drifted"], "differences": one["diffed"]}
+    labels = {placement.pk: labels_in(placement.document) for placement in found}
+    for group in groups:
+        numbers = {"drift": group["drifted"], "differences": group["diffed"]}
         parts = [
             f"{noun} on {counted(count, 'cluster')}"
             for noun, count in numbers.items()
             if count
         ]
-        where = names_and_more([one["first"]], 1, count=one["clusters"])
+        where = names_and_more([group["first"]], 1, count=group["clusters"])
         yield ProblemFacts(
             ProblemKind.DRIFT,
-            f"{ProblemKind.DRIFT}/{one['name']}",
+            f"{ProblemKind.DRIFT}/{group['name']}",
             Noun.DRIFT,
-            one["name"],
+            group["name"],
             ProblemLevel.ATTENTION,
             f"{', '.join(parts).capitalize()}: {where}.",
-            page("placement-drift", one["name"]),
-            placement=one["name"],
-            labels=labels.get(one["placement"], {}),
+            page("placement-drift", group["name"]),
+            placement=group["name"],
+            labels=labels.get(group["placement"], {}),
         )
 
 
@@ -473,16 +477,16 @@ def of_hub(now: datetime) -> Iterator[ProblemFacts]:
 
 
 def of_channels(rows: QuerySet[Any]) -> Iterator[ProblemFacts]:
-    for one in rows[:MOST]:
+    for row in rows[:MOST]:
         yield ProblemFacts(
             ProblemKind.CHANNEL_SILENT,
-            f"{ProblemKind.CHANNEL_SILENT}/{one.name}",
+            f"{ProblemKind.CHANNEL_SILENT}/{row.name}",
             Noun.CHANNEL,
-            one.name,
+            row.name,
             ProblemLevel.FAILED,
-            f"Notifications to this channel fail: {one.last_error}.",
+            f"Notifications to this channel fail: {row.last_error}.",
             page("notifications"),
-            one.failing_since,
+            row.failing_since,
         )
 
 

@@ -88,13 +88,20 @@ def apply_resources(
         key: HubObject.of(plain_manifest(row.content)) for key, row in there.items()
     }
     applied = [
-        _apply(one, there.get(one.key), now=now, is_demo=is_demo) for one in objects
+        _apply(hub_object, there.get(hub_object.key), now=now, is_demo=is_demo)
+        for hub_object in objects
     ]
     Resource.objects.bulk_create(
-        (one.object for one in applied if one.result is OperationResult.CREATED),
+        (
+            result.object
+            for result in applied
+            if result.result is OperationResult.CREATED
+        ),
         batch_size=200,
     )
-    changed = [one.object for one in applied if one.result is OperationResult.CHANGED]
+    changed = [
+        result.object for result in applied if result.result is OperationResult.CHANGED
+    ]
     columns = [
         "version",
         "labels",
@@ -111,24 +118,34 @@ def apply_resources(
         update_fields=columns,
         batch_size=200,
     )
-    moved = [one for one in applied if one.result is not OperationResult.UNCHANGED]
-    after = [HubObject.of(one.object.content) for one in moved]
+    moved = [
+        result for result in applied if result.result is not OperationResult.UNCHANGED
+    ]
+    after = [HubObject.of(result.object.content) for result in moved]
     events = []
-    for one, hub_object in zip(moved, after, strict=True):
+    for result, hub_object in zip(moved, after, strict=True):
         old = dict(before[hub_object.key].content) if hub_object.key in before else None
         events.append(
             AuditEvent(
-                one.result,
+                result.result,
                 RESOURCE,
                 name_of(hub_object),
-                one.object.revision,
+                result.object.revision,
                 without_secrets(old),
                 without_secrets(dict(hub_object.content), before=old),
             )
         )
     record_all(events, by=by, now=now)
     _enqueue_selecting(
-        [*(before[one.key] for one in after if one.key in before), *after], by=by
+        [
+            *(
+                before[hub_object.key]
+                for hub_object in after
+                if hub_object.key in before
+            ),
+            *after,
+        ],
+        by=by,
     )
     return applied
 
@@ -151,7 +168,9 @@ def _check(
 ) -> None:
     raise_errors([error for _, error in without_namespace(objects)])
     namespaces = {
-        one.name: one.labels for one in objects if (one.group, one.kind) == NAMESPACE
+        hub_object.name: hub_object.labels
+        for hub_object in objects
+        if (hub_object.group, hub_object.kind) == NAMESPACE
     }
     check_objects(by, (HubObject.of(row.content) for row in there.values()))
     check_objects(by, objects, facts=HubFacts(namespaces))
@@ -160,12 +179,14 @@ def _check(
 def without_namespace(objects: Sequence[HubObject]) -> list[tuple[int, FieldError]]:
     """Return the places of objects whose namespace is neither on the hub nor among them, with an error."""
     named = {
-        one.namespace
-        for one in objects
-        if one.namespace and not is_reserved_namespace(one.namespace)
+        hub_object.namespace
+        for hub_object in objects
+        if hub_object.namespace and not is_reserved_namespace(hub_object.namespace)
     }
     brought = {
-        one.name for one in objects if (one.group, one.kind) == ("", "Namespace")
+        hub_object.name
+        for hub_object in objects
+        if (hub_object.group, hub_object.kind) == ("", "Namespace")
     }
     missing = named - brought - existing_namespaces(named)
     return [
@@ -174,12 +195,12 @@ def without_namespace(objects: Sequence[HubObject]) -> list[tuple[int, FieldErro
             FieldError(
                 "metadata.namespace",
                 "not-on-the-hub",
-                f"{one}: the namespace {one.namespace} is not on the hub",
+                f"{hub_object}: the namespace {hub_object.namespace} is not on the hub",
                 "a namespace of the hub, or a Namespace among these manifests",
             ),
         )
-        for place, one in enumerate(objects)
-        if one.namespace in missing
+        for place, hub_object in enumerate(objects)
+        if hub_object.namespace in missing
     ]
 
 
@@ -195,10 +216,11 @@ def unchanged_resources(
     ]
     there = _rows_by_key(objects, lock=False)
     return [
-        SaveResult(row, OperationResult.UNCHANGED, _warnings(one))
-        if (row := there.get(one.key)) and plain_manifest(row.content) == one.content
+        SaveResult(row, OperationResult.UNCHANGED, _warnings(hub_object))
+        if (row := there.get(hub_object.key))
+        and plain_manifest(row.content) == hub_object.content
         else None
-        for one in objects
+        for hub_object in objects
     ]
 
 
@@ -241,9 +263,13 @@ def delete_resources(
     record_all(
         [
             AuditEvent(
-                "deleted", RESOURCE, name_of(one), row.revision + 1, before=row.content
+                "deleted",
+                RESOURCE,
+                name_of(hub_object),
+                row.revision + 1,
+                before=row.content,
             )
-            for one, row in zip(objects, rows, strict=True)
+            for hub_object, row in zip(objects, rows, strict=True)
         ],
         by=by,
         now=now,
@@ -259,9 +285,9 @@ def name_of(one: HubObject) -> str:
 def _rows_by_key(
     objects: Sequence[HubObject], *, lock: bool = True
 ) -> dict[ObjectKey, Resource]:
-    keys = {one.key for one in objects}
+    keys = {hub_object.key for hub_object in objects}
     rows: dict[ObjectKey, Resource] = {}
-    for part in batched(sorted({one.name for one in objects})):
+    for part in batched(sorted({hub_object.name for hub_object in objects})):
         resources = Resource.objects.filter(name__in=part)
         if lock:
             resources = resources.select_for_update()
@@ -318,8 +344,12 @@ def _enqueue_selecting(changed: Sequence[HubObject], *, by: User | None) -> None
     placements = Placement.objects.filter(deleting_since=None).only(
         "namespace", "document"
     )
-    ids = [each.pk for each in placements.iterator() if may_select(each, changed)]
-    several = {one.key: one for one in changed}
+    ids = [
+        placement.pk
+        for placement in placements.iterator()
+        if may_select(placement, changed)
+    ]
+    several = {hub_object.key: hub_object for hub_object in changed}
     word = counted(len(several), "resource") if len(several) > 1 else str(changed[-1])
     enqueue_scheduling(
         ids, trigger=f"{word} changed", by=actor_name(by), resources=True

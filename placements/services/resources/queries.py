@@ -86,7 +86,8 @@ def _objects_in_reach(draft: ClusterResourcePlacement) -> Iterator[HubObject]:
 def plain_objects(objects: Iterable[HubObject]) -> tuple[HubObject, ...]:
     """Return objects of the hub as a snapshot stores them, with values of Secrets."""
     return tuple(
-        sanitised(replace(one, content=plain_manifest(one.content))) for one in objects
+        sanitised(replace(hub_object, content=plain_manifest(hub_object.content)))
+        for hub_object in objects
     )
 
 
@@ -111,8 +112,13 @@ def placements_with(
 
     Then those that may select it and wait for their first staged update run, which takes the snapshot: true.
     """
-    keys = {(one.group, one.kind, one.namespace, one.name): one.pk for one in resources}
-    by_resource: dict[int, list[tuple[str, bool]]] = {one.pk: [] for one in resources}
+    keys = {
+        (resource.group, resource.kind, resource.namespace, resource.name): resource.pk
+        for resource in resources
+    }
+    by_resource: dict[int, list[tuple[str, bool]]] = {
+        resource.pk: [] for resource in resources
+    }
     rows = (
         ResourceSnapshot.objects.filter(is_latest=True, placement__deleting_since=None)
         .order_by("placement__full_name")
@@ -128,10 +134,16 @@ def placements_with(
         ~has_snapshot, strategy_type=StrategyType.EXTERNAL, deleting_since=None
     ).only("namespace", "full_name", "document")
     for row in waiting.order_by("full_name"):
-        for one in resources:
-            key = (one.group, one.version, one.kind, one.namespace, one.name)
-            if may_select(row, [HubObject(*key, one.labels, {})]):
-                by_resource[one.pk].append((row.full_name, True))
+        for resource in resources:
+            key = (
+                resource.group,
+                resource.version,
+                resource.kind,
+                resource.namespace,
+                resource.name,
+            )
+            if may_select(row, [HubObject(*key, resource.labels, {})]):
+                by_resource[resource.pk].append((row.full_name, True))
     return by_resource
 
 
@@ -149,7 +161,9 @@ def names_among(
     )
     place = (group, kind, namespace)
     names = (
-        one.name for one in objects if (one.group, one.kind, one.namespace) == place
+        hub_object.name
+        for hub_object in objects
+        if (hub_object.group, hub_object.kind, hub_object.namespace) == place
     )
     names = (name for name in names if not is_hubs_own(name))
     return tuple(
@@ -160,11 +174,13 @@ def names_among(
 def selectable_among(objects: Iterable[HubObject], namespace: str) -> list[HubObject]:
     """Return what a selector may name in a namespace, or outside where it is empty, Namespaces first."""
     selectable = (
-        one
-        for one in objects
-        if one.namespace == namespace
-        and (not namespace or is_ever_placed(one.group, one.kind))
-        and (one.kind != "Namespace" or not is_reserved_namespace(one.name))
+        hub_object
+        for hub_object in objects
+        if hub_object.namespace == namespace
+        and (not namespace or is_ever_placed(hub_object.group, hub_object.kind))
+        and (
+            hub_object.kind != "Namespace" or not is_reserved_namespace(hub_object.name)
+        )
     )
     return sorted(
         selectable, key=lambda one: (one.kind != "Namespace", one.kind, one.name)

@@ -43,8 +43,8 @@ def refresh_resources(
         _save_selection(
             placement,
             [
-                {"path": one.path, "code": one.code, "message": str(one)}
-                for one in invalid.errors
+                {"path": error.path, "code": error.code, "message": str(error)}
+                for error in invalid.errors
             ],
             count=None,
         )
@@ -91,7 +91,13 @@ def take_resource_snapshot(
         content_hash=content,
         objects_count=len(objects),
         identities=[
-            [one.api_version, one.kind, one.namespace, one.name] for one in objects
+            [
+                hub_object.api_version,
+                hub_object.kind,
+                hub_object.namespace,
+                hub_object.name,
+            ]
+            for hub_object in objects
         ],
         wrapped_identities=wrapped_identities(objects),
         created_at=now,
@@ -101,7 +107,7 @@ def take_resource_snapshot(
         ResourceSnapshotPart(
             snapshot=snapshot,
             position=part.index,
-            manifests=[one.content for one in part.objects],
+            manifests=[hub_object.content for hub_object in part.objects],
         )
         for part in parts(objects)
     )

@@ -124,11 +124,13 @@ class ClusterCall:
         if self.binding.phase != (Phase.APPLIED if self.is_report else Phase.FAILED):
             return frozenset()
         faults = (
-            one for one in self.binding.failed_objects if one["code"] == NOT_SERVED
+            failed_object
+            for failed_object in self.binding.failed_objects
+            if failed_object["code"] == NOT_SERVED
         )
         return frozenset(
-            (f"{one['group']}/{one['version']}".lstrip("/"), one["kind"])
-            for one in faults
+            (f"{fault['group']}/{fault['version']}".lstrip("/"), fault["kind"])
+            for fault in faults
         )
 
     def is_comparison_due(self, now: datetime) -> bool:
@@ -284,12 +286,16 @@ class CallResult:
                 pause = max(pause, min(waited, OBSERVE_IN_ROLLOUT))
             columns |= {"untrackable_since": None, "next_call_at": now + pause}
 
-        hints = {one.object: f" ({one.hint})" for one in state.objects if one.hint}
+        hints = {
+            live_object.object: f" ({live_object.hint})"
+            for live_object in state.objects
+            if live_object.hint
+        }
         unready = [
-            replace(one, reason=one.reason + hints.get(one.object, ""))
-            for one in state.unready
+            replace(seen, reason=seen.reason + hints.get(seen.object, ""))
+            for seen in state.unready
         ]
-        message = object_messages((one.object, one.reason) for one in unready)
+        message = object_messages((seen.object, seen.reason) for seen in unready)
         columns["message"] = message[:MESSAGE_LENGTH]
         return cls(
             tuple(columns.items()),
@@ -317,7 +323,10 @@ class CallResult:
         columns |= _phase_columns(binding, Phase.APPLIED, now) | {
             "untrackable_since": None
         }
-        gone = [ObjectSeen(one, Readiness.NOT_YET, MISSING) for one in state.missing]
+        gone = [
+            ObjectSeen(reference, Readiness.NOT_YET, MISSING)
+            for reference in state.missing
+        ]
         failure = unready_failure(binding, gone)
         return cls(tuple(columns.items()), failure=failure, drifted=drifted)
 
@@ -404,8 +413,14 @@ def _kinds_pause(binding: Binding, now: datetime) -> timedelta:
 def live_rows(objects: Sequence[LiveObject]) -> tuple[str, str]:
     """Return the states of the first 1,000 objects as JSON, for `LiveState` without time, and a digest."""
     rows = [
-        (*astuple(one.object), one.uid, one.readiness or "", one.reason, one.hint)
-        for one in objects[:MOST_LIVE_OBJECTS]
+        (
+            *astuple(live_object.object),
+            live_object.uid,
+            live_object.readiness or "",
+            live_object.reason,
+            live_object.hint,
+        )
+        for live_object in objects[:MOST_LIVE_OBJECTS]
     ]
     text = json.dumps(rows)
     return text, hashlib.sha256(text.encode()).hexdigest()[:32]
@@ -455,12 +470,12 @@ def _rejection_result(
     binding: Binding, error: DriverRejected, *, now: datetime
 ) -> CallResult:
     message = object_messages(
-        (one.object, one.message) for one in error.refusals
+        (refusal.object, refusal.message) for refusal in error.refusals
     ) or str(error)
     result = _failure_result(binding, message, refusal_failure(binding, error), now=now)
     reached = _answer_columns(binding)
     if (
-        any(one.code == NOT_SERVED for one in error.refusals)
+        any(refusal.code == NOT_SERVED for refusal in error.refusals)
         and binding.phase != Phase.REMOVING
     ):
         reached["next_call_at"] = now + LOOK_FOR_KINDS[0]
@@ -611,7 +626,7 @@ def _drift_result(
     """
     binding = call.binding
     drifted = difference_rows(binding.drifted_objects, state.drifted, now=now)
-    objects = {*map(str, state.missing), *(str(one.object) for one in state.drifted)}
+    objects = {*map(str, state.missing), *(str(diff.object) for diff in state.drifted)}
     names = ", ".join(sorted(objects))
     if (
         state.drifted
@@ -620,7 +635,7 @@ def _drift_result(
     ):
         message = "it was changed on the cluster, and whenToApply is IfNotDrifted"
         refusals = tuple(
-            Refusal(one.object, FOUND_DRIFTS, message) for one in state.drifted
+            Refusal(diff.object, FOUND_DRIFTS, message) for diff in state.drifted
         )
         return _rejection_result(
             binding, DriverRejected(message, refusals, drifts=state.drifted), now=now
@@ -670,13 +685,15 @@ def _diff_result(
     """
     binding = call.binding
     pause = OBSERVE_IN_ROLLOUT if is_busy else comparison_pause(binding, now)
-    if any(one.code == NOT_SERVED for one in report.failures):
+    if any(failure.code == NOT_SERVED for failure in report.failures):
         pause = min(pause, _kinds_pause(binding, now))
     kind = FailureKind.DIFFERS if report.diffs else None
     phase, outcome = Phase.AVAILABLE, str(ClusterUpdate.Outcome.AVAILABLE)
     if report.failures:
         phase, outcome, kind = Phase.APPLIED, "", None
-    message = object_messages((one.object, one.message) for one in report.failures)
+    message = object_messages(
+        (failure.object, failure.message) for failure in report.failures
+    )
     columns: dict[str, Any] = {
         **_phase_columns(binding, phase, now),
         "untrackable_since": None,
@@ -685,7 +702,9 @@ def _diff_result(
         "message": message[:MESSAGE_LENGTH],
         **_answer_columns(binding),
     }
-    errors = [(one.object, one.code, one.message) for one in report.failures]
+    errors = [
+        (failure.object, failure.code, failure.message) for failure in report.failures
+    ]
     return CallResult(
         tuple(columns.items()),
         outcome=outcome,
@@ -722,7 +741,9 @@ def difference_rows(
             "since": first.get(
                 (ref.group, ref.kind, ref.namespace, ref.name), now.isoformat()
             ),
-            "fields": [[each.path, each.in_member, each.in_hub] for each in one.fields],
+            "fields": [
+                [field.path, field.in_member, field.in_hub] for field in one.fields
+            ],
             "isDegraded": one.is_degraded,
             "isTruncated": one.is_truncated,
         }
@@ -735,16 +756,20 @@ def difference_rows(
 
 def refusal_failure(binding: Binding, error: DriverRejected) -> Failure:
     """Return what a cluster rejected, object by object where it names them."""
-    objects = [(one.object, one.code, one.message) for one in error.refusals]
+    objects = [
+        (refusal.object, refusal.code, refusal.message) for refusal in error.refusals
+    ]
     return Failure(FailureKind.REFUSED, _object_errors(binding, objects))
 
 
 def unready_failure(binding: Binding, unready: Iterable[ObjectSeen]) -> Failure:
     """Return the objects that are not available yet, without those that cannot be observed."""
-    waiting = [one for one in unready if one.readiness is not Readiness.NOT_TRACKABLE]
+    waiting = [
+        seen for seen in unready if seen.readiness is not Readiness.NOT_TRACKABLE
+    ]
     return Failure(
         objects=_object_errors(
-            binding, [(one.object, NOT_READY, one.reason) for one in waiting]
+            binding, [(seen.object, NOT_READY, seen.reason) for seen in waiting]
         )
     )
 

@@ -55,16 +55,16 @@ def differences_page(
     """
     beyond = _parse_cursor(after) if after else None
     differences: list[Difference] = []
-    for one in _differences(
+    for difference in _differences(
         placement, filters, from_cluster=beyond[0] if beyond else ""
     ):
-        if beyond and _key(one) <= beyond:
+        if beyond and _key(difference) <= beyond:
             continue
         if len(differences) == size:
             return differences, base64.urlsafe_b64encode(
                 json.dumps(_key(differences[-1])).encode()
             ).decode().rstrip("=")
-        differences.append(one)
+        differences.append(difference)
     return differences, None
 
 
@@ -93,15 +93,17 @@ def _parse_cursor(cursor: str) -> list[str]:
 def _differences(
     placement: Placement, filters: DifferenceFilter, *, from_cluster: str
 ) -> Iterator[Difference]:
-    types = [one for one in _COLUMNS if filters.type in (None, one)]
-    columns: dict[str, Any] = {_COLUMNS[one]: [] for one in types}
+    types = [column for column in _COLUMNS if filters.type in (None, column)]
+    columns: dict[str, Any] = {
+        _COLUMNS[difference_type]: [] for difference_type in types
+    }
     rows = Binding.objects.filter(placement=placement).exclude(**columns)
     rows = filter_by(rows, cluster_name=filters.cluster)
     # Not sorted by the database, whose collation may differ from the order of the cursor.
     names = sorted(
-        one
-        for one in rows.values_list("cluster_name", flat=True)
-        if one >= from_cluster
+        row
+        for row in rows.values_list("cluster_name", flat=True)
+        if row >= from_cluster
     )
     for start in range(0, len(names), _READ_AT_ONCE):
         several = rows.filter(cluster_name__in=names[start : start + _READ_AT_ONCE])

@@ -584,7 +584,9 @@ def _initialise(
     target = run.resource_snapshot or _snapshot_for(run, placement, now=now)
     if target is None:
         return None
-    if not target.objects_count and all(one.phase in EMPTY for one in context.bindings):
+    if not target.objects_count and all(
+        binding.phase in EMPTY for binding in context.bindings
+    ):
         return ended(
             NO_PLAN.end(StagedRunOutcome.FAILED, now, StageReason("no-resources"))
         )
@@ -597,7 +599,9 @@ def _initialise(
     run.resource_snapshot, run.resource_number = target, target.number
     run.revision_number = target.roll_out_with(placement)
     run.overrides = {
-        name: [one.pk for one in overrides[name]] for name in names if name in overrides
+        name: [override.pk for override in overrides[name]]
+        for name in names
+        if name in overrides
     }
     if isinstance(plan, CannotStart):
         return None

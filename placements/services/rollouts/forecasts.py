@@ -51,17 +51,19 @@ def update_forecast(
         return False
     left = None
     if not obstacle:
-        waiting = sum(one.action is not None for one in result.blocked)
+        waiting = sum(cluster.action is not None for cluster in result.blocked)
         spans = _spans_of(run, placement, result)
         left = seconds_left(spans, waiting=waiting, now=now.timestamp())
     # Why nothing more can start until the next sync; None if nothing is left to start.
     cause = None
-    if result.in_progress and all(one.available_at for one in result.in_progress):
+    if result.in_progress and all(
+        cluster.available_at for cluster in result.in_progress
+    ):
         cause = _PERIOD if result.blocked else None
     elif result.blocked:
         cause = (
             _BUDGET
-            if any(one.reason in _BUDGETS for one in result.blocked)
+            if any(cluster.reason in _BUDGETS for cluster in result.blocked)
             else _CLUSTER
         )
     past = placement.rollouts.filter(state=Rollout.State.FINISHED)
@@ -104,7 +106,7 @@ def _spans_of(
     The row of a cluster whose readiness cannot be observed ends with the rollout; its work ended when the
     period of the strategy had passed.
     """
-    in_progress = {one.cluster for one in result.in_progress}
+    in_progress = {cluster.cluster for cluster in result.in_progress}
     rows = ClusterUpdate.objects.filter(rollout=run)
     spans = []
     for name, outcome, started_at, applied_at, ended_at in rows.values_list(
@@ -210,7 +212,7 @@ def staged_eta(
             "at": now.isoformat(),
             "cause": None,
         }
-    cause = next((_CAUSES.get(one.reason, _CLUSTER) for one in result.waits), None)
+    cause = next((_CAUSES.get(wait.reason, _CLUSTER) for wait in result.waits), None)
     obstacle = _OBSTACLES.get(result.status) or _OBSTACLES.get(cause or "", "")
     is_same = bool(before) and cause == before["cause"]
     if is_same and not _is_due(before, obstacle, now=now):
@@ -237,9 +239,9 @@ def staged_eta(
         left = seconds_left(spans, waiting=waiting, now=now.timestamp())
     if left is not None:
         until = {
-            one.stage: one.until
-            for one in result.waits
-            if one.reason is WaitReason.TIME
+            wait.stage: wait.until
+            for wait in result.waits
+            if wait.reason is WaitReason.TIME
         }
         for stage in stages:
             end = until.get(stage.name)
@@ -262,7 +264,7 @@ def staged_eta(
 
 def _obstacle(result: RollingUpdateResult) -> str:
     """Return why a rollout cannot end without a person; empty if it can."""
-    blocks = {one.reason for one in result.blocked}
+    blocks = {cluster.reason for cluster in result.blocked}
     if BlockReason.PAUSED in blocks:
         return "paused"
     if BlockReason.STOPPED in blocks:

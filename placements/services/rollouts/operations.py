@@ -356,9 +356,10 @@ def abandon_cluster(
             f"{placement} is not being deleted; evict it from {cluster} instead"
         )
     work = plan_work(load_rollout_context(row, now=now, plans=True).state)
-    allowed_from = {one.cluster: one.abandonable_from for one in work.blocked}.get(
-        cluster
-    )
+    allowed_from = {
+        blocked_cluster.cluster: blocked_cluster.abandonable_from
+        for blocked_cluster in work.blocked
+    }.get(cluster)
     if allowed_from is None:
         raise ActionNotAllowed(
             f"{cluster} can be reached or holds nothing of {placement}; it cannot be force-removed"
@@ -574,7 +575,14 @@ def apply_approval(
     requests = ApprovalRequest.objects.filter(
         stage=name.rpartition("-")[2]
     ).select_related("run")
-    request = next((one for one in requests if str(one) == name), None)
+    request = next(
+        (
+            approval_request
+            for approval_request in requests
+            if str(approval_request) == name
+        ),
+        None,
+    )
     if request is None:
         message = f"stage {stage} of {run} has no request of this name"
         raise InvalidManifest(
@@ -709,7 +717,9 @@ def _locked_run(
 
 def _remove_wait(run: StagedRun, reason: WaitReason, stage: str) -> None:
     waits = run.sync_result.get("waits", [])
-    left = [one for one in waits if (one["reason"], one["stage"]) != (reason, stage)]
+    left = [
+        wait for wait in waits if (wait["reason"], wait["stage"]) != (reason, stage)
+    ]
     if left != waits:
         show_progress(
             run, RunStatus(run.status) if left else RunStatus.PROGRESSING, left

@@ -231,8 +231,12 @@ class RolloutReport:
         """
         if self.result is None:
             return {}
-        listed = {one.cluster: one for one in self.result.blocked}
-        alike = {one.running: one for one in listed.values() if one.reason in _BUDGETS}
+        listed = {cluster.cluster: cluster for cluster in self.result.blocked}
+        alike = {
+            cluster.running: cluster
+            for cluster in listed.values()
+            if cluster.reason in _BUDGETS
+        }
         sentence, waiting = cache(partial(waiting_sentence, result=self.result)), {}
         for row in rows:
             blocked = listed.get(row.cluster_name)

@@ -142,7 +142,7 @@ def _reasons_to_wait(
 
 
 def _count_of(several: Iterable[HeldObjects]) -> int:
-    return sum(one.count for one in several)
+    return sum(objects.count for objects in several)
 
 
 def known_placements(names: set[str]) -> set[str]:
@@ -161,7 +161,7 @@ def reason_to_wait(mine: HeldObjects, going: int, total: int, *, is_known: bool)
     if not is_known:
         return "This console has never had a placement of this name, as after a restored backup."
     if mine.containers:
-        names = names_and_more([str(one) for one in mine.containers], 3)
+        names = names_and_more([str(container) for container in mine.containers], 3)
         return f"It contains {names}: what others put there would be deleted with it."
     if going > max(FEW_OBJECTS, total / LARGEST_SHARE):
         return (
@@ -302,7 +302,9 @@ def remove_orphans(
         rows[pk].name: one for pk, one in call(take) if isinstance(one, Observation)
     }
     fences = {
-        name: one.fences for name, one in observed.items() if one.fences is not None
+        name: observation.fences
+        for name, observation in observed.items()
+        if observation.fences is not None
     }
     orphans = find_orphans(fences)
     held = {name: observed[name].held for name in fences}
@@ -342,8 +344,8 @@ def find_orphans(
     """
     pairs = {
         (cluster, name): fence
-        for cluster, one in inventory.items()
-        for name, fence in one.items()
+        for cluster, document in inventory.items()
+        for name, fence in document.items()
     }
     bindings = Binding.objects.filter(cluster_name__in=inventory)
     bound = set(bindings.values_list("cluster_name", "placement__full_name"))

@@ -144,13 +144,15 @@ def stages_of(
 ) -> list[StageView]:
     """Return every stage; the delete stage is the last, and is left out where it is empty."""
     specs = {spec.name: spec for spec in strategy_of(run).stages}
-    requests = {(one.stage, one.side): one for one in run.approvals.all()}
+    requests = {
+        (approval.stage, approval.side): approval for approval in run.approvals.all()
+    }
     plan = result.run
     # Clusters that are being worked on show the phase and message of their bindings.
     running = [step.name for step in plan.steps if step.is_running]
     rows = Binding.objects.filter(placement=run.placement_id, cluster_name__in=running)
     builder = _StageBuilder(
-        result, requests, window, {one.cluster_name: one for one in rows}
+        result, requests, window, {row.cluster_name: row for row in rows}
     )
     stages = [
         builder.build(
@@ -224,7 +226,7 @@ class _StageBuilder:
     def timed_wait(self, stage: Stage) -> TaskView:
         words = f"Wait ({duration_words(stage.wait)})"
         timed = next(
-            (one for one in self.result.waits if one.reason is WaitReason.TIME), None
+            (wait for wait in self.result.waits if wait.reason is WaitReason.TIME), None
         )
         if timed and timed.stage == stage.name:
             return TaskView(words, CURRENT, until=timed.until)
@@ -310,11 +312,11 @@ def starting_strategy(placement: Placement) -> dict[str, Any]:
     """
     placed = placement.bindings.exclude(state=BindingState.UNSCHEDULED)
     names = set(placed.values_list("cluster_name", flat=True))
-    clusters = [one for one in current_fleet().fleet if one.name in names]
+    clusters = [cluster for cluster in current_fleet().fleet if cluster.name in names]
     approval = [{"type": str(TaskType.APPROVAL)}]
     stages: list[dict[str, Any]] = []
     for key in _STAGE_KEYS:
-        values = {one.labels.get(key, "") for one in clusters}
+        values = {cluster.labels.get(key, "") for cluster in clusters}
         own = {_stage_name(value) for value in values} - {""}
         if 1 < len(own) == len(values) <= _MOST_STARTING:
             ordered = sorted(values, key=lambda value: (_EARLY.get(value, 9), value))
@@ -377,7 +379,7 @@ def preview_of(
         for words, stage in zip(spec.stages, plan.stages, strict=True)
     )
     problems = ()
-    is_empty = all(one.phase in EMPTY for one in context.bindings)
+    is_empty = all(binding.phase in EMPTY for binding in context.bindings)
     # A run selects its resources when it starts: they may be created first.
     if snapshot is None and is_empty and not selection_for(placement).objects:
         problems = (reason_sentence(StageReason("no-resources")),)

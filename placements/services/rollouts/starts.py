@@ -108,7 +108,7 @@ def save_updates(
         for part in batched(pks):
             Binding.objects.filter(pk__in=part).update(**columns)
     if any(
-        one.is_releasable for one in context.state.clusters
+        cluster.is_releasable for cluster in context.state.clusters
     ):  # others are observed as often at rest
         Binding.objects.filter(
             placement=context.placement, next_call_at__gt=now + 1.5 * OBSERVE_AT_REST
@@ -133,7 +133,8 @@ def _check_unchanged(context: RolloutContext, starting: Collection[int]) -> None
     """
     bindings = (*context.bindings, *context.left_behind)
     before = {
-        one.pk: _Expected(one.state, one.phase, one.applied_version) for one in bindings
+        binding.pk: _Expected(binding.state, binding.phase, binding.applied_version)
+        for binding in bindings
     }
     locked = (
         Binding.objects.select_for_update()

@@ -99,10 +99,11 @@ def with_warnings(call: ClusterCall, answer: Answer, result: CallResult) -> Call
     """
     if not isinstance(answer, (Applied, DiffResult, Removed, DriverError)):
         return result
-    written = {one.object: one.messages for one in answer.warnings}
+    written = {warning.object: warning.messages for warning in answer.warnings}
     manifests = () if isinstance(call.manifests, OverrideFailed) else call.manifests
     present = {
-        (one.get("kind"), mapping_at(one, "metadata").get("name")) for one in manifests
+        (manifest.get("kind"), mapping_at(manifest, "metadata").get("name"))
+        for manifest in manifests
     }
     kept = {
         ObjectRef(row["group"], row["kind"], row["namespace"], row["name"]): row[
@@ -120,9 +121,9 @@ def with_warnings(call: ClusterCall, answer: Answer, result: CallResult) -> Call
 
 def warning_rows(warnings: Iterable[ObjectWarnings]) -> list[dict[str, Any]]:
     rows = [
-        {**asdict(one.object), "messages": list(one.messages)}
-        for one in warnings
-        if one.messages
+        {**asdict(warning.object), "messages": list(warning.messages)}
+        for warning in warnings
+        if warning.messages
     ]
     return rows[:MOST_OBJECTS]
 
@@ -285,7 +286,7 @@ def prepare_calls(
     rows = MemberCluster.objects.filter(
         name__in={row.cluster_name for row in bindings}, driver__in=DRIVERS
     ).select_related("credential")
-    clusters = {one.name: one for one in rows}
+    clusters = {row.name: row for row in rows}
     cache = ManifestCache()
     cache.read(
         {row.resource_snapshot_id for row in bindings if row.phase == Phase.APPLYING}
@@ -342,7 +343,9 @@ class ManifestCache:
             kept = ResourceSnapshot.objects.filter(placement=placement_id)
             pairs = kept.values_list("identities", "wrapped_identities")
             kinds = {
-                (one[0], one[1]) for pair in pairs for one in applied_identities(*pair)
+                (identity[0], identity[1])
+                for pair in pairs
+                for identity in applied_identities(*pair)
             }
             self._kinds[placement_id] = tuple(sorted(kinds))
         return self._kinds[placement_id]
@@ -393,18 +396,18 @@ def call_clusters(
     The database is used here and not in the iterator, which a thread of its own reads.
     """
     simulated: dict[int, list[str]] = {}
-    for one in calls.values():
-        if one.cluster.driver == SIMULATED:
-            simulated.setdefault(one.cluster.pk, []).append(one.placement)
-            if not one.is_observation:
-                simulated[one.cluster.pk].append(OWNERS)
+    for call in calls.values():
+        if call.cluster.driver == SIMULATED:
+            simulated.setdefault(call.cluster.pk, []).append(call.placement)
+            if not call.is_observation:
+                simulated[call.cluster.pk].append(OWNERS)
     states = read_states(
         simulated
     )  # at once: a query for each call would cost more than the call
     # A cluster is called once for the observations of all its placements.
-    groups = grouped((one.joined_by, one) for one in calls.values())
+    groups = grouped((call.joined_by, call) for call in calls.values())
     functions = {
-        tuple(one.binding.pk for one in group): partial(
+        tuple(call.binding.pk for call in group): partial(
             call_cluster, group, clock, states.get(group[0].cluster.pk)
         )
         for group in groups.values()
@@ -448,7 +451,7 @@ def call_cluster(
         return driver.diff(version_of(first, first.manifests), timeout=timeout)
     if binding.phase == Phase.APPLYING:
         return driver.apply(version_of(first, first.manifests), timeout=timeout)
-    by_name = {one.placement: one for one in calls}
+    by_name = {call.placement: call for call in calls}
     return driver.observe(
         *by_name,
         version_of=lambda name: observed_version(by_name[name]),
@@ -568,19 +571,19 @@ class _ResultKind(NamedTuple):
         )
 
     def write(self, rows: Sequence["_Written"], *, now: datetime) -> None:
-        columns = {one.binding.pk: one.columns for one in rows}
+        columns = {row.binding.pk: row.columns for row in rows}
         mine = Binding.objects.filter(
             pk__in=list(columns), call_lease_token=self.lease_token
         )
-        versions = {one.binding.pk: one.binding.applied_version for one in rows}
+        versions = {row.binding.pk: row.binding.applied_version for row in rows}
         unchanged = mine.filter(
             phase=self.phase, applied_version=OfEachRow(_APPLIED_VERSION, versions)
         )
-        placements = {one.binding.placement_id for one in rows}
+        placements = {row.binding.placement_id for row in rows}
         is_removal = self.outcome == ClusterUpdate.Outcome.REMOVED
         refused = Binding.objects.filter(
             phase=Phase.FAILED,
-            cluster_name__in=[one.binding.cluster_name for one in rows],
+            cluster_name__in=[row.binding.cluster_name for row in rows],
             failed_objects__icontains=FAILED_TO_TAKE_OVER,
         )
         if is_removal:  # their owner may be gone now
@@ -611,7 +614,7 @@ class _ResultKind(NamedTuple):
         else:
             row_count = update_each(unchanged, columns, **_RELEASED)
             if self.has_objects:
-                texts = {one.binding.pk: one.result.objects or "[]" for one in rows}
+                texts = {row.binding.pk: row.result.objects or "[]" for row in rows}
                 store_objects({pk: texts[pk] for pk in reported}, now=now)
         if row_count < len(rows):
             mine.update(**_RELEASED)
@@ -620,7 +623,7 @@ class _ResultKind(NamedTuple):
             soon = _sync_soon(placements, now=now) if self.is_progress else set()
             enqueue_rollout(placements - soon)
         if reported and self.is_news:
-            self.report([one for one in rows if one.binding.pk in reported], now=now)
+            self.report([row for row in rows if row.binding.pk in reported], now=now)
 
     def report(self, rows: Collection["_Written"], *, now: datetime) -> None:
         is_removed = self.outcome == ClusterUpdate.Outcome.REMOVED

@@ -141,8 +141,8 @@ def _decided(
     )
     has_expired = any(
         is_expired(scores, cycle.moment)
-        for one in _add_ons(cycle)
-        for position, scores in reported_scores(one, cycle.fleet)
+        for add_on in _add_ons(cycle)
+        for position, scores in reported_scores(add_on, cycle.fleet)
         if position in passing
     )
     answer = {
@@ -159,8 +159,8 @@ def _decided(
         "outcome": "Warning" if has_expired else "Success",
         "retries": has_expired,
     }
-    kept = {one.cluster for one in cycle.bindings}
-    before = [one for one in hub.clusters if one.name in kept]
+    kept = {binding.cluster for binding in cycle.bindings}
+    before = [cluster for cluster in hub.clusters if cluster.name in kept]
     now = cycle.moment
     if now is not None and (ends := list(_toleration_ends(cycle, before))):
         answer["requeueAfterSeconds"] = round((min(ends) - now).total_seconds())
@@ -168,7 +168,7 @@ def _decided(
 
 
 def _add_ons(cycle: Cycle) -> list[AddOnWeight]:
-    return [one for one in cycle.ocm_options.add_ons if one.weight]
+    return [add_on for add_on in cycle.ocm_options.add_ons if add_on.weight]
 
 
 def _scores(cycle: Cycle, passing: list[int]) -> Iterator[Answer]:
@@ -205,7 +205,11 @@ def _toleration_ends(cycle: Cycle, clusters: list[Cluster]) -> Iterator[datetime
         for taint in cluster.taints:
             if taint.effect != NO_SCHEDULE:
                 continue  # accepted without a toleration
-            first = next(one for one in tolerations if tolerates(one, taint, now))
+            first = next(
+                toleration
+                for toleration in tolerations
+                if tolerates(toleration, taint, now)
+            )
             seconds = first.toleration_seconds
             if seconds is not None and (end := toleration_end(taint, seconds)):
                 yield end

@@ -101,14 +101,14 @@ def read_fleet(
     text = decoded(source, LARGEST_UPLOAD)
     if looks_like_table(text):
         table = read_members(source, name="")
-        fleet = Fleet(_ready(one.member) for one in table.members)
+        fleet = Fleet(_ready(member.member) for member in table.members)
         return FleetFile(fleet, _warnings(table.notes))
     notes: dict[ManifestWarning, list[str]] = {}
     foreign: set[str] = set()
     items = items_in(text)
     objects = [item.data for item in items if is_hub_object(item.data)]
     hub = parse_hub(objects, path="") if objects else None
-    managed = {} if hub is None else {one.name: one for one in hub.clusters}
+    managed = {} if hub is None else {cluster.name: cluster for cluster in hub.clusters}
     scores = {} if hub is None else hub.scores
     parse = partial(_fleet_entry, managed=managed, notes=notes, foreign=foreign)
     reads = read_each(items, parse)
@@ -122,33 +122,33 @@ def read_fleet(
     refuse_twice(
         reads,
         lambda entries: [
-            one.name if isinstance(one, Cluster) else one.metadata.name
-            for one in entries
+            entry.name if isinstance(entry, Cluster) else entry.metadata.name
+            for entry in entries
         ],
         "metadata.name",
     )
     entries = [one for read in reads for one in read.value]
-    members = [one for one in entries if isinstance(one, MemberClusterManifest)]
+    members = [entry for entry in entries if isinstance(entry, MemberClusterManifest)]
     moment = now or newest_heartbeat_of(members) or _LONG_AGO
     fleet = Fleet(
-        one
-        if isinstance(one, Cluster)
-        else one.cluster(now=moment, strict_health=strict_health)
-        for one in entries
+        entry
+        if isinstance(entry, Cluster)
+        else entry.cluster(now=moment, strict_health=strict_health)
+        for entry in entries
     )
     fleet = fleet.with_clusters(
-        one.with_changes(managed=ManagedObject({}, scores[one.name]))
-        for one in fleet
-        if one.managed is None and one.name in scores
+        cluster.with_changes(managed=ManagedObject({}, scores[cluster.name]))
+        for cluster in fleet
+        if cluster.managed is None and cluster.name in scores
     )
     warnings: list[ManifestWarning] = []
-    without_status = [one.metadata for one in members if one.status is None]
-    names = [one.name for one in without_status if not one.deletion_timestamp]
+    without_status = [member.metadata for member in members if member.status is None]
+    names = [member.name for member in without_status if not member.deletion_timestamp]
     if names and not strict_health:
         more = ", …" if len(names) > 5 else ""
         message = f"{len(names)} without a status, counted as Ready: {', '.join(names[:5])}{more}"
         warnings.append(ManifestWarning("no-status", "status", message))
-    judged_at = moment if any(one.newest_heartbeat for one in members) else None
+    judged_at = moment if any(member.newest_heartbeat for member in members) else None
     if judged_at:
         warnings += _heartbeat_warnings(fleet, members, moment)
     warnings += _warnings(
@@ -157,7 +157,7 @@ def read_fleet(
     # Claims of other systems are texts: a policy need not compare them as quantities.
     reporting = fleet
     if foreign:
-        reporting = Fleet(one for one in fleet if one.name not in foreign)
+        reporting = Fleet(cluster for cluster in fleet if cluster.name not in foreign)
     return FleetFile(fleet, (*warnings, *property_warnings(reporting)), judged_at, hub)
 
 
@@ -167,7 +167,7 @@ def _ready(member: MemberClusterManifest) -> Cluster:
 
 
 def _warnings(notes: Iterable[ImportNote]) -> tuple[ManifestWarning, ...]:
-    return tuple(replace(one.warning, message=one.message) for one in notes)
+    return tuple(replace(note.warning, message=note.message) for note in notes)
 
 
 def _fleet_entry(
@@ -206,15 +206,15 @@ def _heartbeat_warnings(
 ) -> Iterator[ManifestWarning]:
     # One odd clock, or an odd --now, may make the whole fleet stale.
     stale = sum(
-        one.eligibility.kind is EligibilityKind.STALE_HEARTBEAT for one in fleet
+        cluster.eligibility.kind is EligibilityKind.STALE_HEARTBEAT for cluster in fleet
     )
     if 2 * stale > len(fleet):
         message = f"{stale} of {len(fleet)} heartbeats are outdated as of {moment.isoformat()}: check --now"
         yield ManifestWarning("mostly-stale", "status.agentStatus", message)
 
     later = sum(
-        one.newest_heartbeat is not None and one.newest_heartbeat > moment
-        for one in members
+        member.newest_heartbeat is not None and member.newest_heartbeat > moment
+        for member in members
     )
     if later:
         message = f"{later} of {len(members)} heartbeats are after {moment.isoformat()}: they count as recent"
@@ -235,10 +235,10 @@ def read_placement(source: bytes, *, name: str | None = None) -> PlacementInput:
         _PLACEMENT_KINDS, lambda data: placement_input(parse_placement(data))
     )
     inputs = [read.value for read in read_each(items_in(source), parse)]
-    matches = [one for one in inputs if name in (None, one.name)]
+    matches = [input_ for input_ in inputs if name in (None, input_.name)]
     if len(matches) == 1:
         return matches[0]
-    names = ", ".join(one.name for one in inputs) or "none"
+    names = ", ".join(input_.name for input_ in inputs) or "none"
     if name is not None:
         problem = "found more than once" if matches else "not found in this file"
         raise InvalidManifest.of(
@@ -281,8 +281,10 @@ def read_bindings(
             "no --snapshot",
         )
     reads = read_each(items, _plain_bindings)
-    refuse_twice(reads, lambda bindings: [one.cluster for one in bindings], "cluster")
-    return BindingsFile(tuple(one for read in reads for one in read.value))
+    refuse_twice(
+        reads, lambda bindings: [binding.cluster for binding in bindings], "cluster"
+    )
+    return BindingsFile(tuple(binding for read in reads for binding in read.value))
 
 
 def read_all_bindings(
@@ -339,7 +341,9 @@ def _hub_bindings(
     if count := len(reads) - len(ours):
         message = f"ignored: {count} {'binding' if count == 1 else 'bindings'} of other placements"
         warnings.append(ManifestWarning("other-bindings", "metadata.labels", message))
-    if snapshot is not None and snapshot not in {one.snapshot for one in documents}:
+    if snapshot is not None and snapshot not in {
+        document.snapshot for document in documents
+    }:
         message = f"no binding was decided under {snapshot}: all of them are obsolete"
         warnings.append(
             ManifestWarning(
@@ -347,7 +351,7 @@ def _hub_bindings(
             )
         )
     return BindingsFile(
-        tuple(one.binding(current) for one in documents), tuple(warnings)
+        tuple(document.binding(current) for document in documents), tuple(warnings)
     )
 
 
@@ -359,8 +363,8 @@ def _plain_bindings(data: Any) -> tuple[PlacedBinding, ...]:
         return parse_case_bindings(data if isinstance(data, list) else [data])
     except InvalidManifest as invalid:
         raise InvalidManifest(
-            replace(one, path=one.path.removeprefix(prefix).removeprefix("."))
-            for one in invalid.errors
+            replace(error, path=error.path.removeprefix(prefix).removeprefix("."))
+            for error in invalid.errors
         ) from invalid
 
 
@@ -428,8 +432,8 @@ def simulate_all(request: Request) -> dict[Semantics, Simulation]:
     """Read all files, then run the same placement under every semantics. Raise BadInputError."""
     inputs = _read_inputs(request)
     return {
-        one: _run(_translated(inputs.placement_input, one, request), inputs)
-        for one in Semantics
+        semantics: _run(_translated(inputs.placement_input, semantics, request), inputs)
+        for semantics in Semantics
     }
 
 
@@ -437,7 +441,11 @@ def compared(simulations: Mapping[Semantics, Simulation]) -> SemanticsComparison
     """Return simulations of one placement side by side, compared with the semantics of its manifest."""
     own = next(iter(simulations.values())).asked_for
     return SemanticsComparison(
-        {semantics: one.decision for semantics, one in simulations.items()}, own
+        {
+            semantics: simulation.decision
+            for semantics, simulation in simulations.items()
+        },
+        own,
     )
 
 

@@ -145,7 +145,7 @@ def _row_terms(placement_input: PlacementInput) -> list[Mapping[str, Any]]:
     if placement_input.semantics is not Semantics.OCM:
         return []
     terms = placement_input.options.get("affinityTerms", ())
-    return [one for one in terms if one.get("topologyKeyType") != "Claim"]
+    return [term for term in terms if term.get("topologyKeyType") != "Claim"]
 
 
 def _leave_out_ocm(
@@ -167,7 +167,7 @@ def _leave_out_ocm(
             )
     if constraints:
         plain["topologySpreadConstraints"] = [
-            one for one in constraints if "dropped" not in one
+            constraint for constraint in constraints if "dropped" not in constraint
         ]
 
     affinity = plain.get("affinity", {}).get("clusterAffinity", {})

@@ -44,8 +44,8 @@ class Authority:
         """Issue a certificate for server and client; `days` < 0: it expired so many days ago."""
         key = ec.generate_private_key(ec.SECP256R1())
         names = [
-            _general_name(one)
-            for one in hosts or ("127.0.0.1", "localhost", "member.test")
+            _general_name(host)
+            for host in hosts or ("127.0.0.1", "localhost", "member.test")
         ]
         usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
         issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(

@@ -137,7 +137,9 @@ class MemberFleet:
             and path.rpartition("/")[2] in _PLURALS
         ):
             items = [
-                one for where, one in objects.items() if where.startswith(f"{path}/")
+                document
+                for where, document in objects.items()
+                if where.startswith(f"{path}/")
             ]
             return answer(200, {"items": items})
         if found is None:

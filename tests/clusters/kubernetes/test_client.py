@@ -737,12 +737,12 @@ def test_of_too_many_idle_sockets_the_oldest_is_closed(
         clients = [client_of(server) for _ in range(4)]
         for client in clients:
             get(client)
-        assert [one.idle_sockets for one in clients] == [0, 0, 1, 1]
+        assert [client.idle_sockets for client in clients] == [0, 0, 1, 1]
 
         get(clients[2])  # used again, so that it is the newest
         get(clients[0])
 
-        assert [one.idle_sockets for one in clients] == [1, 0, 1, 0]
+        assert [client.idle_sockets for client in clients] == [1, 0, 1, 0]
         assert (len(sockets.idle_sockets), server.connections) == (2, 5)
         for client in clients:
             client.close()
@@ -762,7 +762,7 @@ def test_the_secret_is_read_when_a_socket_is_opened() -> None:
         client.close_idle(seconds=0)
         get(client)
 
-    sent = [one.headers["authorization"] for one in server.requests]
+    sent = [request.headers["authorization"] for request in server.requests]
     assert sent == ["Bearer first", "Bearer first", "Bearer second"]
 
 
@@ -774,7 +774,7 @@ def test_in_cluster_the_token_is_read_for_each_request() -> None:
         get(client)
         get(client)
 
-    assert [one.headers["authorization"] for one in server.requests] == [
+    assert [request.headers["authorization"] for request in server.requests] == [
         "Bearer first",
         "Bearer second",
     ]

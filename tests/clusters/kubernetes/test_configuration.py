@@ -20,7 +20,7 @@ SERVER = "https://member.test:6443"
 def errors_of(connection: object) -> list[tuple[str, str]]:
     with pytest.raises(InvalidManifest) as error:
         parse_connection(connection)
-    return [(one.path, one.code) for one in error.value.errors]
+    return [(field_error.path, field_error.code) for field_error in error.value.errors]
 
 
 def test_all_fields() -> None:

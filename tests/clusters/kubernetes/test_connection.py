@@ -81,7 +81,7 @@ def test_a_connection_is_checked_and_saved(server: LocalServer) -> None:
 
     saved = save(fields_of(server))
 
-    steps = {one.step: (one.ok, one.message) for one in saved.result.steps}
+    steps = {step.step: (step.ok, step.message) for step in saved.result.steps}
     assert list(steps)[:5] == ["address", "TCP", "TLS", "version", "authentication"]
     assert all(ok for ok, _ in steps.values())
     assert steps["address"] == (True, "127.0.0.1 is 127.0.0.1")
@@ -186,7 +186,7 @@ def test_a_failed_check_saves_only_after_confirmation(
 
     with pytest.raises(ConnectionCheckFailed) as error:
         save(fields_of(server))
-    assert [one.step for one in error.value.result.steps if not one.ok] == [
+    assert [step.step for step in error.value.result.steps if not step.ok] == [
         "list nodes",
         "list pods",
     ]
@@ -206,7 +206,7 @@ def test_a_review_without_an_answer_is_no_refusal(
     with pytest.raises(ConnectionCheckFailed) as error:
         save(fields_of(server))
     failed = {
-        one.step: one.message for one in error.value.result.steps if one.ok is False
+        step.step: step.message for step in error.value.result.steps if step.ok is False
     }
     assert failed == {
         "authentication": "the credentials may not review their own access"
@@ -224,8 +224,8 @@ def test_steps_after_a_failed_one_are_not_run(server: LocalServer) -> None:
         with pytest.raises(ConnectionCheckFailed) as error:
             save(fields_of(server, **changes))
         steps = error.value.result.steps
-        assert [one.step for one in steps if one.ok is False] == [failed]
-        assert [one.message for one in steps if one.ok is None] == ["not run"] * rest
+        assert [step.step for step in steps if step.ok is False] == [failed]
+        assert [step.message for step in steps if step.ok is None] == ["not run"] * rest
 
 
 def test_the_kinds_that_are_placed_are_checked(
@@ -240,7 +240,7 @@ def test_the_kinds_that_are_placed_are_checked(
         )
 
     failed = {
-        one.step: one.message for one in error.value.result.steps if one.ok is False
+        step.step: step.message for step in error.value.result.steps if step.ok is False
     }
     assert failed == {
         "patch deployments.apps": "not allowed",
@@ -256,10 +256,10 @@ def test_the_stored_connection_is_checked(server: LocalServer, member: Member) -
     member.tokens = set()
 
     steps = check_stored_connection("member").steps
-    assert [one.step for one in steps if one.ok is False] == ["authentication"]
+    assert [step.step for step in steps if step.ok is False] == ["authentication"]
     with override_settings(CREDENTIAL_KEYS=(("B" * 43 + "="),)):
         assert [
-            (one.step, one.ok) for one in check_stored_connection("member").steps
+            (step.step, step.ok) for step in check_stored_connection("member").steps
         ] == [("credentials", False)]
 
 
@@ -282,9 +282,9 @@ def test_another_server_does_not_get_the_stored_secret(server: LocalServer) -> N
     for changes in ({"server": "https://127.0.0.1:1"}, {"tlsServerName": "other"}):
         with pytest.raises(InvalidManifest) as error:
             save(fields_of(server, token="", **changes))
-        assert [(one.path, one.code) for one in error.value.errors] == [
-            ("token", "required")
-        ]
+        assert [
+            (field_error.path, field_error.code) for field_error in error.value.errors
+        ] == [("token", "required")]
 
 
 @pytest.mark.nightly
@@ -347,7 +347,7 @@ def test_insecure_tls_warns_and_leaves_an_event() -> None:
 
     assert saved.warnings == (INSECURE_WARNING,)
     assert len(events("TLS verification off")) == 1
-    tls = next(one for one in saved.result.steps if one.step == "TLS")
+    tls = next(step for step in saved.result.steps if step.step == "TLS")
     assert tls.message == "the certificate of the server was not verified"
 
 
@@ -423,7 +423,9 @@ def test_a_renewal_that_is_refused_is_tried_hourly(
         renew_due(now=later + timedelta(minutes=minutes)) for minutes in (0, 59, 60)
     ] == [0, 0, 0]
 
-    requests = [one for one in server.requests if one.path.endswith("/token")]
+    requests = [
+        request for request in server.requests if request.path.endswith("/token")
+    ]
     assert len(requests) == 2
     row = credential()
     assert row.renewal_error == "the API server answers 403 to the request for a token"

@@ -122,7 +122,7 @@ def test_differences_are_limited_in_number_and_length() -> None:
     )
 
     assert (len(many.fields), many.is_truncated) == (MOST_DIFFERENCES, True)
-    assert {len(one.in_hub) for one in many.fields} == {LONGEST_VALUE}
+    assert {len(field.in_hub) for field in many.fields} == {LONGEST_VALUE}
     assert not find_differences({}, {"a": 1}).is_truncated
 
 

@@ -82,7 +82,8 @@ def beat(cluster: MemberCluster, now: datetime = NOW) -> str:
 
 def tokens(server: LocalServer) -> list[str]:
     return [
-        one.headers["authorization"].removeprefix("Bearer ") for one in server.requests
+        request.headers["authorization"].removeprefix("Bearer ")
+        for request in server.requests
     ]
 
 
@@ -151,8 +152,8 @@ def test_a_rotation_of_keys_needs_no_restart(
         (tmp_path / "credential.keys").write_text(
             (tmp_path / "credential.keys").read_text().split()[0]
         )
-        for one in drivers._cached.values():
-            one.client.close_idle(seconds=0)
+        for driver in drivers._cached.values():
+            driver.client.close_idle(seconds=0)
 
         assert beat(cluster) == ""
         drivers.clear()
@@ -180,7 +181,7 @@ def test_the_least_recently_used_leaves_first() -> None:
             beat(row)
 
         assert list(cache._cached) == [rows[0].pk, rows[2].pk]
-        assert sum(one.client.idle_sockets for one in cache._cached.values()) == 2
+        assert sum(driver.client.idle_sockets for driver in cache._cached.values()) == 2
         cache.clear()
 
 
@@ -372,7 +373,7 @@ def test_threads_share_one_driver(drivers: DriverCache) -> None:
     with serve(ready) as server:
         cluster = connected(server)
         found = [driver_for(cluster) for _ in range(8)]
-        threads = [threading.Thread(target=one.observe) for one in found]
+        threads = [threading.Thread(target=driver.observe) for driver in found]
         for thread in threads:
             thread.start()
         for thread in threads:

@@ -129,7 +129,7 @@ def test_no_door_lets_a_cluster_in_twice(server: LocalServer, tmp_path: Path) ->
     checked = rest.post(
         "/api/v1/clusters/pier-3/connection/check", fields, format="json"
     ).json()
-    failed = [one["message"] for one in checked["steps"] if not one["ok"]]
+    failed = [step["message"] for step in checked["steps"] if not step["ok"]]
     assert [one[:30] for one in failed] == [message[:30]]
     assert not checked["passed"]
 

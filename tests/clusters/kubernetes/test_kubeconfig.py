@@ -39,8 +39,8 @@ def token_of(**claims: Any) -> str:
     return ".".join(
         [
             *(
-                base64.urlsafe_b64encode(json.dumps(one).encode()).decode().rstrip("=")
-                for one in parts
+                base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=")
+                for part in parts
             ),
             "x",
         ]
@@ -75,7 +75,7 @@ def errors_of(
 ) -> list[tuple[str, str]]:
     with pytest.raises(InvalidManifest) as error:
         parse_kubeconfig(document, context=context, rules=rules, now=NOW)
-    return [(one.path, one.code) for one in error.value.errors]
+    return [(field_error.path, field_error.code) for field_error in error.value.errors]
 
 
 def field_errors(
@@ -83,7 +83,7 @@ def field_errors(
 ) -> list[tuple[str, str]]:
     with pytest.raises(InvalidManifest) as error:
         parse_fields(fields, rules=rules, now=NOW)
-    return [(one.path, one.code) for one in error.value.errors]
+    return [(field_error.path, field_error.code) for field_error in error.value.errors]
 
 
 def test_a_kubeconfig_and_the_fields_have_the_same_result() -> None:

@@ -111,7 +111,7 @@ def test_an_error_is_raised_after_what_had_begun() -> None:
         run_each(step, range(100), time_left=plenty)
 
     assert len(ended) <= WIDTH
-    names = [one.name for one in threading.enumerate()]
+    names = [thread.name for thread in threading.enumerate()]
     assert sum(name.startswith("kubernetes") for name in names) <= THREADS
 
 

@@ -11,9 +11,9 @@ from fleetui.apimachinery.errors import InvalidManifest
 def rules_of(name: str, **chosen: Any) -> list[dict[str, Any]]:
     documents = preparation_documents(Preparation(**chosen))
     return next(
-        one["rules"]
-        for one in documents
-        if one["metadata"]["name"] == name and "rules" in one
+        document["rules"]
+        for document in documents
+        if document["metadata"]["name"] == name and "rules" in document
     )
 
 
@@ -38,7 +38,9 @@ EVERY_CHOICE = {
 def test_the_account_and_its_inventory() -> None:
     documents = preparation_documents(Preparation())
 
-    assert [(one["kind"], one["metadata"]["name"]) for one in documents] == [
+    assert [
+        (document["kind"], document["metadata"]["name"]) for document in documents
+    ] == [
         ("Namespace", "fleetui-system"),
         ("ServiceAccount", "fleetui"),
         ("Role", "fleetui"),
@@ -118,6 +120,6 @@ def test_everything_is_as_much_as_an_administrator() -> None:
 def test_a_bad_group_has_its_path(group: str) -> None:
     with pytest.raises(InvalidManifest) as error:
         preparation_documents(Preparation(groups=("example.com", group)))
-    assert [(one.path, one.code) for one in error.value.errors] == [
-        ("groups[1]", "bad-format")
-    ]
+    assert [
+        (field_error.path, field_error.code) for field_error in error.value.errors
+    ] == [("groups[1]", "bad-format")]

@@ -33,8 +33,8 @@ def test_quantities_are_added_exactly(
     amounts: list[tuple[Any, Any]], cpu: str, memory: str
 ) -> None:
     totals = {"cpu": 0, "memory": 0}
-    for one in amounts:
-        add_quantities(totals, dict(zip(("cpu", "memory"), one, strict=True)))
+    for amount in amounts:
+        add_quantities(totals, dict(zip(("cpu", "memory"), amount, strict=True)))
 
     assert written_quantity(totals["cpu"], is_binary=False) == cpu
     assert written_quantity(totals["memory"], is_binary=True) == memory
@@ -111,7 +111,7 @@ def test_lists_are_read_in_pages(readings: Readings, server: Server) -> None:
     assert facts is not None
     assert facts.usage["capacity"] == {"cpu": "2500m", "memory": "3Gi"}
     assert facts.properties["kubernetes-fleet.io/node-count"] == "3"
-    assert [one.get("limit") for one in server.queries] == [
+    assert [query.get("limit") for query in server.queries] == [
         None,
         None,
         "500",

@@ -32,7 +32,7 @@ def test_a_client_certificate_goes_through_memory() -> None:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), pair.certificate, pair.key
     )
 
-    assert not any("memfd" in one for one in open_files())
+    assert not any("memfd" in file for file in open_files())
 
 
 def test_without_memory_files_it_goes_through_a_private_folder(
@@ -81,8 +81,8 @@ def test_tls_is_verified_and_new_enough() -> None:
     pair = authority().issue("admin")
     secret = {"certificate": pair.certificate, "key": pair.key}
     for connection in (Connection(SERVER), Connection(SERVER, ca=authority().pem)):
-        for one in (secret, {"token": "a"}):
-            context = tls_context(connection, one)
+        for document in (secret, {"token": "a"}):
+            context = tls_context(connection, document)
             assert (context.verify_mode, context.check_hostname) == (
                 ssl.CERT_REQUIRED,
                 True,

@@ -44,7 +44,11 @@ from tests.engine.scheduling.test_demo_of_nine import (
 def _details(
     suggestions: tuple[Suggestion, ...], kind: ChangeKind
 ) -> list[dict[str, Any]]:
-    return [dict(one.change.facts) for one in suggestions if one.change.kind is kind]
+    return [
+        dict(suggestion.change.facts)
+        for suggestion in suggestions
+        if suggestion.change.kind is kind
+    ]
 
 
 @pytest.fixture(name="bravelion", scope="module")
@@ -71,9 +75,10 @@ def test_without_the_env_constraint_bravelion_would_be_picked(
 
 def test_a_label_of_bravelion_would_replace_oldbadger(bravelion: Advice) -> None:
     canary = next(
-        one
-        for one in bravelion.helps
-        if one.change.kind is ChangeKind.LABEL and one.change.facts["value"] == "canary"
+        suggestion
+        for suggestion in bravelion.helps
+        if suggestion.change.kind is ChangeKind.LABEL
+        and suggestion.change.facts["value"] == "canary"
     )
 
     assert (canary.gains, canary.losses) == (("bravelion",), ("oldbadger",))
@@ -82,16 +87,20 @@ def test_a_label_of_bravelion_would_replace_oldbadger(bravelion: Advice) -> None
 def test_what_would_not_help_bravelion_goes_to_the_end_of_its_range(
     bravelion: Advice,
 ) -> None:
-    skews = [one for one in bravelion.fails if one.change.kind is ChangeKind.MAX_SKEW]
+    skews = [
+        suggestion
+        for suggestion in bravelion.fails
+        if suggestion.change.kind is ChangeKind.MAX_SKEW
+    ]
     ranges = [
-        (one.change.facts["maxSkew"], one.furthest and one.furthest.facts["maxSkew"])
-        for one in skews
+        (skew.change.facts["maxSkew"], skew.furthest and skew.furthest.facts["maxSkew"])
+        for skew in skews
     ]
 
     assert ranges == [(2, 5), (3, 5), (1, None)]
     hardness = [
-        one["topologyKey"]
-        for one in _details(bravelion.fails, ChangeKind.WHEN_UNSATISFIABLE)
+        detail["topologyKey"]
+        for detail in _details(bravelion.fails, ChangeKind.WHEN_UNSATISFIABLE)
     ]
     assert hardness == ["region", "env"]
 
@@ -124,8 +133,8 @@ def test_the_weight_that_beats_the_cut_is_the_nearest_one() -> None:
     advice = why_not(decision, "a")
 
     assert [
-        (one["term"], one["selector"], one["weight"], one["today"])
-        for one in _details(advice.helps, ChangeKind.WEIGHT)
+        (detail["term"], detail["selector"], detail["weight"], detail["today"])
+        for detail in _details(advice.helps, ChangeKind.WEIGHT)
     ] == [
         (0, {"labelSelector": {"matchLabels": {"disk": "fast"}}}, 0, 10),
         (1, {"labelSelector": {"matchLabels": {"tier": "edge"}}}, 11, 1),
@@ -152,7 +161,9 @@ def test_one_toleration_does_not_help_against_two_taints() -> None:
     advice = why_not(decision, "a")
 
     assert advice.helps == ()
-    assert [one["key"] for one in _details(advice.fails, ChangeKind.TOLERATION)] == [
+    assert [
+        detail["key"] for detail in _details(advice.fails, ChangeKind.TOLERATION)
+    ] == [
         "gpu",
         "spot",
     ]
@@ -168,7 +179,9 @@ def test_leaving_out_a_requirement_or_the_term_helps_a_filtered_cluster() -> Non
         {"term": 0, "selector": required, "requirement": "tier"}
     ]
     [dropped] = [
-        one.change for one in advice.helps if one.change.kind is ChangeKind.DROP_TERM
+        suggestion.change
+        for suggestion in advice.helps
+        if suggestion.change.kind is ChangeKind.DROP_TERM
     ]
     assert dropped.facts == {"term": 0, "selector": required}
     assert change_words(dropped) == "without the required term env=prod and tier=edge"
@@ -192,7 +205,7 @@ def test_pick_fixed_needs_the_name() -> None:
 
     advice = why_not(decision, "a")
 
-    assert [one.change.kind for one in advice.helps] == [ChangeKind.NAME]
+    assert [suggestion.change.kind for suggestion in advice.helps] == [ChangeKind.NAME]
 
 
 def test_a_placed_cluster_needs_no_advice() -> None:
@@ -234,8 +247,8 @@ def test_changing_only_the_number_keeps_the_bindings_current() -> None:
         lambda plain: plain.update(tolerations=[{"key": "x", "operator": "Exists"}]),
     )
 
-    assert [one.is_current for one in more.bindings] == [True]
-    assert [one.is_current for one in other.bindings] == [False]
+    assert [placed_binding.is_current for placed_binding in more.bindings] == [True]
+    assert [placed_binding.is_current for placed_binding in other.bindings] == [False]
 
 
 def test_a_pinned_placement_gets_every_way_out() -> None:
@@ -249,7 +262,8 @@ def test_a_pinned_placement_gets_every_way_out() -> None:
     )
 
     ways = [
-        (one.change.kind, dict(one.change.facts)) for one in how_to_fulfil(decision)
+        (suggestion.change.kind, dict(suggestion.change.facts))
+        for suggestion in how_to_fulfil(decision)
     ]
 
     skew = {"constraint": 0, "topologyKey": "region", "maxSkew": 2, "today": 1}
@@ -266,9 +280,9 @@ def test_no_advice_is_to_tolerate_a_cordon() -> None:
 
     advice = why_not(decide(fleet(cordoned, "b"), pick_n(2)), "a")
 
-    tried = [one.change for one in (*advice.helps, *advice.fails)]
-    tolerations = [one for one in tried if one.kind is ChangeKind.TOLERATION]
-    assert [one.facts["key"] for one in tolerations] == ["gpu"]
+    tried = [suggestion.change for suggestion in (*advice.helps, *advice.fails)]
+    tolerations = [change for change in tried if change.kind is ChangeKind.TOLERATION]
+    assert [toleration.facts["key"] for toleration in tolerations] == ["gpu"]
 
 
 def test_ways_out_are_ordered_by_what_an_operator_would_accept() -> None:
@@ -282,7 +296,7 @@ def test_ways_out_are_ordered_by_what_an_operator_would_accept() -> None:
 
     ways = how_to_fulfil(decision)
 
-    assert [(str(one.change.kind), one.gains) for one in ways] == [
+    assert [(str(way.change.kind), way.gains) for way in ways] == [
         ("label", ("s1",)),
         ("prefer-terms", ("s1",)),
         ("when-unsatisfiable", ("w1",)),
@@ -297,7 +311,7 @@ def test_ways_out_are_ordered_by_what_an_operator_would_accept() -> None:
         "today": None,
     }
     terms = schedule(ways[1].change.changed()).cycle.policy.preferred_terms
-    assert [one.weight for one in terms] == [100]
+    assert [term.weight for term in terms] == [100]
     assert dict(ways[-1].change.facts) == {"number": 2, "today": 3}
 
 
@@ -392,15 +406,19 @@ def test_every_suggestion_is_true_and_minimal(
 
     advice = why_not(decision, name)
 
-    for one in advice.helps:
-        assert _is_placed(schedule(one.change.changed()), name)
-        assert not any(_is_placed(nearer, name) for nearer in _nearer(decision, one))
-    for one in advice.fails:
-        assert not _is_placed(schedule(one.change.changed()), name)
-        if one.furthest is not None:
+    for suggestion in advice.helps:
+        assert _is_placed(schedule(suggestion.change.changed()), name)
+        assert not any(
+            _is_placed(nearer, name) for nearer in _nearer(decision, suggestion)
+        )
+    for suggestion in advice.fails:
+        assert not _is_placed(schedule(suggestion.change.changed()), name)
+        if suggestion.furthest is not None:
             assert not any(
                 _is_placed(between, name)
-                for between in _nearer(decision, replace(one, change=one.furthest))
+                for between in _nearer(
+                    decision, replace(suggestion, change=suggestion.furthest)
+                )
             )
 
 
@@ -421,16 +439,16 @@ def test_what_adds_comes_before_what_weakens_and_no_label_is_removed(
 
     for suggestions in (why_not(decision, name).helps, how_to_fulfil(decision)):
         kinds = [
-            str(one.change.kind)
-            for one in suggestions
-            if one.change.kind is not ChangeKind.LABEL
+            str(suggestion.change.kind)
+            for suggestion in suggestions
+            if suggestion.change.kind is not ChangeKind.LABEL
         ]
         places = [(*ADDS, *WEAKENS, *REMOVES).index(kind) for kind in kinds]
         assert places == sorted(places)
         labels = [
-            one.change.facts
-            for one in suggestions
-            if one.change.kind is ChangeKind.LABEL
+            suggestion.change.facts
+            for suggestion in suggestions
+            if suggestion.change.kind is ChangeKind.LABEL
         ]
         assert all(facts["value"] for facts in labels)
         # A value that a cluster has is not called wrong before anything else was proposed.
@@ -438,9 +456,9 @@ def test_what_adds_comes_before_what_weakens_and_no_label_is_removed(
             assert suggestions[0].change.facts["today"] is None
     tried = why_not(decision, name)
     assert all(
-        one.change.facts["value"]
-        for one in (*tried.helps, *tried.fails)
-        if one.change.kind is ChangeKind.LABEL
+        suggestion.change.facts["value"]
+        for suggestion in (*tried.helps, *tried.fails)
+        if suggestion.change.kind is ChangeKind.LABEL
     )
 
 
@@ -459,9 +477,9 @@ def test_no_second_term_is_proposed_for_what_a_term_weighs() -> None:
 
     advice = why_not(decide(pair, pick_n(1, prefer=avoids)), "a")
 
-    tried = [one.change for one in (*advice.helps, *advice.fails)]
-    assert not [one for one in tried if one.kind is ChangeKind.PREFERENCE]
-    assert any(one.kind is ChangeKind.WEIGHT for one in tried)
+    tried = [suggestion.change for suggestion in (*advice.helps, *advice.fails)]
+    assert not [change for change in tried if change.kind is ChangeKind.PREFERENCE]
+    assert any(change.kind is ChangeKind.WEIGHT for change in tried)
 
 
 def test_a_required_term_is_added_before_another_is_dropped() -> None:
@@ -469,7 +487,7 @@ def test_a_required_term_is_added_before_another_is_dropped() -> None:
 
     helps = why_not(decide(pair, pick_all(required=[labelled(env="prod")])), "a").helps
 
-    assert [one.change.kind for one in helps] == [
+    assert [suggestion.change.kind for suggestion in helps] == [
         ChangeKind.TERM,
         ChangeKind.LABEL,
         ChangeKind.DROP_TERM,
@@ -480,7 +498,8 @@ def test_a_required_term_is_added_before_another_is_dropped() -> None:
 @given(decision=decisions())
 def test_every_way_to_fulfil_fulfils(decision: Decision) -> None:
     assert all(
-        schedule(one.change.changed()).is_fulfilled for one in how_to_fulfil(decision)
+        schedule(suggestion.change.changed()).is_fulfilled
+        for suggestion in how_to_fulfil(decision)
     )
 
 

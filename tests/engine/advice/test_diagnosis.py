@@ -144,7 +144,9 @@ def test_the_bound_is_exact_for_one_hard_constraint(decision: Decision) -> None:
     bound = feasibility_bound(decision.cycle)
 
     hard = [
-        one for one in decision.cycle.policy.topology_spread_constraints if is_hard(one)
+        constraint
+        for constraint in decision.cycle.policy.topology_spread_constraints
+        if is_hard(constraint)
     ]
     assert bound == (_largest_valid_set(decision) if len(hard) <= 1 else None)
 

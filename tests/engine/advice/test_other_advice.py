@@ -24,7 +24,11 @@ BOTH_HARD = [spread("x"), spread("y")]
 
 
 def _helping(decision: Decision, kind: ChangeKind) -> list[Change]:
-    return [one.change for one in how_to_fulfil(decision) if one.change.kind is kind]
+    return [
+        suggestion.change
+        for suggestion in how_to_fulfil(decision)
+        if suggestion.change.kind is kind
+    ]
 
 
 def _fulfils(change: Change) -> bool:
@@ -112,9 +116,9 @@ def test_uc5b_the_smallest_u_that_brings_the_other_region_in() -> None:
     advice = why_not(schedule(_uc5(0.5)), "us-west-1a-1")
 
     options = [
-        change_words(one.change)
-        for one in advice.helps
-        if one.change.kind is ChangeKind.OPTION
+        change_words(suggestion.change)
+        for suggestion in advice.helps
+        if suggestion.change.kind is ChangeKind.OPTION
     ]
     assert options == ["mode strict (now weighted)", "u 1 (now 0.5)"]
 
@@ -124,7 +128,7 @@ def test_a_soft_level_of_ocm_has_no_limit_to_change() -> None:
 
     advice = why_not(decision, "a-2")
 
-    tried = {one.change.kind for one in (*advice.helps, *advice.fails)}
+    tried = {suggestion.change.kind for suggestion in (*advice.helps, *advice.fails)}
     assert ChangeKind.MAX_SKEW not in tried
     assert ChangeKind.WHEN_UNSATISFIABLE in tried
 

@@ -30,7 +30,7 @@ def _clean(seed: int) -> Labels:
     rng = random.Random(seed)
     size = rng.randint(30, 1000)
     regions = rng.sample(REGIONS, rng.randint(3, 6))
-    provider = {one: rng.choice(("aws", "azure", "gcp")) for one in regions}
+    provider = {region: rng.choice(("aws", "azure", "gcp")) for region in regions}
     weights = [1 / (place + 1) for place in range(len(regions))]
     found = []
     for region in rng.choices(regions, weights, k=size):
@@ -87,7 +87,11 @@ def _misspell_value(several: Labels, rng: random.Random) -> tuple[str, str]:
 def _move_zone(several: Labels, rng: random.Random) -> tuple[str, str]:
     labels = rng.choice(several)
     labels["region"] = rng.choice(
-        [one["region"] for one in several if one["region"] != labels["region"]]
+        [
+            document["region"]
+            for document in several
+            if document["region"] != labels["region"]
+        ]
     )
     return "H06", "labels.region"
 
@@ -111,7 +115,8 @@ def test_planted_faults_are_found(
         several = _clean(seed)
         planted = plant(several, random.Random(seed))
         found += planted in {
-            (one.rule, one.path) for one in examine_fleet(_fleet(several)).findings
+            (finding.rule, finding.path)
+            for finding in examine_fleet(_fleet(several)).findings
         }
 
     assert found >= goal

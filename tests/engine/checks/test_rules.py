@@ -397,7 +397,7 @@ CHANGES = {
 
 def test_every_rule_has_an_example_and_an_id_of_its_own() -> None:
     assert {*EXAMPLES, *RESULTS, *CHANGES} == set(RULES)
-    assert len({one.title for one in RULES.values()}) == len(RULES)
+    assert len({rule.title for rule in RULES.values()}) == len(RULES)
 
 
 @pytest.mark.parametrize("rule", EXAMPLES)
@@ -413,11 +413,11 @@ def test_a_rule_finds_its_fault_and_the_fix_removes_it(rule: str) -> None:
     found = _check(rule, case)
 
     assert found, "positive example"
-    assert all(one.rule == rule for one in found)
+    assert all(finding.rule == rule for finding in found)
     assert _check(rule, _case(*example.not_found, example.quiet_strategy)) == [], (
         "negative example"
     )
-    fixes = [one.fix for one in found if one.fix]
+    fixes = [finding.fix for finding in found if finding.fix]
     assert bool(fixes) == example.has_fix
     if rule == "S08":
         plan = plan_moves(replace(case.cycle, bindings=case.decision.bindings_after))
@@ -446,9 +446,9 @@ def test_an_assertion_is_a_finding_while_it_is_broken_or_unknown() -> None:
     case.asserted = (*RESULTS.values(), HOLDS)
 
     found = [
-        (one.rule, one.severity, one.path)
-        for one in examine_placement(case).findings
-        if one.rule[0] == "P"
+        (finding.rule, finding.severity, finding.path)
+        for finding in examine_placement(case).findings
+        if finding.rule[0] == "P"
     ]
 
     assert found == [
@@ -476,16 +476,18 @@ def test_a_name_that_only_a_preference_has_is_a_warning_with_a_fix_and_the_cause
     findings = examine_placement(case).findings
 
     assert [
-        (one.rule, one.severity, one.code) for one in findings if one.rule[0] == "A"
+        (finding.rule, finding.severity, finding.code)
+        for finding in findings
+        if finding.rule[0] == "A"
     ] == [
         ("A01", Severity.WARNING, "unknown-key"),
         ("A01", Severity.WARNING, "unknown-property"),
     ]
     renamed, unknown = findings[:2]
     assert renamed.fix is not None
-    assert [one.message for one in _check("A01", _fixed(case, renamed.fix))] == [
-        unknown.message
-    ]
+    assert [
+        finding.message for finding in _check("A01", _fixed(case, renamed.fix))
+    ] == [unknown.message]
 
 
 @pytest.mark.parametrize(
@@ -509,7 +511,7 @@ def test_what_a_missing_key_means_depends_on_the_semantics(
 def test_leaving_a_part_out_equals_two_runs() -> None:
     policy = pick_n(3, spread=[spread("region")], prefer=[prefer(10, EAST)])
     case = _case(_regions(3, 3, 2), policy, {})
-    found = {one.rule for rule in ("S07", "A04") for one in _check(rule, case)}
+    found = {finding.rule for rule in ("S07", "A04") for finding in _check(rule, case)}
 
     def picks(**fields: Any) -> set[str]:
         return set(schedule(Cycle(case.fleet, pick_n(3, **fields))).picked_names)
@@ -574,9 +576,9 @@ def test_one_misspelt_value_is_one_finding_with_its_consequences() -> None:
         Case(Cycle(fleet(*clusters), policy), RollingUpdate()), hygiene
     ).findings
 
-    [root] = [one for one in found if one.rule == "H02"]
-    assert {"S04", "S09"} <= {one.rule for one in root.caused}
-    assert not {"S04", "S09"} & {one.rule for one in found}
+    [root] = [finding for finding in found if finding.rule == "H02"]
+    assert {"S04", "S09"} <= {finding.rule for finding in root.caused}
+    assert not {"S04", "S09"} & {finding.rule for finding in found}
 
 
 def test_a_number_that_is_placed_and_not_possible_again_is_a_warning() -> None:
@@ -635,7 +637,7 @@ def test_a_rule_that_fails_or_is_too_expensive_is_not_checked(
     found = examine_placement(_case(_regions(1, 4), TWO, {}), muted=("N04",))
 
     assert found.not_checked == ("S07", "N01")
-    assert (found.muted, [one.rule for one in found.findings]) == (1, [])
+    assert (found.muted, [finding.rule for finding in found.findings]) == (1, [])
 
 
 def test_without_a_fleet_the_rules_about_the_policy_alone_inform() -> None:
@@ -643,7 +645,9 @@ def test_without_a_fleet_the_rules_about_the_policy_alone_inform() -> None:
         [], pick_n(2, tolerations=[tolerate(operator="Exists")]), {"maxUnavailable": 0}
     )
 
-    assert [(one.rule, one.severity) for one in examine_placement(case).findings] == [
+    assert [
+        (finding.rule, finding.severity) for finding in examine_placement(case).findings
+    ] == [
         ("T02", "info"),
         ("R01", "info"),
     ]
@@ -689,7 +693,7 @@ def test_a_cluster_that_is_down_takes_the_policy_out_of_the_fixes_and_leaves_the
         found = examine_placement(
             Case(Cycle(fleet(*_regions(3, 3), *more), policy), strategy)
         ).findings
-        return {one.fix.words for one in flat(found) if one.fix}
+        return {finding.fix.words for finding in flat(found) if finding.fix}
 
     assert {"Use the key region.", "Set maxUnavailable to 25%."} <= fixes()
     assert fixes(cluster("x", region="west", not_eligible="staleHeartbeat")) == {
@@ -708,4 +712,4 @@ def test_ranks_put_the_cause_first() -> None:
         "N01",
     ]
     assert isinstance(RULES["H01"], Rule)
-    assert [one.rule for one in flat([])] == []
+    assert [finding.rule for finding in flat([])] == []

@@ -66,23 +66,28 @@ def _value(decision: Decision, chosen: tuple[int, ...]) -> tuple[int, ...] | Non
     excess = total = 0
     labels = [one.labels for one in decision.cycle.fleet]
     placed = [decision.cycle.fleet.positions[name] for name in decision.kept]
-    for one in decision.cycle.policy.topology_spread_constraints:
+    for constraint in decision.cycle.policy.topology_spread_constraints:
         domains = {
-            each[one.topology_key] for each in labels if one.topology_key in each
+            label[constraint.topology_key]
+            for label in labels
+            if constraint.topology_key in label
         }
         if len(domains) < 2:
             continue
         start, end = (
             [
-                sum(labels[at].get(one.topology_key) == domain for at in taken)
+                sum(labels[at].get(constraint.topology_key) == domain for at in taken)
                 for domain in domains
             ]
             for taken in (placed, [*placed, *chosen])
         )
-        skew, limit = max(end) - min(end), max(one.max_skew, max(start) - min(start))
-        if is_hard(one) and skew > limit:
+        skew, limit = (
+            max(end) - min(end),
+            max(constraint.max_skew, max(start) - min(start)),
+        )
+        if is_hard(constraint) and skew > limit:
             return None
-        excess += 0 if is_hard(one) else max(0, skew - limit)
+        excess += 0 if is_hard(constraint) else max(0, skew - limit)
         total += skew
     affinity = sum(int(candidates.affinity[at]) for at in chosen)
     is_first_only = decision.cycle.semantics is Semantics.KUBEFLEET
@@ -140,9 +145,9 @@ def test_the_exact_set_is_never_worse_and_with_one_hard_constraint_not_larger(
             continue
         assert _row(record.exact) >= _row(record.greedy)
         hard = [
-            one
-            for one in decision.cycle.policy.topology_spread_constraints
-            if is_hard(one)
+            constraint
+            for constraint in decision.cycle.policy.topology_spread_constraints
+            if is_hard(constraint)
         ]
         # Above its limit at the start, the exact set may return to that skew; single picks only approach it.
         if len(hard) <= 1 and not over_limits(decision):
@@ -176,15 +181,16 @@ def test_a_pinned_domain_names_the_conflict_and_its_smallest_corrections() -> No
     )
 
     assert (record.verdict, record.low, record.high) == (ExactVerdict.IMPOSSIBLE, 2, 2)
-    assert [sorted(one.name for one in elements) for elements in record.conflict] == [
-        ["region", "required-affinity"]
-    ]
+    assert [
+        sorted(element.name for element in elements) for elements in record.conflict
+    ] == [["region", "required-affinity"]]
     corrections = [
-        [(element.name, to) for element, to in one.changes] + [one.greedy_reaches]
-        for one in record.corrections
+        [(element.name, to) for element, to in correction.changes]
+        + [correction.greedy_reaches]
+        for correction in record.corrections
     ]
     assert corrections == [[("region", 2), True], [("required-affinity", None), True]]
-    assert [one.to_plain() for one in record.shopping] == [
+    assert [item.to_plain() for item in record.shopping] == [
         {"count": 1, "domains": {"region": "south"}}
     ]
 
@@ -318,7 +324,7 @@ def test_every_correction_and_shopping_list_reaches_the_number(count: int) -> No
         for correction in record.corrections:
             assert _is_reached(decision, correction), correction
             if correction.greedy_reaches and all(
-                one.is_constraint for one, _ in correction.changes
+                element.is_constraint for element, _ in correction.changes
             ):
                 policy = relaxed_policy(decision.cycle.policy, correction.changes)
                 rescheduled = schedule(

@@ -59,9 +59,9 @@ def _columns(
     candidates = candidates_of(replace(problem, bindings=()))
     labels = [one.labels for one in problem.fleet]
     hard, soft, total = list[int](), 0, 0
-    for one in problem.policy.topology_spread_constraints:
-        key = one.topology_key
-        domains = {each[key] for each in labels if key in each}
+    for constraint in problem.policy.topology_spread_constraints:
+        key = constraint.topology_key
+        domains = {label[key] for label in labels if key in label}
         if len(domains) < 2:
             continue
         counts = [
@@ -69,10 +69,10 @@ def _columns(
         ]
         skew = max(counts) - min(counts)
         total += skew
-        if is_hard(one):
-            hard.append(max(0, skew - one.max_skew))
+        if is_hard(constraint):
+            hard.append(max(0, skew - constraint.max_skew))
         else:
-            soft += max(0, skew - one.max_skew)
+            soft += max(0, skew - constraint.max_skew)
     stale = sum(not candidates.passes[at] for at in members)
     affinity = sum(int(candidates.preference[at]) for at in members)
     moves = len(set(problem.placed.tolist()) - members)
@@ -116,11 +116,13 @@ def test_the_curve_equals_brute_force_and_one_decision_makes_the_moves(
                 -point.skew,
             )
             rows.append((*row, point.affinity, -point.moves))
-            assert rows[-1] == max(one for one in values if -one[-1] <= point.limit)
+            assert rows[-1] == max(
+                value for value in values if -value[-1] <= point.limit
+            )
         # The moves are the last column: with more of them allowed, no set is worse in the others.
         assert [one[:-1] for one in rows] == sorted(one[:-1] for one in rows)
-        best = max(one[:2] for one in values)
-        fewest = min(-one[-1] for one in values if one[:2] == best)
+        best = max(value[:2] for value in values)
+        fewest = min(-value[-1] for value in values if value[:2] == best)
         assert fewest in [point.limit for point in plan.curve]
         if plan.current.hard_excess:
             repaired += 1
@@ -135,12 +137,14 @@ def _check_decision(problem: Cycle, plan: MovePlan) -> None:
     assert decision.picked_names == plan.joins
     assert decision.unscheduled == tuple(sorted(plan.leaves))
     assert difference(unpack(pack(decision), problem.fleet), decision) == ""
-    assert {one.outcome for one in Outcomes(decision)} <= {*Outcome} - {
+    assert {outcome.outcome for outcome in Outcomes(decision)} <= {*Outcome} - {
         Outcome.OUTRANKED
     }
     positions = problem.fleet.positions
     placed = {
-        positions[one.cluster] for one in decision.bindings_after if one.is_active
+        positions[placed_binding.cluster]
+        for placed_binding in decision.bindings_after
+        if placed_binding.is_active
     }
     value, after = _columns(problem, frozenset(placed))
     _, before = _columns(problem, frozenset(problem.placed.tolist()))

@@ -95,13 +95,16 @@ def state(
 def brief(actions: tuple[Action, ...]) -> str:
     """Write actions in short: "a:update -b"."""
     return " ".join(
-        f"-{each.cluster}"
-        if isinstance(each, Remove)
-        else f"{each.cluster}:{each.reason}"
-        for each in actions
+        f"-{action.cluster}"
+        if isinstance(action, Remove)
+        else f"{action.cluster}:{action.reason}"
+        for action in actions
     )
 
 
 def blocks(answer: RollingUpdateResult) -> dict[str, str]:
     """Return what blocks each waiting cluster."""
-    return {each.cluster: each.reason.value for each in answer.blocked}
+    return {
+        blocked_cluster.cluster: blocked_cluster.reason.value
+        for blocked_cluster in answer.blocked
+    }

@@ -74,7 +74,7 @@ def test_clusters_out_of_reach_can_be_forgotten_after_a_quarter_of_an_hour() -> 
 
     answer = next_actions(state(*facts, deletion=Deletion(NOON, 3)))
 
-    assert [each.abandonable_from for each in answer.blocked] == [
+    assert [cluster.abandonable_from for cluster in answer.blocked] == [
         after(900),
         after(960),
     ]

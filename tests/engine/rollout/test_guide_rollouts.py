@@ -10,7 +10,7 @@ from tests.engine.rollout.world import World
 TEN = [available(f"c{number:02}") for number in range(10)]
 THREE = [available(name) for name in ("c1", "c2", "c3")]
 GOOD = "v3"
-IN_SECOND = {each.name: 0 for each in TEN + THREE}
+IN_SECOND = {cluster_state.name: 0 for cluster_state in TEN + THREE}
 
 
 def test_guide_ten_clusters_of_a_job_go_three_three_three_one() -> None:
@@ -35,7 +35,7 @@ def test_guide_plan_has_the_same_four_waves() -> None:
 
 
 def test_ten_clusters_that_can_be_observed_go_on_as_soon_as_one_is_available() -> None:
-    seconds = {each.name: 5 for each in TEN} | {"c01": 20}
+    seconds = {cluster_state.name: 5 for cluster_state in TEN} | {"c01": 20}
     world = World(state(*TEN, policy=pick_n(10)), seconds=seconds)
 
     assert world.run().phase is RunPhase.FINISHED
@@ -55,11 +55,11 @@ def test_s18_a_bad_version_stops_at_the_first_cluster() -> None:
         answer = world.step()
 
     assert world.batches() == [(0, "c1")]
-    assert [(each.cluster, each.running) for each in answer.blocked] == [
+    assert [(cluster.cluster, cluster.running) for cluster in answer.blocked] == [
         ("c2", OLD),
         ("c3", OLD),
     ]
-    assert [(each.cluster, each.phase) for each in answer.in_progress] == [
+    assert [(cluster.cluster, cluster.phase) for cluster in answer.in_progress] == [
         ("c1", Phase.APPLIED)
     ]
 
@@ -69,11 +69,11 @@ def test_s19_a_good_version_recovers_from_a_bad_one() -> None:
     for _ in range(5):
         world.step()
 
-    world.want({each.name: GOOD for each in THREE})
+    world.want({cluster_state.name: GOOD for cluster_state in THREE})
 
     assert world.run().phase is RunPhase.FINISHED
     assert [action.cluster for _, action in world.starts] == ["c1", "c1", "c2", "c3"]
-    assert {each.running for each in world.state.clusters} == {GOOD}
+    assert {cluster.running for cluster in world.state.clusters} == {GOOD}
 
 
 def test_s20_a_job_does_not_block_but_waits_the_period() -> None:

@@ -117,8 +117,10 @@ def annotated(value: Any) -> Document:
 
 def names(*snapshots: OverrideContent, on: Cluster = CANARY) -> list[str]:
     return [
-        one.name
-        for one in applicable(snapshots, placement="web", cluster=on, objects=OBJECTS)
+        content.name
+        for content in applicable(
+            snapshots, placement="web", cluster=on, objects=OBJECTS
+        )
     ]
 
 
@@ -139,7 +141,9 @@ def failed(*snapshots: OverrideContent, on: Cluster = CANARY) -> OverrideFailed:
 
 
 def who(found: Overridden) -> list[Any]:
-    return [each.metadata["annotations"].get("who") for each in found.objects]
+    return [
+        hub_object.metadata["annotations"].get("who") for hub_object in found.objects
+    ]
 
 
 def test_s33_a_cluster_override_of_a_namespace_changes_everything_in_it_where_it_matches() -> (
@@ -315,19 +319,19 @@ def test_overriding_is_repeatable_and_leaves_its_inputs_alone(
     patches: list[Document],
 ) -> None:
     snapshots = [cro(rule(*patches)), ro(rule(*patches))]
-    before = copy.deepcopy([each.content for each in OBJECTS])
-    manifests = [one.override.to_manifest() for one in snapshots]
+    before = copy.deepcopy([hub_object.content for hub_object in OBJECTS])
+    manifests = [snapshot.override.to_manifest() for snapshot in snapshots]
     plain = copy.deepcopy(manifests)
 
     first, second = (override(OBJECTS, snapshots, CANARY) for _ in range(2))
 
     assert first == second
     if isinstance(first, Overridden) and isinstance(second, Overridden):
-        assert [one.content for one in first.objects] == [
-            one.content for one in second.objects
+        assert [hub_object.content for hub_object in first.objects] == [
+            hub_object.content for hub_object in second.objects
         ]
-    assert [each.content for each in OBJECTS] == before
-    assert [one.override.to_manifest() for one in snapshots] == plain
+    assert [hub_object.content for hub_object in OBJECTS] == before
+    assert [snapshot.override.to_manifest() for snapshot in snapshots] == plain
 
 
 def test_a_version_depends_on_the_resources_and_the_overrides() -> None:

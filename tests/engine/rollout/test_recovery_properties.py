@@ -49,7 +49,7 @@ def test_a_cluster_changes_at_most_once_a_version_whatever_fails(
 
     assert set(world.changes.values()) <= {1}
     assert not world.changes or set(world.changes) <= {
-        (one.name, one.wanted) for one in rollout.clusters
+        (cluster.name, cluster.wanted) for cluster in rollout.clusters
     }
 
 
@@ -68,7 +68,7 @@ def test_a_bad_version_stops_at_the_floor_and_a_good_one_recovers(
     answer = world.run()
 
     assert answer.phase is RunPhase.FINISHED
-    assert {(one.running, one.phase) for one in world.state.clusters} == {
+    assert {(cluster.running, cluster.phase) for cluster in world.state.clusters} == {
         (GOOD, Phase.AVAILABLE)
     }
     assert all(count == 1 for count in world.changes.values())
@@ -92,9 +92,15 @@ def test_a_dead_region_fails_over(
     answer = world.run()
 
     assert answer.phase is (RunPhase.HALTED if dead else RunPhase.FINISHED)
-    assert {one.cluster for one in answer.blocked} == set(answer.may_still_hold) == dead
-    reached = [one for one in world.state.clusters if one.name in others]
-    assert {(one.running, one.phase) for one in reached} == {(BAD, Phase.AVAILABLE)}
+    assert (
+        {cluster.cluster for cluster in answer.blocked}
+        == set(answer.may_still_hold)
+        == dead
+    )
+    reached = [cluster for cluster in world.state.clusters if cluster.name in others]
+    assert {
+        (cluster_state.running, cluster_state.phase) for cluster_state in reached
+    } == {(BAD, Phase.AVAILABLE)}
 
     for name in dead:
         world.find(name)

@@ -419,8 +419,8 @@ def test_stalls_where_nothing_is_left_but_retries_of_what_failed_three_times(
     attempts: list[int], others: list[ClusterState], phase: RunPhase
 ) -> None:
     failed = [
-        cluster(f"a{at}", Phase.FAILED, runs=NEW, attempts=one, retry_at=after(60))
-        for at, one in enumerate(attempts)
+        cluster(f"a{at}", Phase.FAILED, runs=NEW, attempts=attempt, retry_at=after(60))
+        for at, attempt in enumerate(attempts)
     ]
 
     answer = next_actions(state(*failed, *others, done("b")))

@@ -32,7 +32,7 @@ def _can_finish(state: RolloutState) -> bool:
     wait for each other.
     """
     budgets = budgets_of(state)
-    steps = [step for each in state.clusters if (step := next_step(each, state))]
+    steps = [step for cluster in state.clusters if (step := next_step(cluster, state))]
     in_place = any(step.budget is BudgetKind.UPDATE for step in steps)
     removes = any(isinstance(step.action, Remove) for step in steps)
     slack = budgets.updates.number - budgets.removals.minimum
@@ -45,8 +45,8 @@ def _calmed(world: World) -> World:
     world.state = replace(
         world.state,
         clusters=tuple(
-            each._replace(unreachable_since=None, is_in_fleet=True, retry_at=None)
-            for each in world.state.clusters
+            cluster._replace(unreachable_since=None, is_in_fleet=True, retry_at=None)
+            for cluster in world.state.clusters
         ),
     )
     return World(replace(world.state, suspension=Suspension.NONE), seconds=SECONDS)
@@ -80,7 +80,7 @@ def test_a_cluster_changes_at_most_once_when_nothing_fails(
     counts = Counter(action.cluster for _, action in world.starts)
     assert all(count == 1 for count in counts.values())
     assert set(counts) <= {
-        each.name for each in rollout.clusters if next_step(each, rollout)
+        cluster.name for cluster in rollout.clusters if next_step(cluster, rollout)
     }
 
 
@@ -111,17 +111,18 @@ def test_every_cluster_that_is_not_done_is_accounted_for_once(
     answer = next_actions(rollout)
 
     answered = {action.cluster for action in answer.actions} | {
-        each.cluster for each in answer.blocked
+        cluster.cluster for cluster in answer.blocked
     }
-    busy = {each.cluster for each in answer.in_progress}
+    busy = {cluster.cluster for cluster in answer.in_progress}
     open_ones = {
-        each.name
-        for each in rollout.clusters
-        if not rollout.is_done(each) and (each.is_in_fleet or each.wanted is not None)
+        cluster.name
+        for cluster in rollout.clusters
+        if not rollout.is_done(cluster)
+        and (cluster.is_in_fleet or cluster.wanted is not None)
     }
     assert open_ones <= answered | busy
     assert not {action.cluster for action in answer.actions} & {
-        each.cluster for each in answer.blocked
+        cluster.cluster for cluster in answer.blocked
     }
     assert (answer.phase is RunPhase.FINISHED) == (not open_ones)
 
@@ -131,7 +132,9 @@ def test_budgets_recompute_from_the_clusters(rollout: RolloutState) -> None:
     answer = next_actions(rollout)
 
     before = _without_starts(answer.budgets)
-    at_risk = {each.name for each in rollout.clusters if rollout.is_available(each)}
+    at_risk = {
+        cluster.name for cluster in rollout.clusters if rollout.is_available(cluster)
+    }
     taken = [action for action in answer.actions if action.cluster in at_risk]
     assert before == budgets_of(rollout)
     assert (
@@ -163,7 +166,7 @@ def test_waves_are_what_repeated_syncs_would_start(rollout: RolloutState) -> Non
 
     world = replace(
         rollout,
-        clusters=tuple(each._replace(retry_at=None) for each in rollout.clusters),
+        clusters=tuple(cluster._replace(retry_at=None) for cluster in rollout.clusters),
     )
     waves: list[Wave] = []
     for _ in range(40):
@@ -180,11 +183,11 @@ def test_a_compared_limit_has_as_many_waves_as_its_plan(rollout: RolloutState) -
     compared = compare_limits(plan_waves(rollout))
 
     strategies = [
-        rollout.strategy.model_copy(update={"max_unavailable": one.max_unavailable})
-        for one in compared
+        rollout.strategy.model_copy(update={"max_unavailable": limit.max_unavailable})
+        for limit in compared
     ]
-    plans = [plan_waves(replace(rollout, strategy=one)) for one in strategies]
-    assert [one.waves for one in compared] == [len(plan.waves) for plan in plans]
+    plans = [plan_waves(replace(rollout, strategy=strategy)) for strategy in strategies]
+    assert [limit.waves for limit in compared] == [len(plan.waves) for plan in plans]
 
 
 @pytest.mark.nightly
@@ -194,12 +197,14 @@ def test_waves_cover_exactly_the_clusters_to_change(rollout: RolloutState) -> No
 
     planned = [action.cluster for wave in made.waves for action in wave.actions]
     to_change = {
-        each.name
-        for each in rollout.clusters
-        if each.is_in_fleet and next_step(each, rollout)
+        cluster.name
+        for cluster in rollout.clusters
+        if cluster.is_in_fleet and next_step(cluster, rollout)
     }
     assert len(planned) == len(set(planned))
-    assert set(planned) | {each.cluster for each in made.rest.blocked} >= to_change
+    assert (
+        set(planned) | {cluster.cluster for cluster in made.rest.blocked} >= to_change
+    )
     assert set(planned) <= to_change
 
 
@@ -215,7 +220,7 @@ def test_a_deletion_empties_every_cluster_in_reach(
     world.state = replace(world.state, deletion=Deletion(NOON, len(rollout.clusters)))
 
     assert world.run().phase is RunPhase.FINISHED
-    assert {each.phase for each in world.state.clusters} <= {
+    assert {cluster.phase for cluster in world.state.clusters} <= {
         Phase.NOT_STARTED,
         Phase.REMOVED,
     }

@@ -113,7 +113,7 @@ def test_s40_scaling_a_placement_ends_the_run_and_needs_a_new_one() -> None:
 
 
 def test_s41_max_concurrency_of_three_starts_three_together() -> None:
-    assert [one.cluster for one in of_three(3).go().actions] == ["c1", "c2", "c3"]
+    assert [action.cluster for action in of_three(3).go().actions] == ["c1", "c2", "c3"]
 
 
 def test_s41_max_concurrency_of_70_percent_starts_two_of_three() -> None:
@@ -174,7 +174,7 @@ def test_a_cluster_that_has_the_version_is_done_and_takes_no_place() -> None:
 
     answer = world.go()
 
-    assert [one.cluster for one in answer.actions] == ["c2"]
+    assert [action.cluster for action in answer.actions] == ["c2"]
     assert answer.concurrency == StageConcurrency(
         stage="all", clusters=3, limit=1, running=1, done=1
     )

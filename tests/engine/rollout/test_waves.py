@@ -84,7 +84,7 @@ def test_other_limits_are_compared_with_that_of_the_strategy() -> None:
 
     compared = compare_limits(plan_waves(changed))
 
-    assert [(str(one.max_unavailable), *one[1:]) for one in compared] == [
+    assert [(str(limit.max_unavailable), *limit[1:]) for limit in compared] == [
         ("5%", 2, 38, 20),
         ("10%", 4, 36, 10),
         ("8", 8, 32, 5),

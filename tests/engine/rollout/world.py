@@ -46,13 +46,13 @@ class World:
 
     def __post_init__(self) -> None:
         """Take up what was in flight before this world was looked at."""
-        for each in self.state.clusters:
-            self._expect(each)
+        for cluster in self.state.clusters:
+            self._expect(cluster)
 
     @property
     def clusters(self) -> dict[str, ClusterState]:
         """Return the clusters by name."""
-        return {each.name: each for each in self.state.clusters}
+        return {cluster.name: cluster for cluster in self.state.clusters}
 
     def put(self, facts: ClusterState) -> None:
         """Write down what is now known of a cluster."""
@@ -161,27 +161,34 @@ class World:
 
 def check_start(state: RolloutState, action: Action) -> None:
     """Check one start against `rules/lifecycle.md#starts` by counting again, without the core's budgets."""
-    facts = {each.name: each for each in state.clusters}[action.cluster]
+    facts = {cluster.name: cluster for cluster in state.clusters}[action.cluster]
     reached = [
-        each
-        for each in state.clusters
-        if each.is_in_fleet and each.unreachable_since is None
+        cluster
+        for cluster in state.clusters
+        if cluster.is_in_fleet and cluster.unreachable_since is None
     ]
-    available = [each.name for each in reached if _is_available(each, state)]
-    selected = sum(each.wanted is not None for each in state.clusters)
+    available = [
+        cluster_state.name
+        for cluster_state in reached
+        if _is_available(cluster_state, state)
+    ]
+    selected = sum(cluster.wanted is not None for cluster in state.clusters)
     assert facts in reached
     assert state.suspension is Suspension.NONE or (
         state.suspension is Suspension.STOPPED and state.deletion
     )
     if state.deletion:
-        running = sum(each.phase is Phase.REMOVING for each in reached)
+        running = sum(
+            cluster_state.phase is Phase.REMOVING for cluster_state in reached
+        )
         assert running + 1 <= max(
             1, _ceil(state.strategy.max_unavailable, state.deletion.number)
         )
     elif isinstance(action, StartUpdate) and action.reason is UpdateReason.ADD:
         assert facts.phase in (Phase.NOT_STARTED, Phase.REMOVED)
         holding = sum(
-            each.phase not in (Phase.NOT_STARTED, Phase.REMOVED) for each in reached
+            cluster_state.phase not in (Phase.NOT_STARTED, Phase.REMOVED)
+            for cluster_state in reached
         )
         assert holding + 1 <= selected + _ceil(state.strategy.max_surge, selected)
     elif action.cluster in available:

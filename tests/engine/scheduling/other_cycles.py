@@ -114,7 +114,11 @@ def pending(decision: Decision) -> int:
 def per_group(decision: Decision, key: str) -> dict[str, int]:
     """Count what is placed after the cycle by the value of a label, all values that occur named."""
     clusters = {one.name: one.labels.get(key) for one in decision.cycle.fleet.clusters}
-    placed = [clusters[one.cluster] for one in decision.bindings_after if one.is_active]
+    placed = [
+        clusters[placed_binding.cluster]
+        for placed_binding in decision.bindings_after
+        if placed_binding.is_active
+    ]
     return {
         value: placed.count(value)
         for value in sorted(filter(None, set(clusters.values())))
@@ -128,7 +132,11 @@ def reason_texts(decision: Decision, name: str) -> list[str]:
 
 def contenders(decision: Decision, number: int = 1) -> dict[str, Candidate]:
     """Return who could be picked in a round, best first, by name."""
-    return {one.cluster: one for one in Replay(decision).candidates(number) if one.rank}
+    return {
+        candidate.cluster: candidate
+        for candidate in Replay(decision).candidates(number)
+        if candidate.rank
+    }
 
 
 def ranking(
@@ -136,7 +144,8 @@ def ranking(
 ) -> dict[str, float]:
     """Return a rank column of all who could be picked in a round."""
     return {
-        name: one.combined[column] for name, one in contenders(decision, number).items()
+        name: candidate.combined[column]
+        for name, candidate in contenders(decision, number).items()
     }
 
 

@@ -159,9 +159,9 @@ def affinity_scores(clusters: Iterable[Case], policy: Case) -> dict[str, int]:
 def _term_scores(clusters: list[Case], term: Case) -> dict[str, int]:
     weight, preference = term["weight"], term["preference"]
     matching = [
-        one
-        for one in clusters
-        if _matches_labels(one.get("labels", {}), preference.get("labelSelector"))
+        cluster
+        for cluster in clusters
+        if _matches_labels(cluster.get("labels", {}), preference.get("labelSelector"))
     ]
     sorter = preference.get("propertySorter")
     if sorter is None or weight == 0:
@@ -201,11 +201,13 @@ def _whole(value: float) -> int:
 def plain_rounds(case: Case, *, kubefleet: bool = False) -> Iterator[PlainRound]:
     """Pick one cluster a round until the caller stops; the last round is the one that finds no cluster."""
     policy = case["policy"]
-    fleet = [(one["name"], one.get("labels", {})) for one in case["clusters"]]
+    fleet = [
+        (cluster["name"], cluster.get("labels", {})) for cluster in case["clusters"]
+    ]
     passing = [
-        (one["name"], one.get("labels", {}))
-        for one in case["clusters"]
-        if passes_filters(one, policy)
+        (cluster["name"], cluster.get("labels", {}))
+        for cluster in case["clusters"]
+        if passes_filters(cluster, policy)
     ]
     affinity = affinity_scores(case["clusters"], policy)
     constraints = policy.get("topologySpreadConstraints", [])
@@ -229,18 +231,22 @@ def plain_rounds(case: Case, *, kubefleet: bool = False) -> Iterator[PlainRound]
 def plain_picks(case: Case, *, wanted: int, kubefleet: bool = False) -> list[Rank]:
     """Pick `wanted` more clusters, fewer where none is left."""
     rounds = islice(plain_rounds(case, kubefleet=kubefleet), wanted)
-    return [one.winner for one in rounds if one.winner is not None]
+    return [
+        plain_round.winner for plain_round in rounds if plain_round.winner is not None
+    ]
 
 
 def placed_on(case: Case, policy: str) -> set[str]:
     """Return the clusters with a scheduled or bound binding; one whose cluster leaves or has left dangles."""
-    there = {one["name"] for one in case["clusters"] if not _is_leaving(one)}
+    there = {
+        cluster["name"] for cluster in case["clusters"] if not _is_leaving(cluster)
+    }
     return {
-        one["cluster"]
-        for one in case.get("bindings", ())
-        if one["state"] != "Unscheduled"
-        and one["policy"] == policy
-        and one["cluster"] in there
+        binding["cluster"]
+        for binding in case.get("bindings", ())
+        if binding["state"] != "Unscheduled"
+        and binding["policy"] == policy
+        and binding["cluster"] in there
     }
 
 

@@ -51,13 +51,13 @@ def plain_counts(case: Case, placed: set[str]) -> list[dict[str, int]]:
     if case["semantics"] == "ocm":
         levels = _levels(case, _candidates(case))
         return [
-            one.shares([name for name in placed if name in one.domain])
-            for one in levels
+            level.shares([name for name in placed if name in level.domain])
+            for level in levels
         ]
-    labels = {one["name"]: one["labels"] for one in case["clusters"]}
+    labels = {cluster["name"]: cluster["labels"] for cluster in case["clusters"]}
     return [
-        _counts(one["topologyKey"], _counted(one, case), labels, placed)
-        for one in constraints
+        _counts(constraint["topologyKey"], _counted(constraint, case), labels, placed)
+        for constraint in constraints
     ]
 
 
@@ -78,13 +78,17 @@ def _value(cluster: Case, term: Case) -> str | None:
 def _candidates(case: Case) -> list[Case]:
     constraints = case["policy"]["topologySpreadConstraints"]
     candidates = [
-        one for one in case["clusters"] if passes_filters(one, case["policy"])
+        cluster
+        for cluster in case["clusters"]
+        if passes_filters(cluster, case["policy"])
     ]
     if case["ocm"]["unsetPolicy"] == "exclude":
         candidates = [
-            one
-            for one in candidates
-            if all(_value(one, each) is not None for each in constraints)
+            candidate
+            for candidate in candidates
+            if all(
+                _value(candidate, constraint) is not None for constraint in constraints
+            )
         ]
     return candidates
 
@@ -104,7 +108,11 @@ def _ocm(case: Case) -> Callable[[list[str]], PlainRound]:
     affinity, preference = _preferences(case, candidates)
 
     def judge(picked: list[str]) -> PlainRound:
-        left = [one["name"] for one in candidates if one["name"] not in picked]
+        left = [
+            candidate["name"]
+            for candidate in candidates
+            if candidate["name"] not in picked
+        ]
         contend = [
             name
             for name in left
@@ -116,12 +124,12 @@ def _ocm(case: Case) -> Callable[[list[str]], PlainRound]:
             spread, keys = _weighted(
                 levels, contend, picked, preference, Fraction(str(options["u"]))
             )
-        order = sorted(contend, key=lambda name: ([-one for one in keys[name]], name))
+        order = sorted(contend, key=lambda name: ([-key for key in keys[name]], name))
         ranked = [(name, spread[name], affinity[name]) for name in order]
         return PlainRound(
             ranked,
             sorted(set(left) - set(contend)),
-            [one.shares(picked) for one in levels],
+            [level.shares(picked) for level in levels],
         )
 
     return judge
@@ -138,36 +146,42 @@ class _Level:
         self.weights = options["domainWeights"].get(self.constraint["topologyKey"])
         self.family: dict[str, Domain] = {}
         self.domain: dict[str, Domain | None] = {}
-        for one in candidates:
-            family = tuple(_value(one, each) or UNSET for each in above)
-            value = _value(one, self.constraint)
+        for candidate in candidates:
+            family = tuple(_value(candidate, document) or UNSET for document in above)
+            value = _value(candidate, self.constraint)
             is_outside = value is None and options["unsetPolicy"] == "free"
-            self.family[one["name"]] = family
-            self.domain[one["name"]] = None if is_outside else (*family, value or UNSET)
+            self.family[candidate["name"]] = family
+            self.domain[candidate["name"]] = (
+                None if is_outside else (*family, value or UNSET)
+            )
         self.domains = sorted({one for one in self.domain.values() if one is not None})
 
     def count(self, domain: Domain, picked: Iterable[str]) -> int:
         return sum(self.domain[name] == domain for name in picked)
 
     def siblings(self, family: Domain) -> list[Domain]:
-        return [one for one in self.domains if one[:-1] == family]
+        return [domain for domain in self.domains if domain[:-1] == family]
 
     def shares(self, picked: list[str]) -> dict[str, int]:
-        return {"/".join(one): self.count(one, picked) for one in self.domains}
+        return {"/".join(domain): self.count(domain, picked) for domain in self.domains}
 
     def forbids(self, name: str, picked: list[str]) -> bool:
         """m + 1 − the smallest among siblings > maxSkew."""
         domain = self.domain[name]
         if domain is None or not _is_hard(self.constraint):
             return False
-        smallest = min(self.count(one, picked) for one in self.siblings(domain[:-1]))
+        smallest = min(
+            self.count(sibling, picked) for sibling in self.siblings(domain[:-1])
+        )
         return self.count(domain, picked) + 1 - smallest > self.constraint["maxSkew"]
 
     def gaps(
         self, family: Domain, contend: list[str], picked: list[str]
     ) -> dict[Domain, int]:
         """How far each sibling is above the emptiest, or behind the one whose turn it is; negative."""
-        counts = {one: self.count(one, picked) for one in self.siblings(family)}
+        counts = {
+            sibling: self.count(sibling, picked) for sibling in self.siblings(family)
+        }
         if not self.weights:
             return {one: min(counts.values()) - count for one, count in counts.items()}
         alive = {self.domain[name] for name in contend}
@@ -177,7 +191,10 @@ class _Level:
             if one in alive
         }
         places = sorted(set(turn.values()))
-        return {one: -places.index(turn[one]) if one in turn else 0 for one in counts}
+        return {
+            count: -places.index(turn[count]) if count in turn else 0
+            for count in counts
+        }
 
     def _weight(self, domain: Domain) -> int:
         weight: int = 1 if domain[-1] == UNSET else self.weights.get(domain[-1], 1)
@@ -244,11 +261,12 @@ def _preferences(
     case: Case, candidates: list[Case]
 ) -> tuple[Mapping[str, Any], dict[str, Fraction]]:
     """Return the affinity scores, of Affinity rows or preferred terms, and P, which adds the prioritizers."""
-    options, names = case["ocm"], [one["name"] for one in candidates]
+    options, names = case["ocm"], [candidate["name"] for candidate in candidates]
     scores: Mapping[str, Any] = affinity_scores(case["clusters"], case["policy"])
     if options["affinityTerms"]:
         scores = _stretched(
-            {one["name"]: _rows(one, options) for one in candidates}, names
+            {candidate["name"]: _rows(candidate, options) for candidate in candidates},
+            names,
         )
     active = placed_on(case, "current") | placed_on(case, "obsolete")
     added = {
@@ -283,8 +301,8 @@ def _row_matches(value: str | None, row: Case) -> bool:
 
 def _balance(name: str, case: Case) -> int:
     used = {
-        one["name"]: case["ocm"]["balance"].get(one["name"], 0)
-        for one in case["clusters"]
+        cluster["name"]: case["ocm"]["balance"].get(cluster["name"], 0)
+        for cluster in case["clusters"]
     }
     most = max(used.values())
     return 2 * int(100 * (0.5 - (used[name] / most if most else 0)))
@@ -292,10 +310,10 @@ def _balance(name: str, case: Case) -> int:
 
 def _allocatable(resource: str, candidates: list[Case]) -> dict[str, int]:
     found = {
-        one["name"]: int(one["resourceUsage"]["allocatable"][resource])
-        for one in candidates
+        candidate["name"]: int(candidate["resourceUsage"]["allocatable"][resource])
+        for candidate in candidates
         if all(
-            resource in one.get("resourceUsage", {}).get(key, {})
+            resource in candidate.get("resourceUsage", {}).get(key, {})
             for key in ("allocatable", "capacity")
         )
     }
@@ -314,11 +332,19 @@ def _allocatable(resource: str, candidates: list[Case]) -> dict[str, int]:
 def _kubernetes(case: Case) -> Callable[[list[str]], PlainRound]:
     policy, constraints = case["policy"], case["policy"]["topologySpreadConstraints"]
     kept = placed_on(case, "current")
-    labels = {one["name"]: one["labels"] for one in case["clusters"]}
-    fit = [one["name"] for one in case["clusters"] if passes_filters(one, policy)]
+    labels = {cluster["name"]: cluster["labels"] for cluster in case["clusters"]}
+    fit = [
+        cluster["name"]
+        for cluster in case["clusters"]
+        if passes_filters(cluster, policy)
+    ]
     affinity = affinity_scores(case["clusters"], policy)
     counted = [_counted(constraint, case) for constraint in constraints]
-    soft = [index for index, one in enumerate(constraints) if not _is_hard(one)]
+    soft = [
+        index
+        for index, constraint in enumerate(constraints)
+        if not _is_hard(constraint)
+    ]
 
     def judge(picked: list[str]) -> PlainRound:
         counts = [
@@ -355,9 +381,9 @@ def _counted(constraint: Case, case: Case) -> list[str]:
         if _is_hard(one) == _is_hard(constraint)
     ]
     found = [
-        one
-        for one in case["clusters"]
-        if all(each["topologyKey"] in one["labels"] for each in same)
+        cluster
+        for cluster in case["clusters"]
+        if all(each["topologyKey"] in cluster["labels"] for each in same)
     ]
     if constraint.get("nodeAffinityPolicy", "Honor") == "Honor":
         only_terms = {

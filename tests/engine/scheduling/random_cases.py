@@ -161,6 +161,6 @@ def cases(
     return {
         "semantics": draw(st.sampled_from(["fleet", "kubefleet"])),
         "clusters": clusters,
-        "bindings": draw(_bindings([one["name"] for one in clusters])),
+        "bindings": draw(_bindings([cluster["name"] for cluster in clusters])),
         "policy": draw(_policies(list(types))),
     }

@@ -148,7 +148,7 @@ def kubernetes_cases(draw: st.DrawFn) -> Any:
         more["minDomains"] = draw(st.sampled_from([None, 1, 2, 3])) if hard else None
         given = {name: value for name, value in more.items() if value is not None}
         constraints.append({**spread(key, draw(st.integers(1, 3)), hard=hard), **given})
-    bindings = draw(_bindings([one["name"] for one in clusters], _scores))
+    bindings = draw(_bindings([cluster["name"] for cluster in clusters], _scores))
     policy = draw(_policy(constraints, _TERMS))
     return {
         "semantics": "kubernetes",
@@ -162,7 +162,7 @@ def kubernetes_cases(draw: st.DrawFn) -> Any:
 def ocm_cases(draw: st.DrawFn) -> Any:
     """Draw cases of `ocm` with every option."""
     clusters = draw(_clusters())
-    names = [one["name"] for one in clusters]
+    names = [cluster["name"] for cluster in clusters]
     kinds = st.sampled_from(["Label", "Label", "Claim"])
     constraints = [
         {
@@ -172,9 +172,9 @@ def ocm_cases(draw: st.DrawFn) -> Any:
         for key in draw(_keys)[: draw(_lengths)]
     ]
     soft = [
-        one["topologyKey"]
-        for one in constraints
-        if one["whenUnsatisfiable"] == "ScheduleAnyway"
+        constraint["topologyKey"]
+        for constraint in constraints
+        if constraint["whenUnsatisfiable"] == "ScheduleAnyway"
     ]
     return {
         "semantics": "ocm",

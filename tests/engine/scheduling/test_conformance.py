@@ -44,7 +44,7 @@ def _differences(case: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]
 
 
 def _by_cluster(step: dict[str, Any]) -> dict[str, Any]:
-    decisions = {one["cluster"]: one for one in step["decisions"]}
+    decisions = {decision["cluster"]: decision for decision in step["decisions"]}
     assert len(decisions) == len(step["decisions"]), "a cluster is listed twice"
     return {
         **{key: step[key] for key in step if key != "cycles"},
@@ -90,15 +90,15 @@ def _live_differences(
     sides = {}
     for side, step in (("hub", expected), ("here", actual)):
         sides[side] = {
-            one["cluster"]: (
-                one["state"]
+            binding["cluster"]: (
+                binding["state"]
                 == "Unscheduled",  # a rollout may have bound it within the step
                 *(
-                    one[key]
+                    binding[key]
                     for key in ("policy", "affinityScore", "topologySpreadScore")
                 ),
             )
-            for one in step["bindings"]
+            for binding in step["bindings"]
         }
     if not _is_equal(
         *(
@@ -109,11 +109,23 @@ def _live_differences(
         found["bindings"] = sides
     if not _is_equal(actual["condition"], expected["condition"]):
         found["condition"] = {"here": actual["condition"], "hub": expected["condition"]}
-    mine = {one["cluster"]: one for one in actual["decisions"] if one["selected"]}
-    theirs = {one["cluster"]: one for one in expected["decisions"] if one["selected"]}
+    mine = {
+        decision["cluster"]: decision
+        for decision in actual["decisions"]
+        if decision["selected"]
+    }
+    theirs = {
+        decision["cluster"]: decision
+        for decision in expected["decisions"]
+        if decision["selected"]
+    }
     if not _is_equal(mine, theirs):
         found["selected"] = {"here": mine, "hub": theirs}
-    rest = {one["cluster"]: one for one in expected["decisions"] if not one["selected"]}
+    rest = {
+        decision["cluster"]: decision
+        for decision in expected["decisions"]
+        if not decision["selected"]
+    }
     if expected["list"] != "forgotten" and not _is_equal(listed, rest):
         found["not selected"] = {"here": listed, "hub": rest}
     return found
@@ -129,9 +141,9 @@ def test_what_a_real_hub_decided_comes_out_equal() -> None:
         ):
             steps += 1
             fresh = {
-                one["cluster"]: one
-                for one in actual["decisions"]
-                if not one["selected"]
+                decision["cluster"]: decision
+                for decision in actual["decisions"]
+                if not decision["selected"]
             }
             listed = {"fresh": fresh, "kept": before, "forgotten": {}}[expected["list"]]
             if differences := _live_differences(expected, actual, listed):

@@ -323,5 +323,6 @@ def test_bindings_after_are_sorted_by_cluster_without_those_being_deleted() -> N
     bindings = (binding("z", "Unscheduled"), binding("c", deleting=True), binding("a"))
 
     assert [
-        one.cluster for one in decide(FLEET, pick_n(2), *bindings).bindings_after
+        placed_binding.cluster
+        for placed_binding in decide(FLEET, pick_n(2), *bindings).bindings_after
     ] == ["a", "b", "z"]

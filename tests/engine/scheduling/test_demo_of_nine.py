@@ -101,9 +101,9 @@ def test_web_has_four_tied_on_the_first_step_two_on_the_second(semantics: str) -
     def tied(number: int) -> list[str]:
         candidates = replay.candidates(number)
         return [
-            one.cluster
-            for one in candidates
-            if one.rank and one.decided_by in (None, "name")
+            candidate.cluster
+            for candidate in candidates
+            if candidate.rank and candidate.decided_by in (None, "name")
         ]
 
     assert tied(1) == ["quietheron", "nimblefox", "jumpingcat", "bravelion"]
@@ -125,8 +125,8 @@ def test_web_spread_after_the_last_pick(semantics: str) -> None:
 @BOTH
 def test_web_outranks_the_other_four(semantics: str) -> None:
     outcomes = {
-        one.cluster: one.outcome
-        for one in Outcomes(decide(NINE, web(), semantics=semantics))
+        outcome.cluster: outcome.outcome
+        for outcome in Outcomes(decide(NINE, web(), semantics=semantics))
     }
 
     others = ("amberotter", "bravelion", "flyingpenguin", "jumpingcat")
@@ -167,7 +167,7 @@ def test_the_last_edit_of_web_swaps_two_clusters_and_keeps_three(
 
     assert set(after.picked_names) == set(PICKS)
     assert after.unscheduled == ("bravelion", "jumpingcat")
-    assert sum(one.stays for one in Outcomes(after)) == 3
+    assert sum(outcome.stays for outcome in Outcomes(after)) == 3
 
 
 @BOTH
@@ -186,14 +186,14 @@ def test_web_step_two_ranks_six_and_forbids_two(semantics: str) -> None:
 
     rows = [
         (
-            one.rank,
-            one.cluster,
-            *(verdict.score for verdict in one.constraints),
-            one.affinity_score,
-            one.decided_by,
+            candidate.rank,
+            candidate.cluster,
+            *(verdict.score for verdict in candidate.constraints),
+            candidate.affinity_score,
+            candidate.decided_by,
         )
-        for one in candidates
-        if one.rank
+        for candidate in candidates
+        if candidate.rank
     ]
     assert rows == [
         (1, "smartfish", 0, 1, -10, None),
@@ -203,7 +203,7 @@ def test_web_step_two_ranks_six_and_forbids_two(semantics: str) -> None:
         (5, "palemoth", 0, -1, 0, "topology"),
         (6, "amberotter", 0, -1, 0, "topology"),
     ]
-    assert [one.cluster for one in candidates if not one.rank] == [
+    assert [candidate.cluster for candidate in candidates if not candidate.rank] == [
         "flyingpenguin",
         "jumpingcat",
     ]

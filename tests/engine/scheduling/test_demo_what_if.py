@@ -18,19 +18,19 @@ def _placed(decision: Decision, *lost: str) -> list[PlacedBinding]:
 
 
 def _in_region(name: str) -> list[str]:
-    return [one.name for one in NINE if one.labels["region"] == name]
+    return [cluster.name for cluster in NINE if cluster.labels["region"] == name]
 
 
 def _without_east() -> Fleet:
-    return Fleet(one for one in NINE if one.labels["region"] != "east")
+    return Fleet(cluster for cluster in NINE if cluster.labels["region"] != "east")
 
 
 def _with_east_cordoned() -> Fleet:
     return Fleet(
-        one.with_changes(taints=(taint("cordoned"),))
-        if one.labels["region"] == "east"
-        else one
-        for one in NINE
+        cluster.with_changes(taints=(taint("cordoned"),))
+        if cluster.labels["region"] == "east"
+        else cluster
+        for cluster in NINE
     )
 
 

@@ -32,16 +32,18 @@ BOTH = pytest.mark.parametrize("semantics", ["fleet", "kubefleet"])
 
 
 def _scores(decision: Decision) -> list[tuple[str, SpreadScore | None]]:
-    return [(one.cluster, one.topology_spread_score) for one in decision.picked]
+    return [
+        (picked.cluster, picked.topology_spread_score) for picked in decision.picked
+    ]
 
 
 def _per_group(decision: Decision, key: str) -> dict[str, int]:
     """Count what is placed after the cycle by the value of a label."""
     column = decision.cycle.fleet.label(key)
     positions = [
-        decision.cycle.fleet.positions[one.cluster]
-        for one in decision.bindings_after
-        if one.is_active
+        decision.cycle.fleet.positions[placed_binding.cluster]
+        for placed_binding in decision.bindings_after
+        if placed_binding.is_active
     ]
     placed = Counter(column.value_at(position) for position in positions)
     return {value: placed[value] for value in column.values}
@@ -238,9 +240,9 @@ def test_d8_vectors_of_kubernetes_on_which_all_agree(
 
     candidates = Replay(decision).candidates(1)
     assert {
-        one.cluster: one.topology_spread_score
-        for one in candidates
-        if one.rank and one.cluster.endswith("-3")
+        candidate.cluster: candidate.topology_spread_score
+        for candidate in candidates
+        if candidate.rank and candidate.cluster.endswith("-3")
     } == scores
 
 

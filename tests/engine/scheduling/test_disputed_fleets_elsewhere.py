@@ -178,7 +178,8 @@ def test_d4_kubernetes_scores_the_empty_zones_above_the_middle_one() -> None:
 
     assert per_group(decision, "zone") == {"a": 1, "b": 0, "c": 1, "d": 2}
     found = {
-        name[0]: one.topology_spread_score for name, one in contenders(decision).items()
+        name[0]: candidate.topology_spread_score
+        for name, candidate in contenders(decision).items()
     }
     assert found == {"a": 100, "b": 100, "c": 60, "d": 20}
 

@@ -52,7 +52,7 @@ def cycles() -> Iterator[Cycle]:
 
 
 def test_equal_inputs_lead_to_equal_decisions_of_one_engine() -> None:
-    picked = [schedule(one).picked_names for one in cycles()]
+    picked = [schedule(cycle).picked_names for cycle in cycles()]
 
     digest = hashlib.sha256(json.dumps(picked).encode()).hexdigest()[:16]
     assert (ENGINE_VERSION, digest) == DECIDED_BY

@@ -55,7 +55,9 @@ def test_the_status_has_the_words_of_a_hub_and_the_taint_comes_after() -> None:
 
     assert status
     assert {
-        one["cluster"]: one["reason"] for one in status.decisions if not one["selected"]
+        decision["cluster"]: decision["reason"]
+        for decision in status.decisions
+        if not decision["selected"]
     } == {
         "blind": "ClusterUnschedulable, cluster has no namespace information available",
         "empty": "ClusterUnschedulable, target namespace does not exist on cluster",

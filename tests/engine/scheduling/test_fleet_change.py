@@ -64,13 +64,17 @@ def _check(case: Any, rng: random.Random, answers: Counter[bool]) -> None:
         changed, is_moved, gone = _change(cycle, rng)
         was = cycle.fleet.clusters
         cycle = replace(cycle, fleet=cycle.fleet.with_clusters(changed, gone=gone))
-        bound = {one.cluster for one in cycle.live_bindings if one.is_active}
+        bound = {
+            binding.cluster for binding in cycle.live_bindings if binding.is_active
+        }
         after = schedule(cycle)
         names = {one.name for one in changed}
         partial = replace(
             cycle,
             fleet=fleet(*changed),
-            bindings=tuple(one for one in cycle.bindings if one.cluster in names),
+            bindings=tuple(
+                binding for binding in cycle.bindings if binding.cluster in names
+            ),
         )
         keys = {
             key
@@ -132,7 +136,7 @@ def test_a_pick_all_cycle_of_the_changed_clusters_is_byte_for_byte_a_full_one(
             if bindings and rng.random() < 0.1:
                 bindings = bindings[1:]
             cycle = replace(
-                before, bindings=tuple(_bound(one, rng) for one in bindings)
+                before, bindings=tuple(_bound(binding, rng) for binding in bindings)
             )
             for _ in range(rng.randint(1, 2)):
                 changed, _, gone = _change(cycle, rng)

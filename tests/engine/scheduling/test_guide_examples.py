@@ -46,7 +46,9 @@ EAST_AND_WEST = fleet(
 
 
 def _scores(decision: Decision) -> list[tuple[str, SpreadScore | None]]:
-    return [(one.cluster, one.topology_spread_score) for one in decision.picked]
+    return [
+        (picked.cluster, picked.topology_spread_score) for picked in decision.picked
+    ]
 
 
 # Using affinity to pick clusters
@@ -99,7 +101,7 @@ def test_affinity_guide_a_preferred_term_scores_its_weight() -> None:
 
     decision = decide(one, pick_n(10, prefer=[prefer(20, labelled(region="west"))]))
 
-    assert [(each.cluster, each.affinity_score) for each in decision.picked] == [
+    assert [(picked.cluster, picked.affinity_score) for picked in decision.picked] == [
         ("west", 20),
         ("x-other", 0),
     ]
@@ -117,7 +119,7 @@ def test_affinity_guide_weights_are_summed_up() -> None:
 
     decision = decide(one, pick_n(10, prefer=terms))
 
-    assert [(each.cluster, each.affinity_score) for each in decision.picked] == [
+    assert [(picked.cluster, picked.affinity_score) for picked in decision.picked] == [
         ("west", 20),
         ("west-prod", 0),
     ]
@@ -201,7 +203,11 @@ def test_placement_guide_keeps_looking_until_all_are_found_and_then_stops() -> N
     second = decide(fleet("a", "b"), pick_n(2), *first.bindings_after)
     third = decide(fleet("a", "b", "z"), pick_n(2), *second.bindings_after)
 
-    assert [each.is_fulfilled for each in (first, second, third)] == [False, True, True]
+    assert [decision.is_fulfilled for decision in (first, second, third)] == [
+        False,
+        True,
+        True,
+    ]
     assert (third.kind, third.kept, third.picked) == (
         CycleKind.NOTHING_TO_DO,
         ("a", "b"),
@@ -337,18 +343,26 @@ def test_spread_guide_walk_through(semantics: str) -> None:
     )
 
     first, second = (Replay(decision).candidates(number) for number in (1, 2))
-    assert [(one.cluster, one.topology_spread_score) for one in first] == [
+    assert [
+        (candidate.cluster, candidate.topology_spread_score) for candidate in first
+    ] == [
         ("smartfish", -1),
         ("jumpingcat", -1),
         ("flyingpenguin", -1),
         ("bravelion", -1),
     ]
-    assert [(one.cluster, one.topology_spread_score) for one in second if one.rank] == [
+    assert [
+        (candidate.cluster, candidate.topology_spread_score)
+        for candidate in second
+        if candidate.rank
+    ] == [
         ("jumpingcat", 1),
         ("flyingpenguin", 1),
     ]
     assert [
-        (one.cluster, one.constraints[0].is_forbidden) for one in second if not one.rank
+        (candidate.cluster, candidate.constraints[0].is_forbidden)
+        for candidate in second
+        if not candidate.rank
     ] == [("bravelion", True)]
     assert decision.picked_names == ("smartfish", "jumpingcat")
 

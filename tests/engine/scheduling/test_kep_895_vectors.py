@@ -67,7 +67,10 @@ def _open_zones(decision: Decision) -> list[str]:
 def _score_of(decision: Decision) -> dict[str, SpreadScore | None]:
     """Return the normalised score of each zone that one more may go to, best first."""
     found = contenders(decision).items()
-    return {name.partition("-")[0]: one.topology_spread_score for name, one in found}
+    return {
+        name.partition("-")[0]: candidate.topology_spread_score
+        for name, candidate in found
+    }
 
 
 # K1 to K3: how skew is calculated and enforced
@@ -98,7 +101,7 @@ def test_k1_hard_it_becomes_1_1_1_and_the_others_would_reach_two() -> None:
         Replay(decision).candidate(1, name).constraints[0]
         for name in ("z1-2", "z2-2", "z3-1")
     ]
-    assert [(one.skew_after, one.is_forbidden) for one in verdicts] == [
+    assert [(verdict.skew_after, verdict.is_forbidden) for verdict in verdicts] == [
         (2, True),
         (2, True),
         (1, False),
@@ -130,7 +133,9 @@ def test_actual_skews(counts: list[int], skews: list[int]) -> None:
     names = (f"z{zone}-{count + 1}" for zone, count in enumerate(counts, start=1))
     verdicts = [Replay(decision).candidate(1, name).constraints[0] for name in names]
     assert [
-        one.count - one.smallest for one in verdicts if one.count is not None
+        verdict.count - verdict.smallest
+        for verdict in verdicts
+        if verdict.count is not None
     ] == skews
 
 

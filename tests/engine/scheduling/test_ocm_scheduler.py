@@ -51,7 +51,8 @@ def _comparable(result: Mapping[str, Any], case: Mapping[str, Any]) -> dict[str,
     compared = {key: one for key, one in result.items() if key not in ("id", "scores")}
     if "conditions" in compared:
         compared["conditions"] = sorted(
-            (one["type"], one["status"], one["reason"]) for one in result["conditions"]
+            (condition["type"], condition["status"], condition["reason"])
+            for condition in result["conditions"]
         )
     if (
         "ranked" in compared

@@ -88,14 +88,19 @@ def test_m1_second_round_has_the_numbers_of_the_enhancement() -> None:
     decision = _m1(2, **WEIGHTED)
 
     assert {
-        name: one.topology_spread_score for name, one in contenders(decision, 2).items()
+        name: candidate.topology_spread_score
+        for name, candidate in contenders(decision, 2).items()
     } == {
         "c5": 100,
         "c4": 100,
         "c3": -100,
     }
     assert ranking(decision, 2, "final") == {"c5": 250, "c4": 200, "c3": -200}
-    (forbidden,) = (one for one in Replay(decision).candidates(2) if one.rank is None)
+    (forbidden,) = (
+        candidate
+        for candidate in Replay(decision).candidates(2)
+        if candidate.rank is None
+    )
     assert (forbidden.cluster, forbidden.constraints[1].skew_after) == ("c2", 2)
 
 
@@ -108,7 +113,8 @@ def test_m1_levels_are_packed_six_bits_each_so_that_the_second_one_hardly_counts
     )
 
     evens = {
-        name: one.topology_spread_score for name, one in contenders(decision, 2).items()
+        name: candidate.topology_spread_score
+        for name, candidate in contenders(decision, 2).items()
     }
     assert evens == {
         "c4": 100,
@@ -287,8 +293,8 @@ def test_steady_gives_way_when_the_share_of_balance_is_more_than_half_above(
 def _with(resource: str, *amounts: str | None) -> Fleet:
     return fleet(
         *(
-            _usable(f"c{number}", resource, one)
-            for number, one in enumerate(amounts, start=1)
+            _usable(f"c{number}", resource, amount)
+            for number, amount in enumerate(amounts, start=1)
         )
     )
 
@@ -431,7 +437,7 @@ def test_affinity_rows_are_summed_and_stretched(
         )
     )
 
-    scores = {one.cluster: one.affinity_score for one in decision.picked}
+    scores = {picked.cluster: picked.affinity_score for picked in decision.picked}
     assert scores == {"a": expected["a"], "b": expected["b"], "c": expected[None]}
 
 

@@ -43,7 +43,11 @@ def test_pick_all_takes_what_passes_the_filters(case: Case) -> None:
 
     decision = schedule(cycle_of({**case, "policy": everything}))
 
-    fit = {one["name"] for one in case["clusters"] if passes_filters(one, everything)}
+    fit = {
+        cluster["name"]
+        for cluster in case["clusters"]
+        if passes_filters(cluster, everything)
+    }
     assert list(decision.picked_names) == sorted(fit - set(decision.kept))
     assert decision.is_fulfilled
 
@@ -63,19 +67,19 @@ def test_the_same_input_gives_the_same_decision_and_the_record_keeps_all_of_it(
     one, other = schedule(cycle_of(case)), schedule(cycle_of(case))
     again = unpack(pack(one), one.cycle.fleet)
 
-    for each in (other, again):
-        assert (each.id, each.picked, each.bindings_after) == (
+    for decision in (other, again):
+        assert (decision.id, decision.picked, decision.bindings_after) == (
             one.id,
             one.picked,
             one.bindings_after,
         )
-        assert (each.kept, each.unscheduled, each.kind) == (
+        assert (decision.kept, decision.unscheduled, decision.kind) == (
             one.kept,
             one.unscheduled,
             one.kind,
         )
-        assert list(Replay(each)) == list(Replay(one))
-        assert list(Outcomes(each)) == list(Outcomes(one))
+        assert list(Replay(decision)) == list(Replay(one))
+        assert list(Outcomes(decision)) == list(Outcomes(one))
 
 
 IN_A_PROCESS = """
@@ -141,7 +145,7 @@ def test_every_cluster_has_exactly_one_outcome_and_one_deciding_reason(
     decision = schedule(cycle_of(case))
 
     assert sorted(decision.cycle.fleet.names) == sorted(
-        one["name"] for one in case["clusters"]
+        cluster["name"] for cluster in case["clusters"]
     )
     check_partition(decision)
 
@@ -154,7 +158,9 @@ def test_ocm_keeps_nothing_and_ends_every_binding_that_is_not_chosen_again(
     decision = schedule(cycle_of(case))
 
     active = {
-        one["cluster"] for one in case["bindings"] if one["state"] != "Unscheduled"
+        binding["cluster"]
+        for binding in case["bindings"]
+        if binding["state"] != "Unscheduled"
     }
     assert decision.kept == ()
     assert set(decision.unscheduled) == active - set(decision.picked_names)
@@ -293,19 +299,22 @@ def _domains(case: Case, constraints: list[Case]) -> dict[str, tuple[str, str | 
     """Return the group above and the own group of every candidate; None is outside the spread."""
     options, own = case["ocm"], constraints[-1]
     found = {}
-    for one in case["clusters"]:
+    for cluster in case["clusters"]:
         values = [
-            _at(one, each) for each in case["policy"]["topologySpreadConstraints"]
+            _at(cluster, constraint)
+            for constraint in case["policy"]["topologySpreadConstraints"]
         ]
         is_excluded = options["unsetPolicy"] == "exclude" and None in values
-        if passes_filters(one, case["policy"]) and not is_excluded:
+        if passes_filters(cluster, case["policy"]) and not is_excluded:
             above = (
-                "/".join(_at(one, each) or UNSET for each in constraints[:-1])
+                "/".join(
+                    _at(cluster, constraint) or UNSET for constraint in constraints[:-1]
+                )
                 if options["nested"]
                 else ""
             )
-            value = _at(one, own)
-            found[one["name"]] = (
+            value = _at(cluster, own)
+            found[cluster["name"]] = (
                 above,
                 value if options["unsetPolicy"] == "free" else value or UNSET,
             )
@@ -344,12 +353,12 @@ def test_no_pick_of_kubernetes_is_too_far_above_the_emptiest_group_that_counts(
     """Counted here over all clusters with the hard keys that affinity admits; Honor is left out."""
     decision = _picking(case)
     hard = [
-        one
-        for one in case["policy"]["topologySpreadConstraints"]
-        if one["whenUnsatisfiable"] == "DoNotSchedule"
+        constraint
+        for constraint in case["policy"]["topologySpreadConstraints"]
+        if constraint["whenUnsatisfiable"] == "DoNotSchedule"
     ]
     keys = [one["topologyKey"] for one in hard]
-    labels = {one["name"]: one["labels"] for one in case["clusters"]}
+    labels = {cluster["name"]: cluster["labels"] for cluster in case["clusters"]}
 
     assert all(key in labels[name] for name in decision.picked_names for key in keys)
     for constraint in hard:
@@ -366,10 +375,10 @@ def test_no_pick_of_kubernetes_is_too_far_above_the_emptiest_group_that_counts(
 def _admitted(case: Case) -> set[str]:
     terms = {"affinity": case["policy"]["affinity"]}
     return {
-        one["name"]
-        for one in case["clusters"]
+        cluster["name"]
+        for cluster in case["clusters"]
         if passes_filters(
-            {"labels": one["labels"], "properties": one["properties"]}, terms
+            {"labels": cluster["labels"], "properties": cluster["properties"]}, terms
         )
     }
 

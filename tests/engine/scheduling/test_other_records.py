@@ -73,7 +73,10 @@ def test_a_decision_on_bindings_with_scores_of_several_levels_is_read_back() -> 
     after = schedule(cycle).bindings_after
     second = schedule(replace(cycle, bindings=after))
 
-    assert any(isinstance(one.topology_spread_score, tuple) for one in after)
+    assert any(
+        isinstance(placed_binding.topology_spread_score, tuple)
+        for placed_binding in after
+    )
     assert unpack(pack(second), ZONES).id == second.id
 
 
@@ -161,7 +164,9 @@ def test_sums_of_fractions_tie_whatever_their_order() -> None:
         )
     )
 
-    values = [one.combined["preference"] for one in Replay(decision).candidates(1)]
+    values = [
+        candidate.combined["preference"] for candidate in Replay(decision).candidates(1)
+    ]
     assert values == [33.3, 0]  # −100 + (33.3 + 100) has a last bit more
 
 
@@ -239,7 +244,7 @@ def test_a_placed_cluster_that_is_not_chosen_again_is_explained_by_what_decided(
     outcome = Outcomes(schedule(_ocm(members, {"numberOfClusters": 1}, "b"))).of("b")
 
     assert outcome.outcome is Outcome.UNSCHEDULED
-    assert [one.code for one in outcome.reasons] == [
+    assert [reason.code for reason in outcome.reasons] == [
         ReasonCode.CHOSEN_AGAIN,
         ReasonCode.UNTOLERATED_TAINT,
     ]
@@ -248,7 +253,10 @@ def test_a_placed_cluster_that_is_not_chosen_again_is_explained_by_what_decided(
 def test_the_number_that_ranks_is_shown_where_it_is_made_of_several() -> None:
     decision = schedule(_ocm(fleet("a", "b"), {"numberOfClusters": 1}, "b"))
 
-    shown = [(one.cluster, one.combined) for one in Replay(decision).candidates(1)]
+    shown = [
+        (candidate.cluster, candidate.combined)
+        for candidate in Replay(decision).candidates(1)
+    ]
     facts = Outcomes(decision).of("a").reasons[0].facts
 
     assert shown == [("b", {"preference": 200}), ("a", {"preference": 100})]
@@ -299,9 +307,9 @@ def test_the_number_that_helps_is_found_where_too_large_a_number_fails() -> None
     )
 
     numbers = [
-        one.change.facts["number"]
-        for one in why_not(decision, "b").helps
-        if one.change.kind == "number"
+        suggestion.change.facts["number"]
+        for suggestion in why_not(decision, "b").helps
+        if suggestion.change.kind == "number"
     ]
 
     assert numbers == [2]
@@ -317,9 +325,9 @@ def test_a_change_that_makes_the_cycle_fail_is_no_advice_though_all_stays() -> N
 
     assert decision.unscheduled == ("b",)
     assert [
-        one.change.facts["number"]
-        for one in advice.fails
-        if one.change.kind == "number"
+        suggestion.change.facts["number"]
+        for suggestion in advice.fails
+        if suggestion.change.kind == "number"
     ] == [2]
 
 
@@ -335,7 +343,7 @@ def test_a_limit_is_not_advised_where_the_parser_refuses_it() -> None:
     advice = why_not(decision, "b")
 
     assert ChangeKind.WHEN_UNSATISFIABLE not in {
-        one.change.kind for one in (*advice.helps, *advice.fails)
+        suggestion.change.kind for suggestion in (*advice.helps, *advice.fails)
     }
 
 
@@ -364,6 +372,6 @@ def test_a_number_that_cannot_be_met_is_not_blamed_on_a_property_that_is_no_quan
         headline(decision)
         == "No cluster selected: fewer than 2 clusters can be, and all are required"
     )
-    assert [one.message for one in decision_warnings(decision)] == [
+    assert [warning.message for warning in decision_warnings(decision)] == [
         "no quantity on 1 cluster (a): it counts as absent"
     ]

@@ -38,7 +38,11 @@ def _rounds(case: Case, decision: Decision) -> list[PlainRound]:
 
 def _check_picks(case: Case) -> None:
     decision = _picking(case)
-    winners = [one.ranked[0] for one in _rounds(case, decision) if one.ranked]
+    winners = [
+        plain_round.ranked[0]
+        for plain_round in _rounds(case, decision)
+        if plain_round.ranked
+    ]
 
     assert list(decision.picked_names) == [name for name, *_ in winners]
     for picked, (_, spread, affinity) in zip(decision.picked, winners, strict=True):
@@ -79,16 +83,19 @@ def test_every_round_ranks_counts_and_forbids_what_the_plain_evaluation_does(
         _rounds(case, decision)[: decision.number_of_rounds], start=1
     ):
         candidates = replay.candidates(number)
-        ranked = [one for one in candidates if one.rank]
-        assert [one.cluster for one in ranked] == [name for name, *_ in plain.ranked]
-        assert [one.topology_spread_score for one in ranked] == [
+        ranked = [candidate for candidate in candidates if candidate.rank]
+        assert [candidate.cluster for candidate in ranked] == [
+            name for name, *_ in plain.ranked
+        ]
+        assert [candidate.topology_spread_score for candidate in ranked] == [
             pytest.approx(_spread_score(spread), abs=1e-6)
             for _, spread, _ in plain.ranked
         ]
         assert (
-            sorted(one.cluster for one in candidates if not one.rank) == plain.forbidden
+            sorted(candidate.cluster for candidate in candidates if not candidate.rank)
+            == plain.forbidden
         )
-        assert [one.before for one in replay.step(number).spreads] == plain.counts
+        assert [spread.before for spread in replay.step(number).spreads] == plain.counts
 
 
 EMPTY_CLUSTER: Case = {"labels": {}, "properties": {}, "taints": []}
@@ -131,7 +138,9 @@ def test_the_plain_evaluation_itself_answers_the_recorded_cases(
     for case in cases:
         missing = case["policy"]["numberOfClusters"] - len(case["expect"]["kept"])
         winners = [
-            one.ranked[0] for one in islice(plain_rounds(case), missing) if one.ranked
+            plain_round.ranked[0]
+            for plain_round in islice(plain_rounds(case), missing)
+            if plain_round.ranked
         ]
         assert [name for name, *_ in winners] == case["expect"]["picked"], case["id"]
         for winner, spread, affinity in winners:
@@ -157,9 +166,9 @@ def _is_a_pick(case: Case) -> bool:
 def _completed(case: Case) -> Case:
     policy = EMPTY_POLICY | case["policy"]
     policy["topologySpreadConstraints"] = [
-        HARD_BY_ONE | one for one in policy["topologySpreadConstraints"]
+        HARD_BY_ONE | constraint for constraint in policy["topologySpreadConstraints"]
     ]
-    clusters = [EMPTY_CLUSTER | one for one in case["clusters"]]
+    clusters = [EMPTY_CLUSTER | cluster for cluster in case["clusters"]]
     options = DEFAULTS | case.get("ocm", {})
     return {
         "bindings": [],

@@ -40,7 +40,7 @@ def _codes(outcome: ClusterOutcome) -> list[str]:
 
 
 def _seen(decision: Decision) -> dict[str, str]:
-    return {one.cluster: str(one.outcome) for one in Outcomes(decision)}
+    return {outcome.cluster: str(outcome.outcome) for outcome in Outcomes(decision)}
 
 
 # One outcome after the other
@@ -62,8 +62,12 @@ def test_without_constraints_every_pick_is_of_the_one_round_with_a_rank() -> Non
     outcomes = [_of(decision, name) for name in "cb"]
 
     assert [
-        (one.round, one.reasons[0].facts["pick"], one.reasons[0].facts["rank"])
-        for one in outcomes
+        (
+            outcome.round,
+            outcome.reasons[0].facts["pick"],
+            outcome.reasons[0].facts["rank"],
+        )
+        for outcome in outcomes
     ] == [(1, 1, 1), (1, 2, 2)]
     assert (
         reason_sentence(outcomes[1].reasons[0]) == "Selected with rank 2 (affinity 0)"
@@ -90,7 +94,7 @@ def test_picked_stays_if_it_was_placed_before(policy: PlacementPolicy) -> None:
 
     outcomes = Outcomes(decide(fleet("a", "b", "c"), policy, *bindings))
 
-    assert [one.stays for one in outcomes] == [True, False, False]
+    assert [outcome.stays for outcome in outcomes] == [True, False, False]
 
 
 def test_kept_gives_the_binding() -> None:
@@ -364,7 +368,7 @@ def test_outranked_without_constraints_is_measured_against_the_last_one_in() -> 
 
     facts = [_of(decision, name).reasons[0].facts for name in ("b", "a")]
 
-    assert [(one["rank"], one["behind"], one["decidedBy"]) for one in facts] == [
+    assert [(fact["rank"], fact["behind"], fact["decidedBy"]) for fact in facts] == [
         (3, "c", "name"),
         (4, "c", "name"),
     ]
@@ -434,7 +438,7 @@ def test_every_cluster_has_one_outcome_with_one_deciding_reason() -> None:
         )
     )
 
-    assert {each.cluster: str(each.outcome) for each in outcomes} == {
+    assert {outcome.cluster: str(outcome.outcome) for outcome in outcomes} == {
         "kept": "kept",
         "leaving": "unscheduled",
         "outranked": "outranked",
@@ -443,7 +447,8 @@ def test_every_cluster_has_one_outcome_with_one_deciding_reason() -> None:
         "tainted": "filtered",
     }
     assert all(
-        sum(reason.is_deciding for reason in each.reasons) == 1 for each in outcomes
+        sum(reason.is_deciding for reason in outcome.reasons) == 1
+        for outcome in outcomes
     )
 
 

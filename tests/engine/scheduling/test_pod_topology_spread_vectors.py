@@ -259,7 +259,8 @@ def test_t15_zones_at_6_4() -> None:
     )
 
     found = {
-        name: one.topology_spread_score for name, one in contenders(decision).items()
+        name: candidate.topology_spread_score
+        for name, candidate in contenders(decision).items()
     }
     assert found == {"z2-5": 100, "z1-7": 75, "z1-8": 75}
     assert decision.picked_names == ("z2-5",)
@@ -292,7 +293,9 @@ def test_spread_counts_twice_against_preference_and_says_so() -> None:
     )
 
     assert decision.picked_names == ("b-1",)
-    assert {name: one.combined for name, one in contenders(decision).items()} == {
+    assert {
+        name: candidate.combined for name, candidate in contenders(decision).items()
+    } == {
         "b-1": {"score": 200},
         "a-2": {"score": 0},
     }
@@ -304,4 +307,4 @@ def test_spread_counts_twice_against_preference_and_says_so() -> None:
 def test_without_a_soft_constraint_the_spread_score_is_none() -> None:
     decision = schedule(kubernetes(zones(a=2, b=1), 2, [spread("zone")]))
 
-    assert [one.topology_spread_score for one in decision.picked] == [0, 0]
+    assert [picked.topology_spread_score for picked in decision.picked] == [0, 0]

@@ -51,11 +51,15 @@ def _picking(case: Case) -> Decision:
 def test_picks_and_their_scores_are_those_of_the_plain_evaluation(case: Case) -> None:
     decision = _picking(case)
 
-    winners = [one.winner for one in _rounds(case, decision) if one.winner]
+    winners = [
+        plain_round.winner
+        for plain_round in _rounds(case, decision)
+        if plain_round.winner
+    ]
 
     assert [
-        (one.topology_spread_score, one.affinity_score, one.cluster)
-        for one in decision.picked
+        (picked.topology_spread_score, picked.affinity_score, picked.cluster)
+        for picked in decision.picked
     ] == [(spread, affinity, name) for spread, affinity, _, name in winners]
     missing = case["policy"]["numberOfClusters"] - len(decision.kept)
     assert decision.is_fulfilled is (len(winners) == missing)
@@ -131,7 +135,9 @@ def test_pick_all_picks_what_passes_the_filters_plainly(case: Case) -> None:
     decision = schedule(cycle_of(case))
 
     fit = {
-        one["name"] for one in case["clusters"] if passes_filters(one, case["policy"])
+        cluster["name"]
+        for cluster in case["clusters"]
+        if passes_filters(cluster, case["policy"])
     }
     assert list(decision.picked_names) == sorted(fit - set(decision.kept))
 
@@ -140,7 +146,9 @@ def test_pick_all_picks_what_passes_the_filters_plainly(case: Case) -> None:
 def test_pick_fixed_picks_the_eligible_clusters_it_names(case: Case) -> None:
     decision = schedule(cycle_of(case))
 
-    eligible = {one["name"] for one in case["clusters"] if one["eligible"]["value"]}
+    eligible = {
+        cluster["name"] for cluster in case["clusters"] if cluster["eligible"]["value"]
+    }
     named = case["policy"]["clusterNames"]
     assert list(decision.picked_names) == [
         name for name in named if name in eligible - set(decision.kept)
@@ -158,7 +166,7 @@ def test_every_cluster_has_exactly_one_outcome_and_one_deciding_reason(
     decision = schedule(cycle_of(case))
 
     assert sorted(decision.cycle.fleet.names) == sorted(
-        one["name"] for one in case["clusters"]
+        cluster["name"] for cluster in case["clusters"]
     )
     check_partition(decision)
 
@@ -175,7 +183,9 @@ def test_an_outranked_cluster_could_have_been_picked_and_no_other_could(
     )
 
     outranked = {
-        one.cluster for one in Outcomes(decision) if one.outcome is Outcome.OUTRANKED
+        outcome.cluster
+        for outcome in Outcomes(decision)
+        if outcome.outcome is Outcome.OUTRANKED
     }
 
     first = next(plain_rounds(case, kubefleet=case["semantics"] == "kubefleet"))
@@ -321,8 +331,8 @@ def test_no_pick_in_a_group_leaves_a_hard_constraint_above_its_limit_under_kubef
 @given(cases())
 def test_bindings_after_are_those_kept_picked_and_unscheduled(case: Case) -> None:
     decision = schedule(cycle_of(case))
-    before = {one.cluster: one for one in decision.cycle.live_bindings}
-    after = {one.cluster: one for one in decision.bindings_after}
+    before = {binding.cluster: binding for binding in decision.cycle.live_bindings}
+    after = {binding.cluster: binding for binding in decision.bindings_after}
 
     assert set(after) == set(before) | set(decision.picked_names)
     assert all(after[name] == before[name] for name in decision.kept)
@@ -356,7 +366,7 @@ def test_running_again_on_what_a_cycle_left_behind_changes_nothing(case: Case) -
 def test_a_fulfilled_pick_n_has_as_many_as_it_wants(case: Case) -> None:
     decision = schedule(cycle_of(case))
 
-    active = [one for one in decision.bindings_after if one.is_active]
+    active = [binding for binding in decision.bindings_after if binding.is_active]
 
     assert decision.is_fulfilled is (len(active) == case["policy"]["numberOfClusters"])
     assert len(active) <= case["policy"]["numberOfClusters"]
@@ -385,7 +395,9 @@ def _under(cycle: Cycle, semantics: Semantics) -> Cycle:
 
 
 def _counts(case: Case, key: str, placed: list[str]) -> dict[str, int]:
-    labels = {one["name"]: one["labels"].get(key) for one in case["clusters"]}
+    labels = {
+        cluster["name"]: cluster["labels"].get(key) for cluster in case["clusters"]
+    }
     counted = Counter(labels[name] for name in placed)
     return {
         value: counted[value]

@@ -291,7 +291,10 @@ def test_uc4_aws_first_then_others_and_the_own_premises_last(
     decision = schedule(ocm_cycle(proposal(number, rows), _vendors(aws=aws), **options))
 
     assert list(decision.picked_names) == expected
-    scores = {name: one.affinity_score for name, one in contenders(decision).items()}
+    scores = {
+        name: candidate.affinity_score
+        for name, candidate in contenders(decision).items()
+    }
     assert (scores["us-east-1a-1"], scores["cn-hangzhou-e-1"], scores["dc-1"]) == (
         100,
         0,
@@ -497,7 +500,10 @@ def test_ex1_the_disliked_region_is_used_once_to_keep_the_providers_even(
     expected = {"us-east-1": 4, "cn-hangzhou": 4, "us-west-1": 1, "cn-shenzhen": 1}
     assert per_group(decision, "region") == expected
     assert per_group(decision, "provider") == {"aws": 5, "alibaba": 5}
-    scores = {name: one.affinity_score for name, one in contenders(decision).items()}
+    scores = {
+        name: candidate.affinity_score
+        for name, candidate in contenders(decision).items()
+    }
     regions = "us-east-1", "us-west-1", "cn-hangzhou", "cn-shenzhen"
     assert [scores[f"{region}-1"] for region in regions] == [100, 50, 100, -100]
 

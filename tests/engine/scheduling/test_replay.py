@@ -256,7 +256,7 @@ def test_candidates_lists_the_ranked_then_the_forbidden_without_picked_and_filte
 
     candidates = Replay(decide(one, pick_n(3, spread=[spread("region")]))).candidates(2)
 
-    assert [(each.cluster, each.rank) for each in candidates] == [
+    assert [(candidate.cluster, candidate.rank) for candidate in candidates] == [
         ("e2", 1),
         ("e1", 2),
         ("w1", None),

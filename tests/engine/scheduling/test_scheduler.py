@@ -28,8 +28,9 @@ BOTH = pytest.mark.parametrize("semantics", ["fleet", "kubefleet"])
 def _states(decision: Decision) -> dict[str, str]:
     """Return the state of every binding after the cycle, `old` in front where it stays obsolete."""
     return {
-        one.cluster: ("" if one.is_current else "old ") + str(one.state)
-        for one in decision.bindings_after
+        placed_binding.cluster: ("" if placed_binding.is_current else "old ")
+        + str(placed_binding.state)
+        for placed_binding in decision.bindings_after
     }
 
 
@@ -71,7 +72,7 @@ def test_classifies_bindings() -> None:
         binding_classes.dangling,
         binding_classes.unscheduled,
     )
-    assert [[each.cluster for each in members] for members in classes] == [
+    assert [[member.cluster for member in members] for members in classes] == [
         ["a"],
         ["b"],
         ["gone", "leaving"],
@@ -101,7 +102,10 @@ def test_unschedules_dangling_bindings_whatever_the_placement_type(
 def test_an_unscheduled_binding_remembers_the_state_that_it_had() -> None:
     after = decide(fleet("a"), pick_all(), binding("gone", "Bound")).bindings_after
 
-    assert [(one.cluster, str(one.previous_state)) for one in after] == [
+    assert [
+        (placed_binding.cluster, str(placed_binding.previous_state))
+        for placed_binding in after
+    ] == [
         ("a", "Scheduled"),
         ("gone", "Bound"),
     ]
@@ -131,7 +135,9 @@ def test_an_obsolete_binding_picked_again_keeps_its_state_under_the_new_policy()
     decision = decide(fleet("a", "b"), pick_n(2), *bindings)
 
     assert _states(decision) == {"a": "Bound", "b": "Scheduled"}
-    assert [one.affinity_score for one in decision.bindings_after] == [0, 0]
+    assert [
+        placed_binding.affinity_score for placed_binding in decision.bindings_after
+    ] == [0, 0]
 
 
 # PickAll
@@ -206,7 +212,8 @@ def test_pick_fixed_picks_in_the_order_of_the_names() -> None:
 
     assert (decision.picked_names, decision.is_fulfilled) == (("c", "a"), True)
     assert [
-        (one.topology_spread_score, one.affinity_score) for one in decision.picked
+        (picked.topology_spread_score, picked.affinity_score)
+        for picked in decision.picked
     ] == [(None, None)] * 2
 
 
@@ -469,7 +476,9 @@ def test_scale_down_leaves_unscheduled_bindings_as_they_are() -> None:
     )
 
     assert decision.unscheduled == ("a",)
-    assert [str(one.previous_state) for one in decision.bindings_after] == [
+    assert [
+        str(placed_binding.previous_state) for placed_binding in decision.bindings_after
+    ] == [
         "Bound",
         "Bound",
     ]

@@ -29,7 +29,10 @@ def _with_cpu(*values: str | None) -> Fleet:
     """Make clusters c0, c1, … with this much of the property `cpu`; None means that it is absent."""
     given = [{} if value is None else {"cpu": value} for value in values]
     return fleet(
-        *(cluster(f"c{index}", properties=each) for index, each in enumerate(given))
+        *(
+            cluster(f"c{index}", properties=document)
+            for index, document in enumerate(given)
+        )
     )
 
 

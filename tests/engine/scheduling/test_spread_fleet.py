@@ -138,7 +138,9 @@ def test_a_cluster_without_the_key_goes_first_even_against_a_high_affinity() -> 
 
     decision = decide(one, pick_n(3, spread=[spread("region")]))
 
-    assert [(one.cluster, one.topology_spread_score) for one in decision.picked] == [
+    assert [
+        (picked.cluster, picked.topology_spread_score) for picked in decision.picked
+    ] == [
         ("zeta", 0),
         ("yak", 0),
         ("west-1", -1),
@@ -161,7 +163,7 @@ def test_scores_of_several_constraints_add_up_hard_ones_too() -> None:
         one, pick_n(2, spread=[spread("region"), spread("env", hard=False)])
     )
 
-    assert [one.topology_spread_score for one in decision.picked] == [-1, 1]
+    assert [picked.topology_spread_score for picked in decision.picked] == [-1, 1]
 
 
 def test_one_broken_hard_constraint_is_enough_to_be_out() -> None:
@@ -185,7 +187,9 @@ def test_a_broken_soft_constraint_scores_minus_thousand_and_may_still_be_picked(
 
     decision = decide(one, pick_n(4, spread=[spread("region", hard=False)]))
 
-    assert [(one.cluster, one.topology_spread_score) for one in decision.picked] == [
+    assert [
+        (picked.cluster, picked.topology_spread_score) for picked in decision.picked
+    ] == [
         ("w1", -1),
         ("e3", 1),
         ("e2", -1),

@@ -118,5 +118,7 @@ def test_a_later_round_takes_up_again_what_the_first_one_unscheduled() -> None:
     )
 
     assert decision.picked_names == ("w1", "e1")
-    assert [str(one.state) for one in decision.bindings_after] == ["Bound", "Scheduled"]
+    assert [
+        str(placed_binding.state) for placed_binding in decision.bindings_after
+    ] == ["Bound", "Scheduled"]
     assert decision.unscheduled == ()

@@ -34,7 +34,9 @@ CONFIG = {"kind": "ConfigMap"}
 def selecting(*selectors: dict[str, Any]) -> tuple[ResourceSelector, ...]:
     """Parse selectors; what they leave out is that of a namespace."""
     usual = {"group": "", "version": "v1", "kind": "Namespace"}
-    document = placement(resourceSelectors=[{**usual, **each} for each in selectors])
+    document = placement(
+        resourceSelectors=[{**usual, **selector} for selector in selectors]
+    )
     return parse_placement(document).spec.resource_selectors
 
 
@@ -47,7 +49,9 @@ def names(selection: Selection) -> list[str]:
 
 
 def warnings(selection: Selection) -> list[tuple[str, str, str]]:
-    return [(each.path, each.code, each.message) for each in selection.warnings]
+    return [
+        (warning.path, warning.code, warning.message) for warning in selection.warnings
+    ]
 
 
 def taken(objects: list[HubObject], *selectors: dict[str, Any]) -> list[str]:

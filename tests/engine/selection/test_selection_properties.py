@@ -95,7 +95,7 @@ def selector_lists(draw: Draw) -> Selectors:
 
 
 def hub_of(objects: Iterable[HubObject]) -> Hub:
-    return {each.key: each for each in objects}
+    return {hub_object.key: hub_object for hub_object in objects}
 
 
 @st.composite
@@ -118,13 +118,19 @@ def changes(draw: Draw) -> tuple[Hub, Hub]:
     chosen = draw(st.sampled_from(list(before.values())) | hub_objects())
     match draw(st.sampled_from(["come", "go", "relabel", "upgrade"])):
         case "come":
-            return {key: each for key, each in before.items() if key != chosen.key}, {
+            return {
+                key: hub_object
+                for key, hub_object in before.items()
+                if key != chosen.key
+            }, {
                 **before,
                 chosen.key: chosen,
             }
         case "go":
             return {**before, chosen.key: chosen}, {
-                key: each for key, each in before.items() if key != chosen.key
+                key: hub_object
+                for key, hub_object in before.items()
+                if key != chosen.key
             }
         case "relabel":
             labels = draw(LABELS)
@@ -159,9 +165,13 @@ def test_no_object_is_selected_twice_or_from_a_namespace_of_the_hub(
     found = outcome(selectors, hub.values())
 
     if isinstance(found, Selection):
-        assert len({each.key for each in found.objects}) == len(found.objects)
+        assert len({hub_object.key for hub_object in found.objects}) == len(
+            found.objects
+        )
         assert not [
-            each for each in found.objects if "default" in (each.namespace, each.name)
+            hub_object
+            for hub_object in found.objects
+            if "default" in (hub_object.namespace, hub_object.name)
         ]
 
 

@@ -86,7 +86,7 @@ EAST_WEST = fleet(*grouped("region", east="e1 e2", west="w1 w2"))
 @pytest.mark.parametrize("size", SIZES)
 def test_the_funnel_counts_what_the_outcomes_say(size: int) -> None:
     found = stages(outcomes(size))
-    counted = Counter(one.outcome for one in outcomes(size))
+    counted = Counter(outcome.outcome for outcome in outcomes(size))
 
     assert found[0].remaining == size
     assert found[-1].remaining == counted[Outcome.PICKED]

@@ -50,12 +50,12 @@ def _bands(cycle: Cycle) -> list[tuple[float, ...]]:
     shapes = json.loads(
         lanes_figure(lane_panels(schedule(cycle)), width=600).to_json()
     )["layout"]["shapes"]
-    bands = [one for one in shapes if one["type"] == "rect"]
-    return [(one["x0"], one["x1"], one["y0"], one["y1"]) for one in bands]
+    bands = [shape for shape in shapes if shape["type"] == "rect"]
+    return [(band["x0"], band["x1"], band["y0"], band["y1"]) for band in bands]
 
 
 def _skews(cycle: Cycle) -> list[str]:
-    return [f"{one.words} ({one.limit})" for one in final_skews(schedule(cycle))]
+    return [f"{skew.words} ({skew.limit})" for skew in final_skews(schedule(cycle))]
 
 
 @pytest.mark.nightly
@@ -109,7 +109,7 @@ def test_too_few_groups_are_compared_with_zero() -> None:
 )
 def test_headroom_is_what_the_limit_leaves(cycle: Cycle, skews: list[Any]) -> None:
     decision = schedule(cycle)
-    placed = tuple(one for one in decision.bindings_after if one.is_active)
+    placed = tuple(binding for binding in decision.bindings_after if binding.is_active)
 
     assert headroom_of(
         Cycle(cycle.fleet, cycle.policy, placed, cycle.semantics, cycle.options)

@@ -69,12 +69,12 @@ def test_the_figure_has_the_numbers_of_its_axis_and_the_mark_of_an_update() -> N
     figure = json.loads(picture_figure(picture).to_json())
 
     assert figure["layout"]["yaxis"]["tickvals"] == [0, 2, 3, 4]
-    [wedge] = [one for one in figure["layout"]["shapes"] if one["type"] == "path"]
+    [wedge] = [shape for shape in figure["layout"]["shapes"] if shape["type"] == "path"]
     [updating] = [one for one in figure["data"] if one.get("customdata") == ["a"]]
     assert (wedge["xanchor"], wedge["yanchor"]) == (updating["x"][0], updating["y"][0])
     assert updating["marker"]["symbol"] == "circle-open"
-    words = [one["text"] for one in figure["layout"]["annotations"]]
-    assert any("not updated" in one for one in words)
+    words = [annotation["text"] for annotation in figure["layout"]["annotations"]]
+    assert any("not updated" in word for word in words)
 
 
 def test_waves_of_many_clusters_are_bars_by_state() -> None:

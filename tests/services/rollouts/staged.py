@@ -125,8 +125,8 @@ class StagedWorld(World):
     def waits(self, run: str) -> list[str]:
         """Return what a run waits for."""
         return [
-            one["reason"]
-            for one in StagedRun.objects.get(name=run).sync_result["waits"]
+            wait["reason"]
+            for wait in StagedRun.objects.get(name=run).sync_result["waits"]
         ]
 
     def indices(self) -> dict[str, int | None]:

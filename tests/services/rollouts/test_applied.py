@@ -31,7 +31,11 @@ def applied(world: World, client: Client) -> tuple[int, int]:
         == numbers
         == (of_rest["applied"], of_rest["wanted"])
     )
-    stated = [one for one in manifest["status"]["placementStatuses"] if is_applied(one)]
+    stated = [
+        status
+        for status in manifest["status"]["placementStatuses"]
+        if is_applied(status)
+    ]
     if not Placement.objects.get().is_staged:
         assert len(stated) == counts.applied
     return numbers
@@ -39,8 +43,8 @@ def applied(world: World, client: Client) -> tuple[int, int]:
 
 def is_applied(status: dict[str, list[dict[str, str]]]) -> bool:
     return any(
-        (one["type"], one["status"]) == ("Applied", "True")
-        for one in status["conditions"]
+        (condition["type"], condition["status"]) == ("Applied", "True")
+        for condition in status["conditions"]
     )
 
 

@@ -102,7 +102,7 @@ def test_pages_and_rest_name_the_author(admin_client: Client) -> None:
     snapshots = json.loads(
         admin_client.get("/api/v1/placements/web/resource-snapshots").content
     )["items"]
-    assert {one["number"]: one["createdBy"] for one in snapshots} == {
+    assert {snapshot["number"]: snapshot["createdBy"] for snapshot in snapshots} == {
         0: "ann",
         1: "bob",
     }

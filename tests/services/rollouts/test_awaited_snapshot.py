@@ -33,7 +33,9 @@ def world_of_one_file() -> StagedWorld:
         namespace("web"),
     ]
     apply_documents(
-        [Document(one, at) for at, one in enumerate(documents)], by=None, now=world.now
+        [Document(document, at) for at, document in enumerate(documents)],
+        by=None,
+        now=world.now,
     )
     return world
 

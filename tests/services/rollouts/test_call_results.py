@@ -170,7 +170,9 @@ def test_a_drift_is_left_where_the_strategy_says_so() -> None:
     changed = result_of(row, seen(drifted=(DRIFT,)))
 
     assert changed["phase"] == Phase.FAILED
-    assert [one["code"] for one in changed["failed_objects"]] == ["FoundDrifts"]
+    assert [failed_object["code"] for failed_object in changed["failed_objects"]] == [
+        "FoundDrifts"
+    ]
     assert len(changed["drifted_objects"]) == 1
 
 
@@ -195,7 +197,7 @@ def minutes_between(times: list[datetime]) -> list[float]:
 def test_at_rest_the_pauses_between_observations_grow_to_fifteen_minutes() -> None:
     times = observed_times(binding(), driver="kubernetes", hours=4)
 
-    early = [one for one in times if one <= NOW + timedelta(minutes=10)]
+    early = [time for time in times if time <= NOW + timedelta(minutes=10)]
     assert 4 <= len(early) <= 6
     assert set(minutes_between(early)) == {2}
     pauses = minutes_between(times[len(early) :])
@@ -279,7 +281,9 @@ def test_a_refusal_keeps_the_differences_for_which_it_was_refused() -> None:
     )
 
     assert (changed["phase"], changed["was_applied"]) == (Phase.FAILED, True)
-    assert [one["name"] for one in changed["diffed_objects"]] == ["settings"]
+    assert [diffed_object["name"] for diffed_object in changed["diffed_objects"]] == [
+        "settings"
+    ]
 
 
 def test_a_complete_report_of_differences_counts_as_available_and_an_incomplete_one_does_not() -> (
@@ -293,9 +297,9 @@ def test_a_complete_report_of_differences_counts_as_available_and_an_incomplete_
 
     assert (complete["phase"], len(complete["diffed_objects"])) == (Phase.AVAILABLE, 1)
     assert incomplete["phase"] == Phase.APPLIED
-    assert [one["code"] for one in incomplete["failed_objects"]] == [
-        "FailedToReportDiff"
-    ]
+    assert [
+        failed_object["code"] for failed_object in incomplete["failed_objects"]
+    ] == ["FailedToReportDiff"]
 
 
 def test_differences_are_bounded() -> None:
@@ -310,10 +314,10 @@ def test_differences_are_bounded() -> None:
     )
 
     rows = changed["diffed_objects"]
-    assert [one["name"] for one in rows] == [f"c{number:03}" for number in range(100)]
+    assert [row["name"] for row in rows] == [f"c{number:03}" for number in range(100)]
     assert rows[0]["fields"]
     assert (rows[-1]["fields"], rows[-1]["isTruncated"]) == ([], True)
-    assert sum(len(str(one)) for one in rows) < MOST_BYTES + 40_000
+    assert sum(len(str(row)) for row in rows) < MOST_BYTES + 40_000
 
 
 def test_what_a_cluster_answers_to_an_apply_is_an_observation() -> None:
@@ -456,7 +460,7 @@ def test_a_finished_removal_keeps_the_warnings_of_all_its_calls() -> None:
 
     assert result.is_removed
     rows = result.updates()["warnings"]
-    assert [(one["name"], one["messages"]) for one in rows] == [
+    assert [(row["name"], row["messages"]) for row in rows] == [
         ("settings", ["old"]),
         ("web", ["older"]),
     ]

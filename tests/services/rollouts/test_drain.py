@@ -394,7 +394,7 @@ def test_the_impact_under_rules_that_select_all_again_names_only_those_that_join
         (free,),
         f"Replacement: {free}.",
     )
-    assert [one.cluster for one in row.scores] == [free]
+    assert [score.cluster for score in row.scores] == [free]
 
 
 def test_an_unfulfilled_placement_with_a_replacement_is_rescheduled() -> None:

@@ -65,7 +65,7 @@ def test_a_failure_of_a_namespaced_placement_needs_attention() -> None:
     )
     Binding.objects.exclude(placement__name="web").update(failure="unreachable")
 
-    needs = {(one.placement, one.level) for one in found(now=world.now)}
+    needs = {(facts.placement, facts.level) for facts in found(now=world.now)}
     assert ("shop/web", "failed") in needs, (
         "though more placements wait for one cluster"
     )
@@ -120,9 +120,9 @@ def test_the_start_of_a_job_ends_with_the_rollout() -> None:
     world.run(until=world.is_settled)
 
     assert Rollout.objects.get().state == Rollout.State.FINISHED
-    assert [one.outcome for one in ClusterUpdate.objects.all()] == [
-        ClusterUpdate.Outcome.AVAILABLE
-    ]
+    assert [
+        cluster_update.outcome for cluster_update in ClusterUpdate.objects.all()
+    ] == [ClusterUpdate.Outcome.AVAILABLE]
 
 
 @pytest.mark.nightly

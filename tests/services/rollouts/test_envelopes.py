@@ -69,12 +69,15 @@ def test_the_content_is_on_the_cluster_and_the_envelope_is_not(world: World) -> 
         "Secret token",
     ]
     [snapshot] = Placement.objects.get(name="web").resource_snapshots.all()
-    assert [one[1] for one in snapshot.identities] == [
+    assert [identity[1] for identity in snapshot.identities] == [
         "Namespace",
         "Deployment",
         "ResourceEnvelope",
     ]
-    objects = {(one.kind, one.name): one.state for one in objects_on(binding())}
+    objects = {
+        (cluster_object.kind, cluster_object.name): cluster_object.state
+        for cluster_object in objects_on(binding())
+    }
     assert set(objects) == {
         *(
             ("Namespace", "shop"),
@@ -83,7 +86,10 @@ def test_the_content_is_on_the_cluster_and_the_envelope_is_not(world: World) -> 
             ("Secret", "token"),
         ),
     }
-    envelopes = {one.name: one.envelope for one in objects_on(binding())}
+    envelopes = {
+        cluster_object.name: cluster_object.envelope
+        for cluster_object in objects_on(binding())
+    }
     assert envelopes == {
         "shop": "",
         "web": "",
@@ -141,9 +147,9 @@ def test_the_same_object_in_two_envelopes_is_applied_once_and_reported(
 
     assert held().count("ConfigMap inner") == 1
     [cluster] = status_of(binding().placement)["placementStatuses"]
-    assert [one["condition"]["reason"] for one in cluster["failedPlacements"]] == [
-        "Duplicated"
-    ]
+    assert [
+        placement["condition"]["reason"] for placement in cluster["failedPlacements"]
+    ] == ["Duplicated"]
 
 
 @pytest.mark.nightly
@@ -195,8 +201,8 @@ def test_no_page_or_event_shows_a_secret_inside(
     browser.force_login(person("vera", "viewer"))
 
     events = [
-        str(one.before) + str(one.after)
-        for one in Event.objects.filter(name__contains="box")
+        str(event.before) + str(event.after)
+        for event in Event.objects.filter(name__contains="box")
     ]
     assert len(events) == 2
     page = browser.get(
@@ -221,4 +227,4 @@ def test_identities_of_a_snapshot() -> None:
     manifests = unwrapped(one.content for one in objects)
     assert [one["metadata"]["name"] for one in manifests] == ["shop", "inner", "token"]
     applied = applied_identities(identities, wrapped)
-    assert [one[3] for one in applied] == ["shop", "inner", "token"]
+    assert [sequence[3] for sequence in applied] == ["shop", "inner", "token"]

@@ -56,8 +56,8 @@ def last(status: dict[str, Any]) -> tuple[str, str, str]:
 def since(status: dict[str, Any]) -> dict[str, datetime]:
     """Return since when each condition is so."""
     return {
-        one["type"]: datetime.fromisoformat(one["lastTransitionTime"])
-        for one in status["conditions"]
+        condition["type"]: datetime.fromisoformat(condition["lastTransitionTime"])
+        for condition in status["conditions"]
     }
 
 
@@ -196,7 +196,7 @@ def test_many_refusals_are_sorted_cut_at_a_hundred_and_survive_odd_words() -> No
 
     failure = refusal_failure(Binding(), DriverRejected("refused", refusals))
 
-    assert [one.name for one in failure.objects] == [
+    assert [object_fault.name for object_fault in failure.objects] == [
         f"c{number:03}" for number in range(MOST_OBJECTS)
     ]
     assert failure.objects[0].message == "a; b: c" * 200
@@ -321,8 +321,12 @@ def test_s12_clusters_that_are_missing_are_entries_without_a_name() -> None:
 
     def nameless(name: str) -> list[tuple[str, str]]:
         statuses = status_of(Placement.objects.get(name=name))["placementStatuses"]
-        entries = [one["conditions"][0] for one in statuses if "clusterName" not in one]
-        return [(one["reason"], one["message"]) for one in entries]
+        entries = [
+            status["conditions"][0]
+            for status in statuses
+            if "clusterName" not in status
+        ]
+        return [(entry["reason"], entry["message"]) for entry in entries]
 
     refused = "ClusterUnschedulable, cluster does not match with any of the required cluster affinity terms"
     assert nameless("none") == [("ScheduleFailed", refused)] * 3

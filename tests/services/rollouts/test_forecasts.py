@@ -65,7 +65,9 @@ def test_before_its_first_wave_it_is_the_median_of_the_runs_of_the_same_placemen
 ) -> None:
     past = Rollout.objects.filter(state="finished")
     seconds = sorted(
-        (one.ended_at - one.started_at).total_seconds() for one in past if one.ended_at
+        (rollout.ended_at - rollout.started_at).total_seconds()
+        for rollout in past
+        if rollout.ended_at
     )
     world.place("other", spec())
 

@@ -140,8 +140,8 @@ def test_what_is_wrong_is_found_among_many_clusters_that_wait() -> None:
     row = with_rollouts(Placement.objects.all()).get()
 
     problems = [
-        (one.status.word, one.names, one.count)
-        for one in cluster_problems(row, now=world.now)
+        (problem.status.word, problem.names, problem.count)
+        for problem in cluster_problems(row, now=world.now)
     ]
 
     assert problems == [
@@ -204,7 +204,9 @@ def test_selectors_that_match_nothing_roll_nothing_out() -> None:
         "Degraded",
         "No resources selected",
     )
-    kinds = {one["type"]: one["status"] for one in status["conditions"]}
+    kinds = {
+        condition["type"]: condition["status"] for condition in status["conditions"]
+    }
     assert kinds["ClusterResourcePlacementRolloutStarted"] == "Unknown"
 
 
@@ -302,7 +304,7 @@ def test_an_initial_deployment_has_no_minimum() -> None:
     assert result is not None
 
     sentences = result_sentences(result, is_initial=run.is_initial)["budgets"]
-    assert not any("minimum" in one for one in sentences)
+    assert not any("minimum" in sentence for sentence in sentences)
 
 
 @pytest.mark.nightly
@@ -353,9 +355,10 @@ def test_a_cluster_that_leaves_the_fleet_does_not_degrade_what_is_removed_from_i
     )
     assert (status.counts.scheduled, status.counts.not_ready) == (2, 0)
     rows = Binding.objects.filter(cluster_name="c001")
-    assert [one.word for _, one in statuses_on(rows, most=1, now=world.now)] == [
-        "Removing"
-    ]
+    assert [
+        cluster_status.word
+        for _, cluster_status in statuses_on(rows, most=1, now=world.now)
+    ] == ["Removing"]
     for phase in ("nothing", "failed"):
         rows.update(phase=phase)
         assert health(world).level is HealthLevel.PROGRESS, phase
@@ -432,7 +435,7 @@ def test_a_stalled_rollout_is_no_success_and_a_blocked_cluster_says_what_unblock
         page = client.get(address).content.decode()
         assert words in page, address
     run = client.get("/api/v1/rollouts/web/2").json()
-    assert {one["why"] for one in run["clusters"]} == {words}
+    assert {cluster["why"] for cluster in run["clusters"]} == {words}
     with patch(
         "placements.explain.rollouts.MOST_LISTED", 1
     ):  # the document of a large rollout lists few
@@ -564,12 +567,14 @@ def test_a_cluster_on_which_several_placements_fail_is_one_problem(
 
     compare_all(now=world.now)
 
-    problems = {one.key: one for one in Problem.objects.filter(ended_at=None)}
+    problems = {
+        problem.key: problem for problem in Problem.objects.filter(ended_at=None)
+    }
     root = "cluster-workloads/c001"
     assert problems[root].message == (
         "Workloads failed in 2 placements. These placements work on their other ready clusters."
     )
-    assert {key: one.causes for key, one in problems.items()} == {
+    assert {key: problem.causes for key, problem in problems.items()} == {
         root: [],
         "placement-degraded/db": [root],
         "placement-degraded/web": [root],
@@ -579,7 +584,7 @@ def test_a_cluster_on_which_several_placements_fail_is_one_problem(
     listed = clusters_matching(
         ClusterFilter(state=ClusterFilterState.WORKLOADS_FAILING)
     )
-    assert [one.name for one in listed] == ["c001"]
+    assert [cluster.name for cluster in listed] == ["c001"]
     [members] = members_by("region")[0].values()
     assert dict(members)["c001"] == "workloads failing"
     client.force_login(person("ana", "viewer"))

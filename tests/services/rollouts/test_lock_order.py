@@ -69,8 +69,8 @@ def held(lock: Callable[[], object], *acts: Callable[[], object]) -> Iterator[No
                 acting.append(others.submit(_run_apart, act))
                 _until_others_wait(acting)
             yield
-        for one in acting:
-            one.result(timeout=60)
+        for future in acting:
+            future.result(timeout=60)
 
 
 @in_hub(LOCAL_HUB)
@@ -166,7 +166,11 @@ def test_who_applies_resources_with_clusters_waits_for_the_fleet_first() -> None
     world = World(1)
     world.place("web", pick_n_spec(1))
     listed = [deployment("web", "web:new"), member_document("c001")]
-    both = [one for document in listed for one in load_documents(dump_yaml(document))]
+    both = [
+        applied
+        for document in listed
+        for applied in load_documents(dump_yaml(document))
+    ]
 
     with held(lock_fleet, lambda: apply_documents(both, by=None, now=world.now)):
         assert Placement.objects.select_for_update(nowait=True).get().name == "web"

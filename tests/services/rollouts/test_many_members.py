@@ -95,10 +95,10 @@ def test_a_placement_at_rest_is_observed_every_fifteen_minutes_and_the_cluster_e
     } == dict.fromkeys(fleet.requests, 1)
     assert all(counts[HEARTBEAT] >= 15 for counts in fleet.requests.values())
     writes = [
-        one
+        count
         for counts in fleet.requests.values()
-        for one in counts
-        if not one.startswith("GET")
+        for count in counts
+        if not count.startswith("GET")
     ]
     assert writes == []
 

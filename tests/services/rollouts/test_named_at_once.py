@@ -103,7 +103,7 @@ def test_beaten_by_a_moment_an_eviction_is_refused_and_evicts_no_placement(
     with pytest.raises(InvalidManifest) as refused:
         _evicts("web", world.now)
 
-    assert [one.code for one in refused.value.errors] == ["immutable"]
+    assert [error.code for error in refused.value.errors] == ["immutable"]
     assert Eviction.objects.get().placement_name == "shop"
     assert world.available("web") == ["c000", "c001"]
 

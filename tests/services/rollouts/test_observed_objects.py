@@ -73,7 +73,9 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[ServedWorld]:
 
 
 def states(binding: Binding) -> dict[str, Any]:
-    return {one.name: one for one in objects_on(binding)}
+    return {
+        cluster_object.name: cluster_object for cluster_object in objects_on(binding)
+    }
 
 
 @pytest.mark.servers_only
@@ -176,8 +178,10 @@ def test_a_state_keeps_its_time_while_only_its_numbers_change() -> None:
     ready = LiveObject(WEB, "u1", Readiness.AVAILABLE)
 
     times = []
-    for minute, one in enumerate((STALLED, later, ready)):
-        store_objects({pk: live_rows([one])[0]}, now=NOW + timedelta(minutes=minute))
+    for minute, live_object in enumerate((STALLED, later, ready)):
+        store_objects(
+            {pk: live_rows([live_object])[0]}, now=NOW + timedelta(minutes=minute)
+        )
         times.append(ObservedObjects.objects.get().rows[0][-1])
 
     assert times == [

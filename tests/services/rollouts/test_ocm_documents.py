@@ -66,7 +66,9 @@ def test_the_examples_of_the_proposal_roll_out_as_they_stand(number: int) -> Non
     ] * 10
     status = manifest_of(placement)["status"]
     assert status["numberOfSelectedClusters"] == 10
-    assert {one["type"]: one["status"] for one in status["conditions"]} == {
+    assert {
+        condition["type"]: condition["status"] for condition in status["conditions"]
+    } == {
         "PlacementSatisfied": "True",
         "PlacementMisconfigured": "False",
         "RolloutStarted": "True",

@@ -68,7 +68,9 @@ def test_a_rollout_that_is_only_paused_is_no_problem_and_has_no_green_bar(
     bar = status_bar(placement, health, latest_run(placement))
 
     assert needs(world) == {}
-    assert [(one.level, one.width) for one in bar] == [("suspended", "100.00")]
+    assert [(segment.level, segment.width) for segment in bar] == [
+        ("suspended", "100.00")
+    ]
 
 
 def test_a_run_that_goes_on_elsewhere_names_the_cluster_that_it_waits_for(

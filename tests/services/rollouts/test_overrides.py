@@ -75,8 +75,8 @@ def save(world: World, document: dict[str, Any]) -> None:
 def annotations(cluster: str) -> dict[str, dict[str, str]]:
     """Return the annotations of what a cluster has, by kind."""
     return {
-        kind: one["metadata"].get("annotations", {})
-        for kind, one in handed_to(cluster).items()
+        kind: document["metadata"].get("annotations", {})
+        for kind, document in handed_to(cluster).items()
     }
 
 
@@ -178,7 +178,10 @@ def test_pages_and_rest_name_what_waiting_clusters_want(client: Client) -> None:
     page = page_text(client.get("/rollouts/web/2/clusters/"))
 
     changed = "revision 1 with changed overrides or apply strategy"
-    versions = {one["cluster"]: (one["running"], one["wanted"]) for one in clusters}
+    versions = {
+        cluster["cluster"]: (cluster["running"], cluster["wanted"])
+        for cluster in clusters
+    }
     assert versions == {
         "c000": ("revision 1", "revision 1"),
         "c001": ("revision 1", changed),
@@ -351,7 +354,7 @@ def test_what_an_override_may_not_be(
     with pytest.raises(InvalidManifest) as caught:
         save_override(second, by=None, now=NOW)
 
-    assert [(one.path, one.code) for one in caught.value.errors] == [(path, code)]
+    assert [(error.path, error.code) for error in caught.value.errors] == [(path, code)]
     assert Override.objects.count() == 1
 
 

@@ -65,7 +65,9 @@ def test_abandoned_objects_are_released_on_all_clusters_at_once(
     )  # maxUnavailable is 1: nothing becomes unavailable
     assert set(Binding.objects.values_list("phase", flat=True)) == {Phase.REMOVING}
     run = Rollout.objects.get(is_deletion=True)
-    phases = {one.phase for one in clusters_in(run, names_in(run), report_of(run))}
+    phases = {
+        cluster.phase for cluster in clusters_in(run, names_in(run), report_of(run))
+    }
     assert phases == {"releasing"}
 
     released.is_down = False
@@ -74,9 +76,9 @@ def test_abandoned_objects_are_released_on_all_clusters_at_once(
     assert not Leftover.objects.exists()
     run.refresh_from_db()
     assert run.ended_reason == "released on all clusters; the resources stay there"
-    assert {one.phase for one in clusters_in(run, names_in(run), report_of(run))} == {
-        "released"
-    }
+    assert {
+        cluster.phase for cluster in clusters_in(run, names_in(run), report_of(run))
+    } == {"released"}
     assert set(
         ClusterUpdate.objects.filter(rollout=run).values_list("what", flat=True)
     ) == {"release"}

@@ -37,7 +37,7 @@ def messages_on(client: Client, run: Rollout) -> list[str]:
     """Return the messages of the rows of the page of a rollout, in their order."""
     page = client.get(f"/rollouts/web/{run.number}/clusters/").content.decode()
     cells = re.findall(r'<td class="reason">(.*?)</td>', page, re.DOTALL)
-    return [" ".join(strip_tags(one).split()) for one in cells]
+    return [" ".join(strip_tags(cell).split()) for cell in cells]
 
 
 @pytest.mark.usefixtures("warning")
@@ -72,4 +72,4 @@ def test_the_warnings_of_a_deletion_are_on_the_page_and_in_rest_after_it() -> No
     client.force_login(person("ana", "viewer"))
     assert messages_on(client, run) == [WORDS, "As above"]
     rows = client.get(f"/api/v1/rollouts/web/{run.number}/clusters").json()["items"]
-    assert [one["message"] for one in rows] == [WORDS] * 2
+    assert [row["message"] for row in rows] == [WORDS] * 2

@@ -88,11 +88,14 @@ def test_rescheduling_does_within_the_rollout_what_its_preview_showed() -> None:
     snapshots = PolicySnapshot.objects.filter(placement__name="spread").order_by(
         "number"
     )
-    assert [(one.number, one.is_latest, one.created_by) for one in snapshots] == [
+    assert [
+        (snapshot.number, snapshot.is_latest, snapshot.created_by)
+        for snapshot in snapshots
+    ] == [
         (0, False, "system"),
         (1, True, "system"),
     ]
-    assert len({one.content_hash for one in snapshots}) == 1
+    assert len({snapshot.content_hash for snapshot in snapshots}) == 1
     assert found()["spread"][0] == "here"
 
 

@@ -138,7 +138,7 @@ def test_a_bad_version_stops_at_the_floor_and_a_good_one_recovers() -> None:
     world.work()
     world.run(until=world.is_settled)
     assert len(world.available()) == 4
-    assert [one.state for one in Rollout.objects.order_by("number")] == [
+    assert [rollout.state for rollout in Rollout.objects.order_by("number")] == [
         "finished",
         "superseded",
         "finished",

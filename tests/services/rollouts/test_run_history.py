@@ -43,9 +43,11 @@ def test_points_show_an_update_in_place_from_its_first_start_to_its_end() -> Non
         1,
     )
     assert (last.at, last.old, last.new, last.unavailable) == (run.ended_at, 0, 4, 0)
-    assert {(one.number, one.min_available) for one in points} == {(4, 3)}
-    assert min(one.old + one.new for one in points) == 3
-    assert {one.old + one.new + one.unavailable + one.removing for one in points} == {4}
+    assert {(point.number, point.min_available) for point in points} == {(4, 3)}
+    assert min(point.old + point.new for point in points) == 3
+    assert {
+        point.old + point.new + point.unavailable + point.removing for point in points
+    } == {4}
 
 
 @pytest.mark.nightly
@@ -55,8 +57,8 @@ def test_only_the_first_rollout_adds_and_each_cluster_starts_once() -> None:
 
     assert (placed.adds, updated.adds) == (True, False)
     starts = updated.starts
-    assert sorted(one.cluster for one in starts) == ["c000", "c001", "c002", "c003"]
-    assert all(one.ended is not None for one in starts)
+    assert sorted(start.cluster for start in starts) == ["c000", "c001", "c002", "c003"]
+    assert all(start.ended is not None for start in starts)
 
 
 @pytest.mark.servers_only
@@ -81,7 +83,7 @@ def test_a_staged_run_counts_what_is_observed_and_not_what_it_planned() -> None:
     run = StagedRun.objects.get(name="one")
     moments = [counts for _, counts in moments_of(run, since=world.now)]
     assert (moments[0].available, moments[0].number) == (0, 3)
-    assert 2 in [one.available for one in moments]
+    assert 2 in [moment.available for moment in moments]
     assert (moments[-1].new, moments[-1].unavailable) == (1, 1)
     assert parts_of_steps(run, world.plan("one"), now=world.now) == {
         "c000": Part.UPDATED,

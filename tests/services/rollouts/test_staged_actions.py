@@ -134,7 +134,7 @@ def test_the_spec_of_a_request_cannot_change(field: str) -> None:
     with pytest.raises(InvalidManifest) as caught:
         apply_approval(document, by=world.approver, now=world.now)
 
-    assert [(one.path, one.code) for one in caught.value.errors] == [
+    assert [(error.path, error.code) for error in caught.value.errors] == [
         (f"spec.{field}", "immutable")
     ]
     assert ApprovalRequest.objects.get().approved_at is None
@@ -336,7 +336,9 @@ def test_progress_says_in_sentences_what_a_run_waits_for() -> None:
     world.approve("one", "prod")
     world.run(until=lambda: world.status("one") == "succeeded")
     status = run_manifest(StagedRun.objects.get())["status"]
-    assert [(one["type"], one["status"]) for one in status["conditions"]] == [
+    assert [
+        (condition["type"], condition["status"]) for condition in status["conditions"]
+    ] == [
         ("Initialized", "True"),
         ("Progressing", "False"),
         ("Succeeded", "True"),

@@ -59,7 +59,7 @@ def test_prepares_resumes_pauses_and_abandons(world: StagedWorld) -> None:
         runs("-o", "name"),
     ]
 
-    assert [one.split(";")[0].strip() for one in outputs] == [
+    assert [output.split(";")[0].strip() for output in outputs] == [
         "Staged update run one created",
         "Staged update run one started.",
         "Staged update run one paused.",

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.django_db
 
 def reasons(status: dict[str, Any]) -> list[str]:
     """Return the reasons of the conditions of a status."""
-    return [one["reason"] for one in status["conditions"]]
+    return [condition["reason"] for condition in status["conditions"]]
 
 
 def placed() -> tuple[World, Placement]:
@@ -56,7 +56,7 @@ def test_a_finished_rollout_is_available_everywhere() -> None:
         "0",
         "0",
     ]
-    assert {one["observedGeneration"] for one in status["conditions"]} == {
+    assert {condition["observedGeneration"] for condition in status["conditions"]} == {
         placement.revision
     }
 
@@ -95,9 +95,10 @@ def test_a_cluster_that_refuses_names_the_objects() -> None:
     failing = status_of(placement, now=world.now)["placementStatuses"][0]
 
     assert failing["conditions"][-1]["reason"] == "NotAllWorkHaveBeenApplied"
-    assert [(one["kind"], one["name"]) for one in failing["failedPlacements"]] == [
-        ("ConfigMap", "bad")
-    ]
+    assert [
+        (failed_placement["kind"], failed_placement["name"])
+        for failed_placement in failing["failedPlacements"]
+    ] == [("ConfigMap", "bad")]
 
 
 @pytest.mark.nightly
@@ -130,7 +131,9 @@ def test_a_run_reads_its_answer_back_and_names_its_versions() -> None:
     assert run is not None
     report = report_of(run)
 
-    rows = {one.cluster: one for one in clusters_in(run, names_in(run), report)}
+    rows = {
+        cluster.cluster: cluster for cluster in clusters_in(run, names_in(run), report)
+    }
 
     assert (rows["c000"].phase, rows["c000"].running, rows["c000"].wave) == (
         "settling",
@@ -156,7 +159,7 @@ def test_a_run_that_has_ended_keeps_how_each_cluster_came_out() -> None:
     run = run_named("web", 1)
 
     rows = clusters_in(run, names_in(run), report_of(run))
-    assert [(one.cluster, one.phase, one.running) for one in rows] == [
+    assert [(row.cluster, row.phase, row.running) for row in rows] == [
         ("c000", "available", "revision 1"),
         ("c001", "available", "revision 1"),
         ("c002", "available", "revision 1"),
@@ -229,7 +232,7 @@ def test_while_a_decision_is_pending_there_are_no_clusters_and_older_conditions(
     scheduled, *others = status["conditions"]
     assert (scheduled["status"], scheduled["reason"]) == ("Unknown", "SchedulePending")
     assert scheduled["observedGeneration"] == placement.spec_generation
-    assert {one["observedGeneration"] for one in others} == {
+    assert {other["observedGeneration"] for other in others} == {
         placement.spec_generation - 1
     }
     assert status["placementStatuses"] == []

@@ -148,7 +148,8 @@ def test_what_waits_is_in_the_inbox_and_notified_until_it_is_decided(
         ("pier", "web", "It has a newer version."),
     }
     assert {
-        (one.cluster_name, one.placement_name, one.reason) for one in waiting_removals()
+        (removal.cluster_name, removal.placement_name, removal.reason)
+        for removal in waiting_removals()
     } == expected
     client.force_login(person("vera", "viewer"))
     evaluate(now=world.now)
@@ -157,16 +158,16 @@ def test_what_waits_is_in_the_inbox_and_notified_until_it_is_decided(
     reasons = {name: why for _, name, why in expected}
     ghost = f"The removal of ghost waits for a confirmation: {reasons['ghost']}"
     sentences = {ghost, f"Removal of web waits: {reasons['web']}"}
-    assert {(one["noun"], one["name"]) for one in items} == {
+    assert {(item["noun"], item["name"]) for item in items} == {
         ("cluster-removals", "pier")
     }
-    assert {one["message"] for one in items} == sentences
+    assert {item["message"] for item in items} == sentences
     page = page_text(client.get("/inbox/"))
     assert page.count('href="/clusters/pier/removals/"') == 2
     assert 'id="count-inbox">2<' in page
     problems = Problem.objects.filter(kind="removal-waits")
-    assert {one.message for one in problems} == sentences
-    assert {one.path for one in problems} == {"/clusters/pier/removals/"}
+    assert {problem.message for problem in problems} == sentences
+    assert {problem.path for problem in problems} == {"/clusters/pier/removals/"}
 
     client.force_login(person("ann", "operator"))
     for name in ("ghost", "web"):
@@ -260,7 +261,9 @@ def test_what_is_deleted_again_and_again_is_not_called_available(
     binding = Binding.objects.get()
     assert binding.contested_since is not None
     assert binding.phase != Phase.AVAILABLE
-    assert [one["name"] for one in binding.failed_objects] == ["settings-0"]
+    assert [failed_object["name"] for failed_object in binding.failed_objects] == [
+        "settings-0"
+    ]
 
 
 def test_times_are_those_of_the_clock(world: ManyMembers) -> None:

@@ -57,8 +57,8 @@ class World:
         """Add clusters until there are so many."""
         documents = [member_document(f"c{number:03}") for number in range(clusters)]
         wanted = [
-            ClusterSpec(one, driver="simulated", connection=connection)
-            for one in documents
+            ClusterSpec(document, driver="simulated", connection=connection)
+            for document in documents
         ]
         upsert_clusters(wanted, by=None, now=self.now)
         observe(now=self.now)
@@ -133,7 +133,7 @@ class World:
 
     def inject(self, cluster: str, *faults: Mapping[str, Any]) -> None:
         """Inject faults into a simulated cluster, instead of those before."""
-        connection = {**QUICK, "faults": [dict(one) for one in faults]}
+        connection = {**QUICK, "faults": [dict(fault) for fault in faults]}
         MemberCluster.objects.filter(name=cluster).update(connection=connection)
 
     def is_settled(self) -> bool:

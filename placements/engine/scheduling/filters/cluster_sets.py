@@ -35,14 +35,16 @@ class ClusterSetFilter:
 def leaving_in_hub(fleet: Fleet) -> list[int]:
     """Return the positions of the clusters that are being deleted in their hub: they are in no set."""
     pairs = enumerate(fleet.clusters)
-    return [at for at, one in pairs if one.managed and one.managed.is_leaving]
+    return [
+        at for at, cluster in pairs if cluster.managed and cluster.managed.is_leaving
+    ]
 
 
 def set_keys(chosen: Mapping[str, Any]) -> set[str]:
     """Return the keys of the labels that decide which clusters are in a set."""
     if chosen.get("selectorType", "") != "LabelSelector":
         return {SET_LABEL}
-    return {one.key for one in label_requirements(set_selector(chosen))}
+    return {requirement.key for requirement in label_requirements(set_selector(chosen))}
 
 
 def _members(name: str, chosen: Mapping[str, Any], fleet: Fleet) -> Bools:

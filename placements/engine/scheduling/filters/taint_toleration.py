@@ -84,7 +84,7 @@ def untolerated(
         for taint in taints
         if taint.effect != PREFER
         and not (is_selected and taint.effect == IF_NEW)
-        and not any(tolerates(one, taint, now) for one in tolerations)
+        and not any(tolerates(toleration, taint, now) for toleration in tolerations)
     )
 
 

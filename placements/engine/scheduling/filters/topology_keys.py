@@ -14,18 +14,18 @@ class TopologyKeyFilter:
 
     def passes(self, cycle: Cycle) -> Bools:
         passes = np.ones(len(cycle.fleet), dtype=np.bool_)
-        for one in cycle.policy.topology_spread_constraints:
+        for constraint in cycle.policy.topology_spread_constraints:
             passes &= cycle.fleet.topology(
-                one.topology_key, one.topology_key_type
+                constraint.topology_key, constraint.topology_key_type
             ).is_present
         return passes
 
     def reason(self, cycle: Cycle, position: int) -> Reason:
         keys = [
-            one.topology_key
-            for one in cycle.policy.topology_spread_constraints
+            constraint.topology_key
+            for constraint in cycle.policy.topology_spread_constraints
             if not cycle.fleet.topology(
-                one.topology_key, one.topology_key_type
+                constraint.topology_key, constraint.topology_key_type
             ).is_present[position]
         ]
         return Reason(ReasonCode.MISSING_TOPOLOGY_KEY, {"keys": keys})

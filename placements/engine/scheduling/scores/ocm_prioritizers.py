@@ -67,9 +67,9 @@ def weighed(
         if weight
     )
     yield from (
-        ("addOn", one.weight, add_on_scores(one, cycle))
-        for one in options.add_ons
-        if one.weight
+        ("addOn", add_on.weight, add_on_scores(add_on, cycle))
+        for add_on in options.add_ons
+        if add_on.weight
     )
 
 

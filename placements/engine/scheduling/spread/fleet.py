@@ -35,8 +35,8 @@ class SkewRules(SpreadStrategy):
     def groups(self, spread_input: SpreadInput) -> tuple[Groups, ...]:
         """Form one domain per value that the key has on any cluster, eligible or not."""
         columns = (
-            spread_input.fleet.label(one.topology_key)
-            for one in spread_input.constraints
+            spread_input.fleet.label(constraint.topology_key)
+            for constraint in spread_input.constraints
         )
         return tuple(Groups(column.values, column.codes) for column in columns)
 

@@ -49,7 +49,9 @@ class KubernetesSpread(SpreadStrategy):
 
     def groups(self, spread_input: SpreadInput) -> tuple[Groups, ...]:
         """Form domains of the clusters that have all keys of their kind and that the policies count."""
-        return tuple(_groups(one, spread_input) for one in spread_input.constraints)
+        return tuple(
+            _groups(constraint, spread_input) for constraint in spread_input.constraints
+        )
 
     def relevant_fields(self, constraint: TopologySpreadConstraint) -> frozenset[str]:
         """All of them; minDomains only where the constraint is hard."""
@@ -130,9 +132,11 @@ class KubernetesSpread(SpreadStrategy):
 def _groups(constraint: TopologySpreadConstraint, spread_input: SpreadInput) -> Groups:
     sort = is_hard(constraint)
     counts = np.ones(len(spread_input.fleet), dtype=np.bool_)
-    for one in spread_input.constraints:
-        if is_hard(one) == sort:
-            counts &= spread_input.fleet.label(one.topology_key).is_present
+    for topology_spread_constraint in spread_input.constraints:
+        if is_hard(topology_spread_constraint) == sort:
+            counts &= spread_input.fleet.label(
+                topology_spread_constraint.topology_key
+            ).is_present
     if constraint.node_affinity_policy is not InclusionPolicy.IGNORE:
         counts &= spread_input.passes["affinity"]
     if constraint.node_taints_policy is InclusionPolicy.HONOR:

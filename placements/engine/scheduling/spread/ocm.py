@@ -180,8 +180,10 @@ class OcmSpread(SpreadStrategy):
         """Return whether it is weighted, with a domain without a weight for every candidate on few levels."""
         if self.is_strict or len(groups) > _EXACT_LEVELS:
             return False
-        weighed = any(one.weights for one in groups)
-        return not weighed and all(one.is_present[candidates].all() for one in groups)
+        weighed = any(group.weights for group in groups)
+        return not weighed and all(
+            group.is_present[candidates].all() for group in groups
+        )
 
     def violates(
         self, constraint: TopologySpreadConstraint, after_pick: SkewAfterPick
@@ -246,14 +248,17 @@ def _weighed_gaps(groups: Groups, counts: Ints, contends: Bools) -> Ints:
     reached = groups.reached(contends).tolist()
     for members in grouped((siblings[one], one) for one in reached).values():
         quotient = {
-            one: (-groups.weights[one] / (2 * int(counts[one]) + 1), int(counts[one]))
-            for one in members
+            member: (
+                -groups.weights[member] / (2 * int(counts[member]) + 1),
+                int(counts[member]),
+            )
+            for member in members
         }
         places = {
             value: place for place, value in enumerate(sorted(set(quotient.values())))
         }
-        for one in members:
-            ranks[one] = places[quotient[one]]
+        for member in members:
+            ranks[member] = places[quotient[member]]
     return np.negative(ranks)
 
 

@@ -154,7 +154,7 @@ class Command(HubCommand):
         if not result.permissions:
             return
         verbs = (*READ_VERBS, *WRITE_VERBS)
-        width = max(len(one.resource) for one in result.permissions)
+        width = max(len(permission.resource) for permission in result.permissions)
         self.stdout.write(f"{'':{width}}  " + "  ".join(verbs))
         for kind in result.permissions:
             cells = (

@@ -98,7 +98,10 @@ class Command(HubCommand):
         summaries = summaries_of(
             [live_hub(name)] if name else live_hubs().order_by("name"), now=now
         )
-        rows = [self._document(one, now, with_streams=bool(name)) for one in summaries]
+        rows = [
+            self._document(summary, now, with_streams=bool(name))
+            for summary in summaries
+        ]
         if output == "json":
             self.stdout.write(json.dumps(rows, indent=2, default=str))
         else:
@@ -114,7 +117,9 @@ class Command(HubCommand):
                     what = " in ".join(filter(None, place))
                     facts = f"{stream['state']}  {stream['objects']} objects"
                     self.stdout.write(f"  {what}  {facts}  {stream['error']}".rstrip())
-        others = [one.hub.name for one in summaries if one.state != HubState.LIVE]
+        others = [
+            summary.hub.name for summary in summaries if summary.state != HubState.LIVE
+        ]
         if others:
             raise CommandError(f"Not live: {', '.join(others)}", returncode=REFUSED)
 
