@@ -36,7 +36,6 @@ class SkewBar:
     limit: int | None
     height: int
     limit_height: int
-    is_exceeded: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +190,6 @@ def _skew_bars(
             spread.max_skew if is_limited else None,
             max(2, _BAR * value // most),
             _BAR * spread.max_skew // most,
-            spread.is_hard and value > spread.max_skew,
         )
 
 
