@@ -20,7 +20,6 @@ _KIND = re.compile(
     r"([a-z0-9*?]([-.a-z0-9*?]{0,251}[a-z0-9*?])?/)?[A-Za-z*?][A-Za-z0-9*?]{0,62}"
 )
 _CLUSTER = re.compile(r"[a-z0-9*?]([-.a-z0-9*?]{0,251}[a-z0-9*?])?")
-EVERY_KIND = "*"
 Labels = Mapping[str, Any]
 
 
@@ -71,7 +70,7 @@ class Team:
 
     @property
     def has_every_kind(self) -> bool:
-        return EVERY_KIND in self.kinds
+        return "*" in self.kinds
 
     def has_cluster(self, name: str, labels: Labels) -> bool:
         if not self.clusters:

@@ -17,7 +17,6 @@ from placements.explain.sarif import SarifResult, sarif_text
 from placements.explain.staged_updates import duration_words
 from placements.explain.vocabulary import verb
 
-MARKER = "<!-- fleetui-impact -->"
 _FINDINGS_SHOWN = _GATES_SHOWN = _NOTES_SHOWN = 20
 _LONGEST_LINE = 600
 _LONGEST = 60_000
@@ -121,7 +120,12 @@ def impact_markdown(
 
     `links` are addresses of previews by the name of a row.
     """
-    lines = [MARKER, f"**{headline_of(impact)}**", *filter(None, [note]), ""]
+    lines = [
+        "<!-- fleetui-impact -->",
+        f"**{headline_of(impact)}**",
+        *filter(None, [note]),
+        "",
+    ]
     marked = {True: "⚠️ **Incomplete:**", False: "⚠️"}
     notes = (
         f"{marked[one.is_incomplete]} {_short(f'{one.file}:{one.line}: {one.message}')}"

@@ -21,7 +21,7 @@ from placements.explain.vocabulary import (
 )
 from placements.manifests.binding import BindingState
 from placements.manifests.policy import PlacementType
-from placements.models import Binding, Decision, Placement
+from placements.models import Decision, Placement
 from placements.services.decisions.records import (
     decision_of,
     summary_of,
@@ -153,6 +153,8 @@ class PlacementClusters(RowRange):
 
 # Fewer than in a list: the page of a placement is polled.
 _ROWS = 25
+# Selected clusters of which all statuses are read, to list those with problems first.
+_MOST_READ = 200
 
 
 def placement_clusters(
@@ -166,6 +168,7 @@ def placement_clusters(
 ) -> PlacementClusters:
     """Return the page that the address selects: `?outcome=not-selected&from=50`; the selected ones first.
 
+    Of these, those with problems are first; in a large placement only the filter reads who has any.
     The placement is loaded `with_rollouts`; the decision is the one that explains who is not selected.
     """
     outcomes = summary_of(decision) if decision else {}
@@ -186,16 +189,26 @@ def placement_clusters(
     places = {facet: place for place, facet in enumerate(ClusterFacet)}
     selected_in = _steps_of(decision)
 
-    def order(name: str) -> tuple[int, bool, int, str]:
+    troubled: set[str] = set()
+    if chosen is ClusterFacet.WITH_PROBLEMS or (problems and len(bound) <= _MOST_READ):
+        active = placement.bindings.exclude(state=BindingState.UNSCHEDULED)
+        troubled = {
+            row.cluster_name
+            for row, status in cluster_statuses(placement, active, now=now)
+            if status.level in TROUBLED
+        }
+
+    def order(name: str) -> tuple[int, bool, bool, int, str]:
         if name in bound:
             return (
                 places[ClusterFacet.SELECTED],
+                name not in troubled,
                 bound[name] == BindingState.UNSCHEDULED,
                 selected_in.get(name, len(selected_in) + 1),
                 name,
             )
         rank = outcomes[name][1] if name in outcomes else len(outcomes)
-        return places[facets[name]], False, rank, name
+        return places[facets[name]], False, False, rank, name
 
     is_outdated = chosen is ClusterFacet.OUTDATED
     names = [
@@ -204,13 +217,7 @@ def placement_clusters(
         if chosen in (None, facets[facet]) or (is_outdated and facet in outdated)
     ]
     if chosen is ClusterFacet.WITH_PROBLEMS:
-        rows = Binding.objects.filter(placement=placement).exclude(
-            state=BindingState.UNSCHEDULED
-        )
-        statuses = cluster_statuses(placement, rows, now=now)
-        names = [
-            one.cluster_name for one, status in statuses if status.level in TROUBLED
-        ]
+        names = list(troubled)
     shown = range_from(request, len(names), _ROWS)
     page = nsmallest(shown.last, names, key=order)[shown.start :]
     return PlacementClusters(

@@ -364,10 +364,13 @@ def test_a_finished_placement_shows_a_cluster_that_is_lost(
         problem = page.partition('aria-label="Problems"')[2].partition("</ul>")[0]
         assert 'href="/what-if/?cluster=c001"' in problem
         assert ('href="/clusters/c001/drain/"' in problem) == (role == "operator")
+    name = r'<th scope="row"><a [^>]*>(\w+)</a>'
+    every = fragment.partition('id="clusters"')[2]
+    assert re.findall(name, every)[:2] == ["c001", "c000"], "with problems first"
     lost = text_of(viewer, "/placements/fresh/?outcome=with-problems").partition(
         'id="clusters"'
     )[2]
-    assert re.findall(r'<th scope="row"><a [^>]*>(\w+)</a>', lost) == ["c001"]
+    assert re.findall(name, lost) == ["c001"]
 
 
 @pytest.mark.nightly
