@@ -727,4 +727,4 @@ def test_scores_of_kept_clusters_are_those_of_the_decisions_that_selected_them(
     words = "(scores of the decisions that selected them: topology spread, affinity)"
     assert f"{words} c 0, 0 b 0, 0 · selected by decision 2 , decision 1" in page
     table = plain(text_of(viewer, "/placements/web/"))
-    assert table.count("(scores of the decision that selected it)") == 2
+    assert "Scores of kept clusters are those of the decision that selected" in table

@@ -92,8 +92,8 @@ def test_applies_documents_of_every_kind(operator: Client) -> None:
     )
 
     assert rows == [
-        ("Placement", "/placements/api/", "api", "Created"),
-        ("Cluster", "/clusters/palemoth/", "palemoth", "Joined"),
+        ("ClusterResourcePlacement", "/placements/api/", "api", "Created"),
+        ("MemberCluster", "/clusters/palemoth/", "palemoth", "Joined"),
         ("Namespace", "/resources/_/Namespace/_/other/", "other", "Created"),
         ("ConfigMap", SETTINGS, "shop/settings", "Changed"),
     ]
