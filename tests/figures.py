@@ -19,6 +19,7 @@ from tests.source_code import (
 WIDE_LINE = 90
 WIDE_TEMPLATE_LINE = 200
 MANY_BRANCHES = 11
+_NO_NOUNS = frozenset({"one", "each"})
 _BRANCHES = (
     ast.If,
     ast.For,
@@ -46,10 +47,18 @@ _NOT_CODE = frozenset(
 def figures() -> dict[str, float]:
     """Return each figure by its name; percentages and ratios are rounded as they are printed."""
     statements = conditionals = complex_functions = tokens = code_lines = wide = 0
+    unnamed = 0
     for module in PRODUCT:
         for node in nodes_of(module.tree):
             statements += isinstance(node, ast.stmt)
             conditionals += isinstance(node, ast.IfExp)
+            if isinstance(node, ast.For | ast.comprehension):
+                names = {
+                    name.id
+                    for name in ast.walk(node.target)
+                    if isinstance(name, ast.Name)
+                }
+                unnamed += not names.isdisjoint(_NO_NOUNS)
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 complex_functions += _branches(node) >= MANY_BRANCHES
         own_tokens, own_lines = _tokens_and_lines(module.text)
@@ -75,6 +84,7 @@ def figures() -> dict[str, float]:
         "complex functions": complex_functions,
         "arrows between packages": len(_arrows()),
         "functions with one caller, %": round(100 * lone / total, 1),
+        "loops over one or each": unnamed,
         "wide template lines, %": round(100 * wide_templates / len(templates), 1),
     }
 

@@ -7,12 +7,13 @@ from tests.figures import figures
 pytestmark = pytest.mark.xdist_group("sources")
 MOST = {
     "statements": 67_200,
-    "tokens per code line": 6.93,
+    "tokens per code line": 6.85,
     "wide lines, %": 3.5,
     "conditional expressions per 1,000 statements": 31.6,
     "complex functions": 217,
     "arrows between packages": 580,
     "functions with one caller, %": 9.5,
+    "loops over one or each": 309,
     "wide template lines, %": 0.0,
 }
 """Lower them, never raise them."""

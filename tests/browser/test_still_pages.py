@@ -5,7 +5,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
 from clusters.models import MemberCluster
 from clusters.operations.heartbeat import refresh_eligibility
@@ -75,3 +75,26 @@ def test_a_poll_waits_while_the_pointer_moves(
         assert not item.is_visible()
 
     expect(item).to_be_visible()
+
+
+@pytest.mark.usefixtures("nine")
+def test_a_link_that_takes_long_shows_that_it_was_clicked(
+    enter: Enter, work: Callable[[], None]
+) -> None:
+    work()
+    page = enter("/", "operator")
+    held: list[Route] = []
+    page.route("**/activity/", held.append)
+    bar = "matrix(0, 0, 0, 1, 0, 0)"
+    has_bar = f"() => getComputedStyle(document.body, '::before').transform !== '{bar}'"
+    assert not page.evaluate(has_bar)
+
+    page.get_by_role("navigation", name="Sections").get_by_role(
+        "link", name="Activity"
+    ).click()
+    page.wait_for_function(has_bar)
+    [request] = held
+    request.continue_()
+
+    expect(page).to_have_url(re.compile("/activity/$"))
+    page.wait_for_function(f"() => !({has_bar})()")
