@@ -129,7 +129,7 @@ def reason_sentence(reason: StageReason) -> str:
 
 # The sentence for one name, and for several where it differs.
 _REASONS: dict[str, tuple[str, str]] = {
-    "not-decided": ("The placement is not scheduled yet.", ""),
+    "not-decided": ("The latest change of the placement is not scheduled yet.", ""),
     "invalid-selectors": ("The resource selectors of the placement are invalid.", ""),
     "no-snapshot": ("Waits until the resource snapshot {names} exists.", ""),
     "being-deleted": ("The placement is being deleted.", ""),

@@ -57,8 +57,8 @@ def test_a_login_leads_to_this_host_only() -> None:
     )
 
     found = {
-        Client().post("/login/", {**given, "next": addresse})["Location"]
-        for addresse in addresses
+        Client().post("/login/", {**given, "next": address})["Location"]
+        for address in addresses
     }
 
     assert found == {"/"}

@@ -59,9 +59,9 @@ class CallerOfHub(Caller):
 def test_the_tables_name_what_there_is() -> None:
     pages = page_names()
     rest = {
-        f"{addresse.method} {addresse.name}"
-        for addresse in writing_addresses()
-        if addresse.is_rest
+        f"{address.method} {address.name}"
+        for address in writing_addresses()
+        if address.is_rest
     }
     names = {one.partition(" ")[2] for one in rest}
 

@@ -30,7 +30,7 @@ def test_a_first_page_is_small(path: str) -> None:
     addresses = set(
         re.findall(r'(?:href|src|content)="(/static/[^"#]+)', page.content.decode())
     )
-    sizes = {addresse: _size(client, addresse) for addresse in addresses}
+    sizes = {address: _size(client, address) for address in addresses}
     plotly = sum(size for one, size in sizes.items() if PLOTLY in one)
     rest = len(packed.content) + sum(sizes.values()) - plotly
 

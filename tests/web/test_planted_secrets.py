@@ -167,9 +167,7 @@ def test_no_value_of_a_live_hub_is_mirrored_or_shown() -> None:
             for mirrored_object in MirroredObject.objects.all()
         }
 
-    answers = {
-        addresse: Client().get(addresse, headers=headers) for addresse in addresses
-    }
+    answers = {address: Client().get(address, headers=headers) for address in addresses}
     pages = {
         page: client.get(f"/hubs/{LIVE_HUB}{page}", follow=True)
         for page in pages_of_live_hub()
@@ -179,9 +177,9 @@ def test_no_value_of_a_live_hub_is_mirrored_or_shown() -> None:
     assert {
         kind for kind, content in mirrored.items() if found_in(repr(content))
     } == set()
-    assert [
-        answers[addresse].status_code for addresse in addresses[: len(MIRRORED)]
-    ] == [200] * len(MIRRORED)
+    assert [answers[address].status_code for address in addresses[: len(MIRRORED)]] == [
+        200
+    ] * len(MIRRORED)
     assert "(hidden)" in read_text(answers[addresses[0]])
     assert (
         len([answer for answer in answers.values() if answer.status_code == 200]) > 50
@@ -231,8 +229,7 @@ def test_no_operation_shows_a_value(subtests: pytest.Subtests) -> None:
         headers = {"Authorization": f"Token {api_token(user)}"}
         with subtests.test(user.username):
             answers = {
-                addresse: Client().get(addresse, headers=headers)
-                for addresse in addresses
+                address: Client().get(address, headers=headers) for address in addresses
             }
             assert (
                 len(
@@ -255,9 +252,9 @@ def test_no_operation_shows_a_value(subtests: pytest.Subtests) -> None:
     user.user_permissions.add(Permission.objects.get(codename="view_secrets"))
     headers = {"Authorization": f"Token {api_token(user)}"}
     shown = {
-        addresse
-        for addresse in addresses
-        if found_in(read_text(Client().get(addresse, headers=headers)))
+        address
+        for address in addresses
+        if found_in(read_text(Client().get(address, headers=headers)))
     }
     assert set(REST_ALSO[1:6]) < shown
     assert any("/resource-snapshots/" in one for one in shown)
@@ -360,8 +357,8 @@ def test_no_page_shows_a_value(subtests: pytest.Subtests) -> None:
         for headers in read_as(user):
             with subtests.test(user.username, headers=headers):
                 answers = {
-                    addresse: client.get(addresse, headers=headers, follow=not headers)
-                    for addresse in addresses
+                    address: client.get(address, headers=headers, follow=not headers)
+                    for address in addresses
                 }
                 assert (
                     len(

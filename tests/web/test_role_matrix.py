@@ -56,15 +56,15 @@ def through(caller: Caller) -> tuple[set[str], set[str]]:
     """Return the addresses that did not refuse, and those that changed something."""
     compare_for_long()
     passed, changed, before = set(), set(), counts()
-    for addresse in checked_addresses():
-        name = f"{addresse.method} {addresse.name}"
+    for address in checked_addresses():
+        name = f"{address.method} {address.name}"
         with rolled_back():
-            answer = caller.call(addresse)
+            answer = caller.call(address)
             if before != counts():
                 changed.add(name)
-        is_admin = addresse.route.startswith("/admin/")
+        is_admin = address.route.startswith("/admin/")
         is_read = is_admin and (
-            not addresse.name or addresse.name.endswith(ADMIN_READING)
+            not address.name or address.name.endswith(ADMIN_READING)
         )
         if (
             not is_read

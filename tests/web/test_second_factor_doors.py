@@ -123,12 +123,12 @@ def test_no_page_is_shown_and_nothing_changes_by_a_session() -> None:
         if not route.startswith((*OWN, "/api/")):
             path = Address(route, "", "GET").path(lambda _route, _part: 1)
             shown |= {(route, *called(caller.client, path))} - {(route, 302, FACTORS)}
-    for addresse in writing_addresses():
-        if addresse.is_rest or addresse.route.startswith(OWN):
+    for address in writing_addresses():
+        if address.is_rest or address.route.startswith(OWN):
             continue
-        answer = caller.call(addresse)
+        answer = caller.call(address)
         if (answer.status_code, answer.headers.get("Location")) != (302, FACTORS):
-            shown.add((addresse.route, answer.status_code, "POST"))
+            shown.add((address.route, answer.status_code, "POST"))
 
     assert shown == set()
     assert counts() == before

@@ -342,12 +342,12 @@ def is_own(one: Address) -> bool:
 def checked_addresses() -> list[Address]:
     """Return the addresses to which the rule applies."""
     return [
-        addresse
-        for addresse in writing_addresses()
-        if not is_own(addresse)
-        and not (addresse.name in READING and addresse.method == "POST")
-        and addresse.route not in ALIASES
-        and addresse.name not in HUB_ONLY
+        address
+        for address in writing_addresses()
+        if not is_own(address)
+        and not (address.name in READING and address.method == "POST")
+        and address.route not in ALIASES
+        and address.name not in HUB_ONLY
     ]
 
 
@@ -388,18 +388,18 @@ def test_every_address_refuses_what_is_of_another_team(pia: User, part: str) -> 
     caller = Caller(pia, "other")
     compare_for_long()
     errors, before = [], stored()
-    for addresse in checked_addresses():
-        if addresse.route.startswith("/admin/") != (part == "admin"):
+    for address in checked_addresses():
+        if address.route.startswith("/admin/") != (part == "admin"):
             continue
         with rolled_back():
-            answer = caller.call(addresse)
+            answer = caller.call(address)
             after = stored()
-        is_admin = addresse.route.startswith("/admin/")
+        is_admin = address.route.startswith("/admin/")
         is_read = is_admin and (
-            not addresse.name or addresse.name.endswith(ADMIN_READING)
+            not address.name or address.name.endswith(ADMIN_READING)
         )
         if not (is_read or is_refused(answer)) or before != after:
-            errors.append(f"{addresse.method} {addresse.route}: {answer.status_code}")
+            errors.append(f"{address.method} {address.route}: {answer.status_code}")
 
     assert not errors, "\n".join(errors)
 
@@ -411,18 +411,18 @@ def test_no_address_changes_what_is_of_another_team_by_a_label_of_ones_own(
     caller = Caller(pia, "payments")
     compare_for_long()
     errors, before = [], stored()
-    for addresse in checked_addresses():
-        if addresse.route.startswith("/admin/"):
+    for address in checked_addresses():
+        if address.route.startswith("/admin/"):
             continue
         with rolled_back():
-            caller.call(addresse)
+            caller.call(address)
             after = stored()
         for table, rows in before.items():
             is_changed = any(after[table].get(key) != row for key, row in rows.items())
             if (
                 is_changed and table != Draft._meta.label
             ):  # a draft of the caller is changed before it is saved
-                errors.append(f"{addresse.method} {addresse.route}: {table}")
+                errors.append(f"{address.method} {address.route}: {table}")
 
     assert not errors, "\n".join(errors)
 
@@ -480,15 +480,15 @@ def test_every_address_of_a_team_lets_its_operators_through(pia: User) -> None:
     caller = Caller(pia, "payments")
     compare_for_long()
     through = set()
-    for addresse in checked_addresses():
+    for address in checked_addresses():
         with rolled_back():
-            answer = caller.call(addresse)
+            answer = caller.call(address)
             if (
-                not addresse.route.startswith("/admin/")
+                not address.route.startswith("/admin/")
                 and not is_refused(answer)
                 and answer.status_code != 404
             ):
-                through.add(f"{addresse.method} {addresse.name}")
+                through.add(f"{address.method} {address.name}")
 
     assert sorted((through - {"POST "}) ^ THROUGH) == []
 

@@ -45,7 +45,7 @@ def test_one_file_with_placement_strategy_and_run_is_rolled_out() -> None:
     world = world_of_one_file()
     run = StagedRun.objects.get()
     assert progress_document(run)["sentences"] == [
-        "The placement is not scheduled yet."
+        "The latest change of the placement is not scheduled yet."
     ]
 
     world.run(until=lambda: StagedRun.objects.get().ended_at is not None)
