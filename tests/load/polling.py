@@ -150,7 +150,7 @@ def poll(
 
 def cpu_seconds(processes: list[int]) -> float:
     """Return what these processes have used so far, of user and system time."""
-    return sum(_ticks(processe) for processe in processes) / _HZ
+    return sum(_ticks(process) for process in processes) / _HZ
 
 
 def _ticks(process_id: int) -> int:

@@ -92,7 +92,7 @@ def _work() -> None:
         sys.stdout.flush()
         sys.stdin.readline()
         before, started = (
-            [_scheduled(processe) for processe in processes],
+            [_scheduled(process) for process in processes],
             perf_counter(),
         )
         total, statements = 0, StatementCounter()
@@ -102,7 +102,7 @@ def _work() -> None:
             ) or "ENDLESS" in os.environ:
                 total += count
         seconds = perf_counter() - started
-        after = [_scheduled(processe) for processe in processes]
+        after = [_scheduled(process) for process in processes]
         cpu, database_cpu, _proxy_cpu = (
             late[0] - early[0] for early, late in zip(before, after, strict=True)
         )
