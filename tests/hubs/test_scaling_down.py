@@ -34,16 +34,23 @@ def scale_down() -> tuple[Document, int]:
     raise AssertionError("no scenario scales down")
 
 
-@pytest.mark.parametrize("is_being_deleted", [False, True])
-def test_who_was_deselected_is_in_the_decision(is_being_deleted: bool) -> None:
+def scaled_down() -> tuple[RecordedHub, Document, str]:
+    """Return a hub that scaled down and was not observed since, what it wrote, and when it wrote before."""
     scenario, index = scale_down()
     hub = RecordedHub(deepcopy(scenario))
-    steps = zip(scenario["steps"], scenario["expect"], strict=True)
-    for number, (step, expected) in enumerate(steps):
+    steps = list(zip(scenario["steps"], scenario["expect"], strict=True))
+    for step, expected in steps[:index]:
         hub.write(step, expected)
-        if number == index:
-            break
+        earlier = hub._written()
         hub.observe()
+    step, expected = steps[index]
+    hub.write(step, expected)
+    return hub, expected, earlier
+
+
+@pytest.mark.parametrize("is_being_deleted", [False, True])
+def test_who_was_deselected_is_in_the_decision(is_being_deleted: bool) -> None:
+    hub, _, _ = scaled_down()
     ended = [
         name
         for name, binding in hub.bindings.items()
@@ -66,15 +73,7 @@ def test_who_was_deselected_is_in_the_decision(is_being_deleted: bool) -> None:
 def test_a_decision_under_a_condition_that_stays_true_has_its_own_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    scenario, index = scale_down()
-    hub = RecordedHub(deepcopy(scenario))
-    steps = zip(scenario["steps"], scenario["expect"], strict=True)
-    for number, (step, expected) in enumerate(steps):
-        hub.write(step, expected)
-        if number == index:
-            break
-        earlier = hub._written()
-        hub.observe()
+    hub, expected, earlier = scaled_down()
     monkeypatch.setattr(hub, "_written", lambda: earlier)
     hub.write_status(expected)
     hub.live.project(now=hub.now)
